@@ -24,7 +24,6 @@ from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.plans.document import RunDocument
 from chirp_migrate.plans.plan import Finding, Status
 from chirp_migrate.report.formats.github import workflow_commands
 from chirp_migrate.report.formats.sarif import sarif
@@ -83,14 +82,18 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
     check_writable(target)
     if output.json_file == target:
         raise UsageProblem("--json and the output would be written to the same place: give one of them another file.")
-    path, settings = request.path, request.settings
-    _stop_at_unfinished_run(path)
+    path, settings, project = request.path, request.settings, journal_root(request.path)
+    if is_unfinished(project):  # a tree that is half rewritten is neither clean nor not
+        raise UsageProblem(
+            "a run of apply or rollback was interrupted here, or is still at work: wait for it, or bring it to an end "
+            f"with `chirp-migrate rollback {shlex.quote(str(path))}`."
+        )
     found = _found(path, settings, request.jobs, strict=strict)
     if add_ignore and found.work:
-        click.echo(_add_ignores(found, journal_root(path)), err=True)
+        click.echo(_add_ignores(found, project), err=True)
         found = _found(path, settings, request.jobs, strict=strict)
     to_output = target == STANDARD_OUTPUT
-    result = _result(found, journal_root(path))
+    result = run_document(found.plan.seen_from(project), (), strict=strict, exit_code=int(found.exit_code))
     output.write(result)
     if form == "text":
         screen = (output if to_output else replace(output, color="never")).screen(err=False)
@@ -118,19 +121,6 @@ def _add_ignores(found: Check, project: Path) -> str:
     written = {project / file.path for file in result.applied}
     findings = sum(found.plan.root / finding.path in written for finding in found.work)
     return f"Left alone from now on: {count(findings, 'finding')} in {count(len(written), 'file')}, by comments."
-
-
-def _stop_at_unfinished_run(path: Path) -> None:
-    """A tree that is half rewritten is neither clean nor not."""
-    if is_unfinished(journal_root(path)):
-        raise UsageProblem(
-            "a run of apply or rollback was interrupted here, or is still at work: wait for it, or bring it to an end "
-            f"with `chirp-migrate rollback {shlex.quote(str(path))}`."
-        )
-
-
-def _result(found: Check, project: Path) -> RunDocument:
-    return run_document(found.plan.seen_from(project), (), strict=found.strict, exit_code=int(found.exit_code))
 
 
 def _text(found: Check, base: Path, screen: Screen) -> Iterator[str]:
