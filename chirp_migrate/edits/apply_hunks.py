@@ -38,6 +38,6 @@ def compose(module: Module, hunks: Iterable[Hunk], public: Collection[str], styl
     needed = {one for hunk in accepted for one in hunk.imports if bound_name(one[1]) in words}
     first_use = min(edit.start for edit in edits)
     text = apply_edits(module.text, [*import_edits(module, needed, style, first_use), *edits])
-    while dead := newly_dead(module.text, text, public.__contains__, style):
+    for dead in newly_dead(module.text, text, public.__contains__, style):
         text = apply_edits(text, dead)
     return text

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate, takewhile
 
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.text import SOURCE_LINE, edited
+from chirp_migrate.source.text import SOURCE_LINE, apply_edits, edited
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.outline import Outline
 
@@ -41,10 +41,10 @@ class _Dead:
     block: list[ast.stmt]
 
 
-def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style: ImportStyle) -> list[Edit]:
-    """Edits of ``after`` that remove imports and variables that are unused there but were used in ``before``.
+def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style: ImportStyle) -> Iterator[list[Edit]]:
+    """Edits that remove imports and variables that are unused in ``after`` but were used in ``before``.
 
-    What they used themselves may be dead then, so ask again until there is nothing left.
+    What these used themselves may be dead then: the edits come in lists, each of the text that those before it leave.
 
     Args:
         before: module text before the rewrite.
@@ -52,18 +52,23 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style:
         is_public: whether another file may take a top-level name from this module; such names stay.
         style: how the project writes imports.
     """
-    # Only what is written less often than before can have become dead, and that is a few names at most.
-    names = frozenset(Counter(_WORD.findall(before)) - Counter(_WORD.findall(after)))
-    known = _names_of(before).bound(names) if names else {}
-    if not known:
-        return []
-    idle = _names_of(before).unused(names)
-    dead = {
-        binding: places
-        for binding, places in _names_of(after).unused(names).items()
-        if binding in known and binding not in idle and not (binding.scope == "" and is_public(binding.name))
-    }
-    return _removals(after, dead, style)
+    only_imports = False
+    while not only_imports:
+        # Only what is written less often than before can have become dead, and that is a few names at most.
+        names = frozenset(Counter(_WORD.findall(before)) - Counter(_WORD.findall(after)))
+        known = _names_of(before).bound(names) if names else {}
+        idle = _names_of(before).unused(names) if known else {}
+        dead = {
+            binding: places
+            for binding, places in (_names_of(after).unused(names) if known else {}).items()
+            if binding in known and binding not in idle and not (binding.scope == "" and is_public(binding.name))
+        }
+        edits = _removals(after, dead, style)
+        if not edits:
+            return
+        yield edits
+        after = apply_edits(after, edits)
+        only_imports = all(place.alias is not None for places in dead.values() for place in places)
 
 
 def top_level_names(text: str) -> set[str]:

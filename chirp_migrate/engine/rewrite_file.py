@@ -218,7 +218,7 @@ class _Rewriting:
         unexplained -= {later for _, later in self._pieces.joined}
         self._joined |= {(earlier, number) for number in unexplained for earlier in range(first)}
         style = self._project.import_style
-        while dead := newly_dead(module.text, self._pieces.text, lambda name: self._is_public(module, name), style):
+        for dead in newly_dead(module.text, self._pieces.text, lambda name: self._is_public(module, name), style):
             self._pieces.splice((edit, FOLLOWS) for edit in dead)
         return self._pieces.text
 

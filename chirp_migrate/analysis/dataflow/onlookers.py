@@ -225,11 +225,18 @@ def is_quoted(project: Project, name: str) -> bool:
 def set_from_outside(attribute: str) -> str:
     """What matches where an attribute of that name is given a value, or one by that string, but for one of ``self``."""
     name = re.escape(attribute)
-    return (
-        rf"\.{name}(?<!\bself\.{name})\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)"
-        rf"|(?m:^)[\w., \t]*\.{name}(?<!\bself\.{name})\s*,[\w., \t]*=(?!=)"
-        rf"|\b(?:for|as|del)\s+[\w.]*\.{name}(?<!\bself\.{name})\b|[)_]\s*\.\s*update\s*\([^)]*\b{name}\b"
-        rf"""|(?<!\.)\bsetattr\s*\((?!self\b)[^,]*,\s*["']{name}["']|[)_]\s*\[\s*["']{name}["']\s*\]\s*=(?!=)"""
+    not_own = rf"(?<!\bself\.{name})"
+    item = rf"""\s*\[\s*["']{name}["']\s*\]\s*=(?!=)"""
+    updated = rf"\s*\.\s*update\s*\([^)]*\b{name}\b"
+    # Each begins with a character that is not left open, so that `re` passes over most of a text quickly.
+    return "|".join(
+        (
+            rf"\.{name}{not_own}\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)",
+            rf"\n[\w., \t]*\.{name}{not_own}\s*,[\w., \t]*=(?!=)",
+            *(rf"{word}(?<!\w{word})\s+[\w.]*\.{name}{not_own}\b" for word in ("for", "as", "del")),
+            rf"""setattr(?<![\w.]setattr)\s*\((?!self\b)[^,]*,\s*["']{name}["']""",
+            *(rf"{end}{way}" for end in (r"\)", "_") for way in (item, updated)),
+        )
     )
 
 
