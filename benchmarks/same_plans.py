@@ -76,7 +76,10 @@ def main(revision: str, packages: str, programs: int) -> None:
     progress, differing = Progress(), 0
     with tempfile.TemporaryDirectory() as folder:
         checkout = Path(folder) / "checkout"
-        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(checkout), revision], cwd=ROOT, check=True)
+        if subprocess.run(
+            ["git", "worktree", "add", "--quiet", "--detach", str(checkout), revision], cwd=ROOT
+        ).returncode:
+            raise click.ClickException(f"git has no revision {revision} to compare with")
         try:
             for name, tree in _trees(names, programs, Path(folder)):
                 progress.step(name)
