@@ -6,7 +6,15 @@ from typing import ClassVar
 
 from chirp_migrate.exit_codes import ExitCode
 
-__all__ = ["CheckFailed", "ChirpMigrateError", "CommitFailed", "JournalDamaged", "Refused", "UsageProblem"]
+__all__ = [
+    "CheckFailed",
+    "ChirpMigrateError",
+    "CommitFailed",
+    "Interrupted",
+    "JournalDamaged",
+    "Refused",
+    "UsageProblem",
+]
 
 
 class ChirpMigrateError(Exception):
@@ -37,6 +45,12 @@ class CommitFailed(ChirpMigrateError):
     """Writing failed midway; the message says what state the tree is in (exit code 4)."""
 
     exit_code = ExitCode.UNDONE
+
+
+class Interrupted(ChirpMigrateError):
+    """The user pressed Ctrl-C; the message says what state the tree is in (exit code 130)."""
+
+    exit_code = ExitCode.INTERRUPTED
 
 
 class CheckFailed(ChirpMigrateError):

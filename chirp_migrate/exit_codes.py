@@ -16,7 +16,7 @@ class ExitCode(IntEnum):
     WORK_REMAINS = 1, "something is left: files that could not be handled, or, for check, work for apply"
     USAGE = 2, "the path, an option, a setting or a plan cannot be worked with"
     REFUSED = 3, "refused, nothing was changed: work could be lost, or another run is under way"
-    UNDONE = 4, "the system did not let us write; what had been written was undone"
+    UNDONE = 4, "the system did not let us write: files, and what had been written was undone; or standard output"
     CHECK_FAILED = 5, "the command given to --check-with failed, and everything was rolled back"
     NOT_SHOWN = 10, "verify: not shown to be faster"
     MODEL_BOUND = 11, "verify: model-bound, no loader could save that much"

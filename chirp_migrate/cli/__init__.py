@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import os
 import sys
 import traceback
+from difflib import get_close_matches
 
 import click
 from click.shell_completion import CompletionItem
@@ -17,6 +19,8 @@ from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
 
 _DEBUG = "--debug"
+#: Of a write that names no file: that of what is printed.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 #: What each command does, in a line; it is in the module of its name.
 _COMMANDS = {
@@ -57,6 +61,15 @@ class _LazyGroup(click.Group):
         names = [CompletionItem(n, help=does) for n, does in _COMMANDS.items() if n.startswith(incomplete)]
         return names + click.Command.shell_complete(self, ctx, incomplete)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            near = get_close_matches(args[0], _COMMANDS, n=1)
+            meant = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(_COMMANDS)}."
+            raise click.UsageError(f"there is no command {args[0]!r}; {meant}", ctx)
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             result = super().invoke(ctx)
@@ -82,6 +95,18 @@ def main(debug: bool) -> None:
     """Migrate PyTorch training projects to fast, worker-safe data loading, and prove the result."""
 
 
+def _in_a_sentence(error: click.ClickException) -> str:
+    """What click says of a wrong command line, and where the right one is described."""
+    message = visible(error.format_message())
+    if isinstance(error, click.NoSuchOption):
+        name = error.option_name.lstrip("-")
+        near = [one for one in error.possibilities or () if get_close_matches(name, [one.lstrip("-")])]
+        message = f"there is no option {error.option_name}" + (f"; did you mean {near[0]}?" if near else ".")
+    message = f"{message[:1].lower()}{message[1:]}"
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{message} See `{context.command_path} --help`." if context is not None else message
+
+
 def entry_point(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; every error is one sentence on standard error."""
     given = sys.argv[1:] if arguments is None else arguments
@@ -98,8 +123,11 @@ def entry_point(arguments: list[str] | None = None) -> None:
     except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("chirp-migrate: interrupted", err=True)
         sys.exit(ExitCode.INTERRUPTED)
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        click.echo(f"chirp-migrate: {_in_a_sentence(error)}", err=True)
         sys.exit(error.exit_code)
     except ChirpMigrateError as error:
         if debug:
@@ -109,6 +137,12 @@ def entry_point(arguments: list[str] | None = None) -> None:
     except Exception as error:
         if debug:
             traceback.print_exc()
+        if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
+            # What is still buffered must not fail again at the interpreter's end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            why = error.strerror or str(error)
+            click.echo(f"chirp-migrate: standard output cannot be written: {why}; what it lacks is lost.", err=True)
+            sys.exit(ExitCode.UNDONE)
         message = f"chirp-migrate: internal error: {type(error).__name__}: {error} (please report it)"
         click.echo(message + ("" if debug else f"; `chirp-migrate {_DEBUG} …` shows where"), err=True)
         sys.exit(ExitCode.INTERNAL)

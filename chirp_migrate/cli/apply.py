@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
+from typing import NoReturn
 
 import click
 
@@ -17,7 +20,7 @@ from chirp_migrate.console.screen import diff_style, printed, waiting
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.idempotence import check_settled
 from chirp_migrate.engine.post_apply_check import run_check
-from chirp_migrate.errors import CheckFailed, ChirpMigrateError, Refused, UsageProblem
+from chirp_migrate.errors import CheckFailed, ChirpMigrateError, Interrupted, JournalDamaged, Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plans.plan import Plan
 from chirp_migrate.report.terminal import applied
@@ -26,7 +29,7 @@ from chirp_migrate.review.selection import decisions_of, select
 from chirp_migrate.source.diff import unified_diff
 from chirp_migrate.source.git import guard
 from chirp_migrate.transaction.commit import CommitResult, commit
-from chirp_migrate.transaction.journal import APPLIED_PLAN, is_unfinished
+from chirp_migrate.transaction.journal import APPLIED_PLAN, applied_runs, is_unfinished
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
 
@@ -79,6 +82,19 @@ def apply(
         raise UsageProblem("--diff and --json - both print to standard output: give --json a file.")
     if show_diff and command is not None:
         raise UsageProblem("--diff writes nothing that --check-with could check: leave one of them out.")
+    with told_of_runs(request.path):
+        _apply(request, plan_file, show_diff, command, allow_dirty, wait_s, output)
+
+
+def _apply(
+    request: Request,
+    plan_file: Path | None,
+    show_diff: bool,
+    command: str | None,
+    allow_dirty: bool,
+    wait_s: float,
+    output: Output,
+) -> NoReturn:
     path = request.path
     if path.exists():
         _recover(path, may_write=not show_diff, wait_s=wait_s)
@@ -95,8 +111,42 @@ def apply(
         _check(command, plan.root, project, result)
     plan = plan.seen_from(project)
     output.write(run_document(plan, result.skipped))
-    applied.show_applied(plan, result, path, output.screen())
+    applied.show_applied(plan, result, path, output.screen(prose=False))
     sys.exit(ExitCode.WORK_REMAINS if plan.skipped or result.skipped else ExitCode.OK)
+
+
+@contextmanager
+def told_of_runs(path: Path) -> Iterator[None]:
+    """Say of a refusal that another run was applied at ``path`` meanwhile, and of Ctrl-C what state the tree is in."""
+    root = journal_root(path) if path.exists() else None
+    before = _applied(root)
+    try:
+        yield
+    except Refused as refusal:
+        meanwhile = _applied(root) - before
+        if not meanwhile:
+            raise
+        raise Refused(
+            f"another run ({', '.join(sorted(meanwhile))}) was applied here meanwhile, so this one wrote nothing: run "
+            "it again if something is left."
+        ) from refusal
+    except KeyboardInterrupt:
+        runs = sorted(_applied(root) - before)
+        if runs:
+            said = f"run {', '.join(runs)} is applied; `chirp-migrate rollback {quote(str(path))}` undoes it."
+        elif root is not None and is_unfinished(root):
+            said = f"it was not undone; `chirp-migrate rollback {quote(str(path))}` does that."
+        else:
+            said = "nothing was written, or it was undone: all files are as before."
+        raise Interrupted(f"interrupted: {said}") from None
+
+
+def _applied(root: Path | None) -> frozenset[str]:
+    """Names of the runs that stand; of a journal that cannot be read, as while another run writes to it, none."""
+    try:
+        return frozenset(run.name for run in applied_runs(root)) if root is not None else frozenset()
+    except JournalDamaged:
+        return frozenset()
 
 
 def apply_plan(
@@ -144,8 +194,10 @@ def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozense
 def _show_diff(plan: Plan, output: Output) -> None:
     output.write(run_document(plan, ()))
     # After the diff, as comments that `patch` and `git apply` pass over.
-    remarks = printed(lambda screen: applied.show_remarks(plan, (), screen), verbose=output.verbose)
-    screen = output.screen()
+    screen = output.screen(prose=False)
+    remarks = printed(
+        lambda shown: applied.show_remarks(plan, (), shown), width=screen.width - 2, verbose=output.verbose
+    )
     for line in (*unified_diff(plan), *(f"# {line}".rstrip() + "\n" for line in remarks.splitlines())):
         body, newline, _ = line.partition("\n")
         painted = screen.painted(body, diff_style(line)) + newline
@@ -154,7 +206,7 @@ def _show_diff(plan: Plan, output: Output) -> None:
     told = output.screen(err=True)
     told.text(applied.totals(plan))
     applied.show_notes(plan, told)
-    applied.show_account(plan, (), told, planned=True, listed=" after the diff")
+    applied.show_account(plan, (), told, planned=True, listed=" after the diff" if plan.files else "")
 
 
 def _check(command: str, folder: Path, project: Path, result: CommitResult) -> None:

@@ -48,6 +48,7 @@ _MARKS = {
             ExitCode.OK: "clean",
             ExitCode.WORK_REMAINS: "work remains: something to rewrite, or a file that could not be handled",
             ExitCode.USAGE: "PATH cannot be checked, or an option or setting is wrong",
+            ExitCode.REFUSED: "the journal at PATH is damaged, or --add-ignore was refused",
         },
         "chirp-migrate check project/",
         "chirp-migrate check --add-ignore project/",
@@ -80,7 +81,8 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
     `# chirp: ignore[CODE]` or a setting suppresses never does.
     """
     check_writable(target)
-    if output.json_file == target:
+    is_text = form == "text"
+    if output.json_file == target and not (is_text and output.json_is_printed):
         raise UsageProblem("--json and the output would be written to the same place: give one of them another file.")
     path, settings, project = request.path, request.settings, journal_root(request.path)
     if is_unfinished(project):  # a tree that is half rewritten is neither clean nor not
@@ -95,7 +97,11 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
     to_output = target == STANDARD_OUTPUT
     result = run_document(found.plan.seen_from(project), (), strict=strict, exit_code=int(found.exit_code))
     output.write(result)
-    if form == "text":
+    if is_text and to_output and output.json_is_printed:  # as everywhere: the text goes to standard error then
+        for line in _text(found, path if path.is_dir() else path.parent, output.screen()):
+            click.echo(line, err=True)
+        lines = []
+    elif is_text:
         screen = (output if to_output else replace(output, color="never")).screen(err=False)
         lines = list(_text(found, path if path.is_dir() else path.parent, screen))
     elif form == "github":
@@ -105,7 +111,7 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
     write_bytes(target, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"))
     if not output.quiet:
         # Nothing but the document goes to where a program reads it.
-        click.echo(_verdict(found, path), err=(to_output and form != "text") or output.json_is_printed)
+        click.echo(_verdict(found, path), err=(to_output and not is_text) or output.json_is_printed)
     sys.exit(found.exit_code)
 
 

@@ -39,6 +39,7 @@ def explain(code: str, output: Output) -> None:
     rule = _rule(code)
     examples = _examples(rule.code)
     reports = list(_reports(rule, examples, each=output.verbose))
+    shown = [] if output.quiet else reports
     before, after = examples.get("before.py", ""), examples.get("after.py", examples.get("before.py", ""))
     content = {
         "schema": SCHEMA,
@@ -56,7 +57,7 @@ def explain(code: str, output: Output) -> None:
     if output.json_is_printed:
         return
     screen = output.screen()
-    _show(rule, reports, screen)
+    _show(rule, shown, screen)
     diff = list(difflib.unified_diff(before.splitlines(), after.splitlines(), "before.py", "after.py", lineterm=""))
     if diff and not output.quiet:
         screen.line()

@@ -20,6 +20,7 @@ from chirp_migrate.rules import all_rules
 __all__ = [
     "SETTING_PLACES",
     "Command",
+    "Folder",
     "Number",
     "Whole",
     "complete_rules",
@@ -29,6 +30,7 @@ __all__ = [
     "output_options",
     "path_argument",
     "plan_file_option",
+    "selectors",
     "separated",
     "wait_option",
 ]
@@ -74,6 +76,16 @@ class Number(click.FloatRange):
         return number if math.isfinite(number) else self.fail(f"{written!r} is no finite number.", param, ctx)
 
 
+class Folder(click.Path):
+    """A folder, there or to be made."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See :class:`click.ParamType`."""
+        if Path(value).is_file():
+            self.fail(f"{str(value)!r} is a file: give a folder.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class Command(click.Command):
     """A command whose help shows its options in groups.
 
@@ -89,9 +101,13 @@ class Command(click.Command):
         """Parse, with former names as what they are called now.
 
         Raises:
-            UsageProblem: a setting is wrong; it is named with its file.
+            UsageProblem: a setting is wrong (it is named with its file), or an option is given by both of its names.
         """
         end = args.index("--") if "--" in args else len(args)
+        names = {argument.partition("=")[0] for argument in args[:end]}
+        for former, current in self._former.items():
+            if {former, current} <= names:
+                raise UsageProblem(f"{former} is the former name of {current}: give one of them.")
         try:
             return super().parse_args(ctx, [*map(self._renamed, args[:end]), *args[end:]])
         except click.BadParameter as error:
@@ -122,6 +138,14 @@ class Command(click.Command):
 def separated(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
     """The parts of a repeatable option that takes lists with commas."""
     return tuple(one.strip() for given in value for one in given.split(",") if one.strip())
+
+
+def selectors(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
+    """As :func:`separated`; what is given and empty, as of a variable that is not set, does not stand for all."""
+    parts = separated(ctx, parameter, value)
+    if value and not parts:
+        raise click.BadParameter("it is empty: give codes or names of rules (see `chirp-migrate rules`).")
+    return parts
 
 
 def counts(least: int, most: int | None = None) -> Callable[[click.Context, click.Parameter, str], tuple[int, ...]]:

@@ -39,5 +39,5 @@ def plan(request: Request, output: Output) -> None:
     made = planned(request)
     output.write(plan_document(made))
     shown = made.seen_from(journal_root(request.path))
-    applied.show_planned(shown, output.screen())
+    applied.show_planned(shown, output.screen(prose=False))
     sys.exit(ExitCode.WORK_REMAINS if made.skipped else ExitCode.OK)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import click
 from msgspec import structs
 
-from chirp_migrate.cli.options import complete_rules, gathered, option, path_argument, separated
+from chirp_migrate.cli.options import Whole, complete_rules, gathered, option, path_argument, selectors, separated
 from chirp_migrate.cli.progress import planning_progress
 from chirp_migrate.engine.discover import root_of
 from chirp_migrate.engine.migration import plan_migration
@@ -64,12 +63,15 @@ class Request:
 
 
 _rules = partial(option, group="What is looked at, by which rules")
-_codes = partial(_rules, multiple=True, metavar="CODES", callback=separated, shell_complete=complete_rules)
+_codes = partial(_rules, multiple=True, metavar="CODES", shell_complete=complete_rules)
 _added = partial(option, group="What is added")
 
 _looked_at = (
-    _codes("--select", help="Run only these rules: codes, beginnings of codes or names, with commas (see `rules`)."),
-    _codes("--ignore", help="Do not run these rules."),
+    _codes(
+        "--select", callback=selectors,
+        help="Run only these rules: codes, beginnings of codes or names, with commas (see `rules`).",
+    ),
+    _codes("--ignore", callback=separated, help="Do not run these rules."),
     _rules("--unsafe/--no-unsafe", default=None, help="Also apply rules that change what training learns."),
     _rules("--notebooks/--no-notebooks", default=None, help="Look at notebooks, too, or leave them.  [default: look]"),
     _rules(
@@ -80,7 +82,7 @@ _looked_at = (
         "--exclude", multiple=True, metavar="GLOBS", callback=separated,
         help="Do not rewrite these files or folders: patterns below PATH as in .gitignore, with commas.",
     ),
-    _rules("-j", "--jobs", type=click.IntRange(1), help="Processes that plan.  [default: as many as pay]"),
+    _rules("-j", "--jobs", type=Whole(1), help="Processes that plan.  [default: as many as pay]"),
 )  # fmt: skip
 _what_is_added = (
     _added(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.options import Command, option, output_options, path_argument, plan_file_option
+from chirp_migrate.cli.options import Command, Whole, option, output_options, path_argument, plan_file_option
 from chirp_migrate.console.json_document import plain
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.console.text import count
@@ -40,7 +40,7 @@ from chirp_migrate.report.terminal.render import show_story
     help="Write one HTML file that needs nothing else, to be sent to others ('-': standard output).",
 )  # fmt: skip
 @plan_file_option("Report this plan instead of what was applied (see `plan`).")
-@option("--run", type=click.IntRange(1), metavar="N", help="Only run N of those that stand (`rollback --list`).")
+@option("--run", type=Whole(1), metavar="N", help="Only run N of those that stand (`rollback --list`).")
 @option(
     "--verdict", "verdict_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
     help="What `verify --json FILE` wrote.  [default: what the last verify of PATH kept]",

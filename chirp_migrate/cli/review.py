@@ -11,14 +11,14 @@ from shlex import quote
 
 import click
 
-from chirp_migrate.cli.apply import apply_plan, chosen
+from chirp_migrate.cli.apply import apply_plan, chosen, told_of_runs
 from chirp_migrate.cli.options import Command, option, output_options, plan_file_option, wait_option
 from chirp_migrate.cli.planning import Request, planned, planning_options, read_plan_file
 from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count
-from chirp_migrate.engine.discover import journal_root
+from chirp_migrate.engine.discover import journal_root, root_of
 from chirp_migrate.errors import Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plans.document import PlanDocument
@@ -28,7 +28,7 @@ from chirp_migrate.report.wording import NOTES
 from chirp_migrate.review.plan_file import PlanFile, carried_over, plan_document, read_document, read_plan
 from chirp_migrate.review.walk import Item, NotValid, Review, edit_buffer, read_buffer
 from chirp_migrate.rules import all_rules
-from chirp_migrate.source.files import replace_file
+from chirp_migrate.source.files import read_file, replace_file
 
 DEFAULT_FILE = "chirp-migrate-plan.json"
 
@@ -84,8 +84,14 @@ def review(request: Request, plan_file: Path, allow_dirty: bool, wait_s: float, 
     begun = len(session.choices)
     total = count(len(session.items), "hunk")
     screen.line(f"{total} to decide on" + (f", {begun} of them decided before." if begun else ".") + " ? explains.")
-    _save(plan_file, found.plan, session)
-    _walk(session, screen, lambda: _save(plan_file, found.plan, session))
+    if not plan_file.exists():  # whether it can be written is known before the first question
+        _save(plan_file, found.plan, session)
+    interrupted = False
+    try:
+        _walk(session, screen, lambda: _save(plan_file, found.plan, session))
+    except KeyboardInterrupt:  # as `q`, but for the exit code
+        interrupted = True
+        screen.line()
     accepted = sum(choice.accepted for choice in session.choices.values())
     left = session.undecided()
     refused = len(session.choices) - accepted
@@ -96,17 +102,23 @@ def review(request: Request, plan_file: Path, allow_dirty: bool, wait_s: float, 
         screen.line(
             f"Kept in {plan_file}. Go on with: chirp-migrate review {quote(str(path))} --plan {quote(str(plan_file))}"
         )
-        sys.exit(ExitCode.WORK_REMAINS)
+        sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.WORK_REMAINS)
     selected, edited = chosen(replace(found, choices=session.choices, reviewed=True), path, plan_file)
     if not selected.files:
         screen.line("Nothing is accepted, so there is nothing to apply.")
         sys.exit(ExitCode.OK)
-    if (_ask(screen, "Apply what you accepted now? [y,n] ") or "n").lower() not in ("y", "yes"):
+    try:
+        answer = _ask(screen, "Apply what you accepted now? [y,n] ") or "n"
+    except KeyboardInterrupt:
+        answer, interrupted = "n", True
+        screen.line()
+    if answer.lower() not in ("y", "yes"):
         screen.line(
             f"Kept in {plan_file}. Apply it with: chirp-migrate apply {quote(str(path))} --plan {quote(str(plan_file))}"
         )
-        sys.exit(ExitCode.OK)
-    result = apply_plan(request, selected, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
+        sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.OK)
+    with told_of_runs(path):
+        result = apply_plan(request, selected, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
     # Neither -q nor -v is about what comes after the review.
     plain = replace(output, quiet=False, verbose=False).screen()
     applied.show_applied(selected.seen_from(journal_root(path)), result, path, plain)
@@ -132,13 +144,24 @@ def _open(request: Request, plan_file: Path) -> PlanFile:
         raise UsageProblem(f"{request.path} is a plan: chirp-migrate review PROJECT --plan {quote(str(request.path))}")
     old: PlanDocument | None = None
     if plan_file.exists():
+        try:
+            data = read_file(plan_file)
+        except OSError as error:
+            raise UsageProblem(f"{plan_file} cannot be read ({error.strerror}): give another --plan.") from None
+        with contextlib.suppress(ValueError):  # what is no plan decides nothing
+            old = read_document(data)
+        root = root_of(request.path)
+        rewritten = [file.path for file in old.files if file.sha256_before is not None] if old is not None else []
+        if rewritten and not any((root / path).exists() for path in rewritten):
+            raise Refused(
+                f"{plan_file} is the plan of another project, as none of the files that it rewrites is in {root}: "
+                "give another --plan; nothing was changed."
+            )
         if request.is_bare:
             try:
                 return read_plan_file(plan_file, request)
             except Refused as stale:
                 click.echo(f"chirp-migrate: {str(stale).partition(';')[0]}: planning anew.", err=True)
-        with contextlib.suppress(ValueError):  # what cannot be read decides nothing
-            old = read_document(plan_file.read_bytes())
         if old is not None and request.is_bare:
             request = request.again(old.options)
     plan = planned(request)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.options import Command, option, output_options, path_argument, wait_option
+from chirp_migrate.cli.options import Command, Whole, option, output_options, path_argument, wait_option
 from chirp_migrate.cli.progress import writing_progress
 from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import journal_root
@@ -47,8 +47,8 @@ _UNFINISHED = {
 )
 @path_argument
 @option("--list", "show_list", is_flag=True, help="List the applied runs and change nothing.")
-@option("--run", "only", type=click.IntRange(1), metavar="N", help="Undo run N alone; the others stay.")
-@option("--back-to", "first", type=click.IntRange(1), metavar="N", help="Undo run N and all later ones.")
+@option("--run", "only", type=Whole(1), metavar="N", help="Undo run N alone; the others stay.")
+@option("--back-to", "first", type=Whole(1), metavar="N", help="Undo run N and all later ones.")
 @option("--merge", is_flag=True, help="Keep edits that were made since, such as a formatter's (git's three-way merge).")
 @option("--force", is_flag=True, help="Restore files that were edited since; the edits are lost.")
 @wait_option
@@ -84,7 +84,8 @@ def rollback(
         if not runs:
             raise nothing_applied(root)
         for line in _listed(runs, shown=None if output.verbose else _FILES_SHOWN):
-            screen.line(line)
+            text = line.lstrip()
+            screen.text(text, len(line) - len(text), hang=6 if text == line else 0)
         return
     with writing_progress() as step:
         interrupted = recover(root, force=force, wait_s=wait_s, on_step=step)
@@ -119,7 +120,7 @@ def _conclusion(path: Path, root: Path, results: Sequence[RollbackResult], *, na
         return []
     if not named:
         kept = ", but for the later edits" if any(result.merged for result in results) else ""
-        return [f"{path} is as it was before the last apply{kept}."]
+        return [f"{path} is as it was before run {results[0].run}{kept}."]
     undone = ", ".join(result.run for result in results)
     standing = ", ".join(run.name for run in applied_runs(root))
     return [f"Undone: run {undone}. " + (f"Still applied: {standing}." if standing else "No run is applied now.")]

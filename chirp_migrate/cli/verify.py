@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from chirp_migrate.cli.options import Command, Number, Whole, argument, counts, option, output_options
+from chirp_migrate.cli.options import Command, Folder, Number, Whole, argument, counts, option, output_options
 from chirp_migrate.cli.verify_settings import (
     COMMAND,
     DATA,
@@ -157,7 +157,7 @@ Examples:
     help="Seconds that each side may spend on measuring its datasets, beside training.",
 )  # fmt: skip
 @_measured(
-    "--plot", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
+    "--plot", type=Folder(path_type=Path, file_okay=False), metavar="FOLDER",
     help="Draw the measurements into this folder (SVG).",
 )  # fmt: skip
 @output_options("all raw values", "Print the verdict alone.", "Show everything that was measured, and what it ran in.")

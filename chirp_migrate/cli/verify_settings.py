@@ -15,7 +15,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from chirp_migrate.cli.options import SETTING_PLACES
+from chirp_migrate.cli.options import SETTING_PLACES, Number, Whole
 from chirp_migrate.engine.settings import read_verify_table
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.choosing import parse_expression
@@ -46,6 +46,7 @@ def settings_as_defaults(ctx: click.Context, parameter: click.Parameter, path: P
         for option in one.opts
         if option.startswith("--")
     }
+    kinds = {one.name: one.type for one in ctx.command.params}
     defaults: dict[str, Any] = {}
     for key, value in table.items():
         place = f"{file}: [tool.chirp-migrate.verify] {key}"
@@ -54,6 +55,10 @@ def settings_as_defaults(ctx: click.Context, parameter: click.Parameter, path: P
             near = get_close_matches(key, names, n=1)
             meant = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(names)}."
             raise UsageProblem(f"{place} is unknown; {meant}")
+        if _FORMER.get(key) in table:
+            raise UsageProblem(f"{place} is the former name of {_FORMER[key]}, which is there, too: remove {key}.")
+        if isinstance(value, str) and isinstance(kinds[name], Whole | Number):
+            raise UsageProblem(f"{place}: {value!r} is a text, not a {kinds[name].name}: write it without quotes.")
         ctx.meta.setdefault(SETTING_PLACES, {})[name] = place
         if key == "data":
             defaults[name] = file.parent / value if isinstance(value, str) and value else value

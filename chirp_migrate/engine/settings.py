@@ -101,8 +101,11 @@ class Settings:
         ``exclude`` further files.
 
         Raises:
-            UsageProblem: a selector means no rule, or no rule remains.
+            UsageProblem: a selector means no rule, no rule remains, or a pattern is none.
         """
+        for glob in exclude:
+            if problem := _pattern_problem(glob):
+                raise UsageProblem(f"--exclude: {problem}.")
         for option, selectors in (("--select", select), ("--ignore", ignore)):
             for selector in selectors:
                 if not codes_of(selector):
@@ -176,11 +179,13 @@ def _table(file: Path) -> Mapping[str, Any] | None:
         return None
     except OSError as error:
         raise UsageProblem(f"{file} cannot be read ({error.strerror}): it may hold settings.") from None
-    if _TABLE.encode() not in data:
+    if not any(_TABLE.encode(code) in data for code in ("utf-8", "utf-16-le", "utf-16-be")):
         return None
     try:
         content = tomllib.loads(data.decode("utf-8"))
-    except ValueError as error:  # not UTF-8, or not TOML
+    except UnicodeDecodeError:
+        raise UsageProblem(f"{file} is not UTF-8, as TOML must be: save it as that, it may hold settings.") from None
+    except ValueError as error:
         raise UsageProblem(f"{file} is not valid TOML ({error}): correct it, it may hold settings.") from None
     tool = content.get("tool", {})
     table = tool.get(_TABLE) if isinstance(tool, dict) else None
@@ -233,7 +238,12 @@ class _Reader:
         return selectors
 
     def _patterns(self, key: str) -> tuple[re.Pattern[str], ...]:
-        return tuple(map(glob_pattern, self._strings(key, self.table.get(key, []))))
+        return tuple(self._pattern(key, glob) for glob in self._strings(key, self.table.get(key, [])))
+
+    def _pattern(self, key: str, glob: str) -> re.Pattern[str]:
+        if problem := _pattern_problem(glob):
+            raise self._problem(f"{key}: {problem}.")
+        return glob_pattern(glob)
 
     def _file_ignores(self) -> tuple[tuple[re.Pattern[str], frozenset[str]], ...]:
         key = "per-file-ignores"
@@ -241,7 +251,7 @@ class _Reader:
         if not isinstance(table, dict):
             raise self._problem(f'{key} must be a table such as {{"tests/*" = ["CHP007"]}}.')
         return tuple(
-            (glob_pattern(glob), frozenset().union(*map(codes_of, self._selectors(f'{key} "{glob}"', value))))
+            (self._pattern(key, glob), frozenset().union(*map(codes_of, self._selectors(f'{key} "{glob}"', value))))
             for glob, value in table.items()
         )
 
@@ -250,6 +260,13 @@ class _Reader:
         if not isinstance(value, bool):
             raise self._problem(f"{key} must be true or false.")
         return value
+
+
+def _pattern_problem(glob: str) -> str:
+    """Why ``glob`` is no pattern; "" where it is one."""
+    if glob.startswith("!") or "[" in glob:
+        return f"{glob!r} has what patterns do not have here (there is no ! and no […]): use *, ** and ?"
+    return ""
 
 
 @lru_cache(maxsize=256)

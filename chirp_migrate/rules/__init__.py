@@ -49,10 +49,11 @@ def codes_of(selector: str) -> frozenset[str]:
 
 
 def unknown_rule(selector: str) -> str:
-    """What to say of a selector that means no rule: half a sentence that names the nearest one."""
+    """What to say of a selector that means no rule: half a sentence that names one that is close."""
     names = {name.upper(): rule for rule in all_rules() for name in (rule.code, rule.name)}
-    nearest = names[get_close_matches(selector.upper(), names, n=1, cutoff=0.0)[0]]
-    return f"there is no rule {selector!r}; the nearest is {nearest.code} ({nearest.name})"
+    near = get_close_matches(selector.upper(), names, n=1)
+    nearest = f"; the nearest is {names[near[0]].code} ({names[near[0]].name})" if near else ""
+    return f"there is no rule {selector!r}{nearest}"
 
 
 def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[str]:

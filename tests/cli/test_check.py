@@ -128,7 +128,7 @@ def test_a_report_that_cannot_be_written_stops_the_run(tmp_path: Path, option: s
 
 
 def test_two_documents_do_not_go_to_one_place(tmp_path: Path) -> None:
-    done = check("--json", "-", tree(tmp_path, a=LOADER))
+    done = check("--json", "-", "--format", "github", tree(tmp_path, a=LOADER))
     assert done.exit_code == 2 and "same place" in sentence(done)
 
 
@@ -211,3 +211,8 @@ def test_the_commit_hooks_run_as_they_are_written(tmp_path: Path) -> None:
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False).returncode
 
     assert [run_hook("check"), run_hook("apply"), run_hook("check")] == [1, 0, 0]
+
+
+def test_json_is_printed_and_the_text_goes_to_standard_error(tmp_path: Path) -> None:
+    done = check("--json", "-", tree(tmp_path, a=LOADER))
+    assert done.exit_code == 1 and json.loads(done.stdout)["exit_code"] == 1 and "CHP001" in done.stderr

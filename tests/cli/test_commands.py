@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import LOADER, ROOT, Death, in_child, run, run_process, sentence, snapshot, write_files
+from support import LOADER, ROOT, Death, copy_of, in_child, run, run_process, sentence, snapshot, write_files
 
 from chirp_migrate import __version__
 from chirp_migrate.cli import entry_point
@@ -326,3 +326,69 @@ def test_nothing_is_asked_for_that_nothing_imports(backend: Path, vendor: bool) 
     )
     plan = plan_migration(backend, settings=Settings(codes=frozenset({"CHP013"})), vendor=vendor)
     assert [file.path for file in plan.files] == ["utils/train.py"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["plan", "--foo"], "there is no option --foo. See `chirp-migrate plan --help`"),
+        (["rules", "--colr", "never"], "did you mean --color?"),
+        (["chek"], "there is no command 'chek'; did you mean check?"),
+        (["plan", "-j", "x"], "'x' is not a valid whole number"),
+        (["plan", "--select", ""], "it is empty"),
+        (["plan", "--exclude", "!a"], "--exclude: '!a' has what patterns do not have"),
+        (["verify", "--threshold", "20", "--min-saving", "30"], "--threshold is the former name of --min-saving"),
+        (["verify", "--plot", "requirements.txt"], "'requirements.txt' is a file: give a folder"),
+    ],
+)
+def test_a_wrong_command_line_is_one_sentence(backend: Path, arguments: list[str], said: str) -> None:
+    done = run(*arguments, cwd=backend)
+    assert done.exit_code == 2 and said in sentence(done)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[tool.chirp-migrate]\nunsafe = true\n".encode("utf-16"), "is not UTF-8"),
+        (b"[tool.chirp-migrate]\nexclude = ['[']\n", "exclude: '[' has what patterns do not have"),
+        (b"[tool.chirp-migrate.verify]\nsamples = '3'\n", "samples: '3' is a text, not a whole number"),
+        (b"[tool.chirp-migrate.verify]\nbudget = 7\ntime-budget = 9\n", "budget is the former name of time-budget"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(backend: Path, content: bytes, said: str) -> None:
+    (backend / "pyproject.toml").write_bytes(content)
+    done = run("verify" if b"verify" in content else "plan", cwd=backend)
+    assert done.exit_code == 2 and said in sentence(done)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+def test_a_full_disk_under_the_output_is_said(backend: Path) -> None:
+    command = [sys.executable, "-m", "chirp_migrate", "plan", str(backend)]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 4 and "standard output cannot be written" in done.stderr.splitlines()[0]
+
+
+def test_another_apply_meanwhile_is_named(backend: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chirp_migrate.cli.apply.check_settled", lambda *_, **__: run_process("apply", backend))
+    done = run("apply", backend)
+    assert done.exit_code == 3 and "another run (0001) was applied here meanwhile" in sentence(done)
+
+
+def test_an_interrupted_apply_says_that_nothing_was_written(backend: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("chirp_migrate.cli.apply.check_settled", stop)
+    done = run("apply", backend)
+    assert done.exit_code == 130 and "interrupted: nothing was written" in sentence(done)
+
+
+def test_what_is_not_shown_is_counted_by_rule(tmp_path: Path) -> None:
+    shown = run("plan", copy_of("backend", tmp_path / "backend")).stdout
+    assert "With -v: 24 proposed (CHP024), 21 listed (11 CHP024, 5 CHP025, 5 CHP026)." in shown
+
+
+def test_quiet_explain_prints_no_example() -> None:
+    assert "What it reports" in run("explain", "CHP001").stdout
+    assert "What it reports" not in run("explain", "-q", "CHP001").stdout

@@ -234,3 +234,14 @@ def test_a_pipe_for_a_plan_is_not_waited_for(backend: Path, tmp_path: Path) -> N
     for command in ("apply", "review"):
         done = run(command, backend, "--plan", "plan.json", cwd=tmp_path)
         assert done.exit_code == 2 and "plan.json cannot be read (it is not a regular file)" in done.stderr
+
+
+def test_the_plan_of_another_tree_is_not_overwritten(backend: Path, tmp_path: Path) -> None:
+    reviewed(backend, "y\nn\nq\n", "--plan", "plan.json")
+    kept = (tmp_path / "plan.json").read_bytes()
+    other = write_files(tmp_path / "other", {"elsewhere.py": OTHER})
+    refused = run("review", other, "--plan", "plan.json", cwd=tmp_path)
+    assert refused.exit_code == 3 and "the plan of another project" in sentence(refused)
+    (backend / "train.py").write_text(TRAIN + "\n# edited\n")
+    run("review", backend, "--plan", "plan.json", cwd=tmp_path)
+    assert (tmp_path / "plan.json").read_bytes() == kept

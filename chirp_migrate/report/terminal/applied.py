@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -73,8 +74,8 @@ def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen) -
     if not is_empty:
         show_account(plan, left, screen)
     if done:
-        screen.line(f"Every change with its reason: chirp-migrate report {shlex.quote(str(path))}")
-        screen.line(f"Next: review it (git diff), then: chirp-migrate verify {shlex.quote(str(path))}")
+        place = shlex.quote(str(path))
+        screen.line(f"Next: read it (chirp-migrate report {place}), then: chirp-migrate verify {place}")
         screen.line(f"To undo it to the byte: chirp-migrate rollback {shlex.quote(str(path))}")
 
 
@@ -99,7 +100,7 @@ def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: 
             named = [[f"{same[0].rule} {same[0].name}", _places(same, 2)] for same in by_rule] or [[note, ""]]
             rows += [[file.path if number == 0 else "", *one] for number, one in enumerate(named)]
     if rows:
-        screen.table(("file", "rule", "lines"), rows, left=(0, 1, 2), indent=0)
+        screen.table(("file", "rule", "at"), rows, left=(0, 1, 2), indent=0)
     for note, paths in created.items():
         screen.text(f"{note}: {', '.join(paths)}", hang=2)
 
@@ -117,22 +118,26 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
     # What is proposed nowhere is no news of a rule that is not asked for; nor is what only the curious ask for.
     unasked = behaviour - {f.rule for f in plan.findings if f.status is Status.REWRITE}
     curious = {rule.code for rule in all_rules() if rule.for_the_curious}
-    kept = [
-        f
-        for f in plan.findings
-        if screen.verbose or not (f.rule in curious or (f.rule in unasked and f.status is Status.REPORT))
-    ]
-    for title, findings in sections(kept, lambda finding: finding):
-        if screen.verbose or title not in (ADVICE, SUPPRESSED):
+    hidden: list[Finding] = []
+    for title, seen in sections(plan.findings, lambda finding: finding):
+        findings = [
+            f
+            for f in seen
+            if screen.verbose
+            or not (
+                title in (ADVICE, SUPPRESSED) or f.rule in curious or (f.rule in unasked and f.status is Status.REPORT)
+            )
+        ]
+        shown = set(findings)
+        hidden += [f for f in seen if f not in shown]
+        if findings:
             screen.heading(f"{title}:")
-            for name, group in groupby(findings, key=lambda f: f.path):
-                if screen.verbose:
-                    screen.text(name)
-                _show_findings(list(group), screen)
-        elif title == ADVICE:
-            places, files = count(len(findings), "place"), count(len({f.path for f in findings}), "file")
-            screen.line()
-            screen.text(f"Advice on {places} in {files}: -v or the report shows it.")
+        for name, group in groupby(findings, key=lambda f: f.path):
+            if screen.verbose:
+                screen.text(name)
+            _show_findings(list(group), screen)
+    if hidden:
+        screen.text(f"With -v: {_counts(hidden)}.", hang=2)
     # Caches and the like are no news; what somebody could miss is.
     passed_over = [one for one in plan.left_out if screen.verbose or _TELLING.search(one.reason)]
     for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Not looked at:", passed_over)):
@@ -140,6 +145,19 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
             screen.heading(title)
         for one in skipped:
             screen.text(f"{one.path}: {one.reason}", 2)
+
+
+def _counts(findings: Sequence[Finding]) -> str:
+    """How many there are of each status, and of which rules: ``24 proposed (CHP024), 21 listed (11 CHP024, …)``."""
+    by_status: dict[Status, Counter[str]] = {}
+    for finding in findings:
+        by_status.setdefault(finding.status, Counter())[finding.rule] += 1
+    parts = []
+    for status, word, number in outcomes({status: sum(rules.values()) for status, rules in by_status.items()}):
+        rules = by_status[status]
+        named = [code if len(rules) == 1 else f"{of} {code}" for code, of in sorted(rules.items())]
+        parts.append(f"{number} {word} ({', '.join(named)})")
+    return ", ".join(parts)
 
 
 def loaders_in_tests(plan: Plan) -> str:

@@ -18,6 +18,7 @@ from chirp_migrate.report.hunks import Row, Section, side_by_side
 from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, reported_by_file
 from chirp_migrate.report.terminal.verdict_lines import when
 from chirp_migrate.report.wording import HUNK_KINDS, NOTES, ledger_sentences, outcomes
+from chirp_migrate.rules import all_rules
 
 __all__ = ["show_run"]
 
@@ -61,6 +62,7 @@ def _rules(run: RunStory, screen: Screen) -> None:
     """The rules that had something to say: what they did, and why."""
     if run.findings:
         screen.heading("Rules, and why they exist")
+    safeties = {rule.code: rule.safety for rule in all_rules()}
     for code, of_rule in groupby(
         sorted(run.findings, key=lambda one: one.finding.rule), key=lambda one: one.finding.rule
     ):
@@ -68,7 +70,8 @@ def _rules(run: RunStory, screen: Screen) -> None:
         first = members[0].finding
         counts = Counter(one.finding.status for one in members)
         what = ", ".join(f"{number} {word}" for _, word, number in outcomes(counts))
-        screen.item(code, f"{first.name}, {first.safety.value}: {what}", style="cyan")
+        safety = safeties.get(code, first.safety)  # that of a finding may only be that it is reported
+        screen.item(code, f"{first.name}, {safety.value}: {what}", style="cyan")
         screen.text(next((one.reason for one in members if one.reason), ""), 4 + len(plain(code)), "dim")
 
 
