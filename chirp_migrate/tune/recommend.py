@@ -49,7 +49,9 @@ def _workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
         gain = rates[way] / rates[loader.now]
         if loader.now == way or (1 / _WORTH_IT < gain < _WORTH_IT and loader.now.size <= way.size):
             return [Recommendation(_name(loader, "num_workers"), "leave it as it is", f"{way} is what you have")]
-        why = f"{rates[way]:.0f} samples/s against {rates[loader.now]:.0f} with {loader.now}"
+        rate = f"{rates[way]:.0f} samples/s" + (f" with {way}" if way.prefetch_threads else "")
+        now = str(loader.now) if loader.now.alone else f"with {loader.now}"
+        why = f"{rate} against {rates[loader.now]:.0f} {now}"
     else:
         why = f"{rates[way]:.0f} samples/s"
         alone = next((candidate for candidate in rates if candidate.alone), None)

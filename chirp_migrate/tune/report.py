@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, sentence
@@ -25,6 +25,8 @@ def show(report: TuneReport, screen: Screen) -> None:
     if screen.quiet:
         return
     screen.line()
+    for line in _facts_of_all(report.loaders):
+        screen.text(line, hang=2)
     if report.training is not None:
         screen.text(_training(report.training), hang=2)
     for note in report.notes:
@@ -38,10 +40,14 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
     screen.text(f"{loader.name}: {loader.samples} samples, {loader.role}, {size}, {kind}", style="bold", hang=2)
     screen.line()
     measured = list(zip(loader.measured, loader.standings, strict=True))
-    rows = [_row(way, beside, beside.samples_per_s, loader) for way, beside in measured if beside.samples_per_s]
+    worked = [(way, beside) for way, beside in measured if beside.samples_per_s]
+    shown = worked if screen.verbose else [each for each in worked if _matters(*each, loader)]
+    rows = [_row(way, beside, beside.samples_per_s or 0.0, loader) for way, beside in shown]
     if rows:
         header = ("", "batches/s", "samples/s", "interval", "of best", "start")
         screen.table(header, rows, left=(0, 3, 5), indent=0)
+    if len(shown) < len(worked):
+        screen.text(f"{len(worked) - len(shown)} more: -v shows them, and --json has them.", 2, "dim")
     for configuration, beside in measured:
         if not beside.samples_per_s:
             now = " (now)" if configuration.candidate == loader.now else ""
@@ -54,6 +60,12 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
         screen.text(_picked(loader), hang=2)
     for line in _facts(loader):
         screen.text(line, hang=2)
+
+
+def _matters(measured: Measured, beside: Beside, loader: LoaderReport) -> bool:
+    """Whether it is shown without -v: the pick, the best, what the training has now, and loading in the process."""
+    way = measured.candidate
+    return way in (loader.picked, loader.now) or way.alone or beside.place is Place.BEST
 
 
 def _row(measured: Measured, beside: Beside, rate: float, loader: LoaderReport) -> list[str]:
@@ -103,16 +115,21 @@ def _facts(loader: LoaderReport) -> Iterator[str]:
     if loader.batch_sizes:
         rates = [f"{way.batch_size}: {rate.value:.0f}" for way, rate in mean_rates(loader.batch_sizes).items()]
         yield f"Samples/s by batch size: {', '.join(rates)}."
-    if loader.others is not None and loader.others >= BUSY_ABOVE:
-        busy = f"Other processes used {loader.others:.0%} of the CPUs meanwhile"
-        yield f"{busy}: measure again when the machine is quiet."
-    if loader.saved is not None:
-        yield (
-            f"Kept in {loader.saved}: a loader made with profile={loader.saved!r} (or tune=True, where that is the "
-            "usual file) is loaded so."
-        )
-    elif loader.not_saved is not None:
+    if loader.saved is None and loader.not_saved is not None:
         yield f"Not kept in a profile: {loader.not_saved}."
+
+
+def _facts_of_all(loaders: Sequence[LoaderReport]) -> Iterator[str]:
+    """What would be the same beside every loader: how busy the machine was, and where the picks are kept."""
+    others = max((loader.others for loader in loaders if loader.others is not None), default=0.0)
+    if others >= BUSY_ABOVE:
+        busy = f"Other processes used {'up to ' if len(loaders) > 1 else ''}{others:.0%} of the CPUs meanwhile"
+        yield f"{busy}: measure again when the machine is quiet."
+    for saved in dict.fromkeys(loader.saved for loader in loaders if loader.saved is not None):
+        yield (
+            f"Kept in {saved}: a loader made with profile={saved!r} (or tune=True, where that is the usual file) is "
+            "loaded so."
+        )
 
 
 def _show_advice(loader: LoaderReport, screen: Screen) -> None:

@@ -142,7 +142,8 @@ class Sweep:
             if chosen is not None:
                 rest = max(left, (MIN_ROUNDS - self.rounds) * (now - began))
                 ahead = f"{chosen.candidate} is ahead with {mean_rate(chosen.rates).value:.0f} samples/s"
-                self.say(f"round {self.rounds}: {ahead}; about {rest:.0f} s left")
+                time_left = f"; about {rest:.0f} s left" if rest >= 1 else ""
+                self.say(f"round {self.rounds}: {ahead}{time_left}")
 
     def _order(self) -> list[Measured]:
         """Those of the next round: all at first, then those that are not clearly below; the first begins round 0."""

@@ -87,7 +87,10 @@ def watched(
             call()
             taken = time.perf_counter() - began
             left = taken / (number + 1) * (len(calls) - number - 1)
-            say(f"watched training call {number + 1} of {len(calls)} in {taken:.0f} s; about {left:.0f} s left")
+            ahead = f"; watching the others will take about {left:.0f} s" if left >= 1 else ""
+            if ahead and number == 0:
+                ahead += " beside the time budget (--dataset measures one without it)"
+            say(f"watched training call {number + 1} of {len(calls)} in {taken:.0f} s{ahead}")
     seconds = time.perf_counter() - began
     for known in watching.loaders.values():
         shut_down_workers(known.loader)  # persistent ones would stay beside what is measured next (trap 13)

@@ -19,6 +19,7 @@ from typing import IO, Any, Generic, NoReturn, TypeVar
 import msgspec
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
+from chirp_migrate.console.text import sentence as as_sentence
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.descendants import MARKER, end_all
@@ -169,11 +170,10 @@ class Child(Generic[_T]):
                 with suppress(ValueError):
                     return msgspec.convert(value, self.answer)
             case Failed(sentence, usage):
-                sentence = f"{self.role.failed}{sentence.rstrip('.')}."
-                sentence = f"{sentence[:1].upper()}{sentence[1:]}"
+                problem = as_sentence(f"{self.role.failed}{sentence}")
                 if usage:
-                    raise UsageProblem(sentence)
-                self._fail(sentence)
+                    raise UsageProblem(problem)
+                self._fail(problem)
         self._fail(f"{self.role.name} ended with {ending(self._process.returncode)} and gave no result.")
 
     def _tell(self, data: bytes) -> None:
