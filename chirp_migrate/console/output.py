@@ -80,7 +80,7 @@ class Output:
             print(f"  {visible(text)}", file=sys.stderr, flush=True)
 
     def steps(self, limit_s: float) -> AbstractContextManager[Callable[[str], None]]:
-        """Gives what shows one step of something long; on a terminal, with how much of ``limit_s`` seconds is left."""
+        """Gives what shows one step of something long; on a terminal, with the time taken, of ``limit_s`` seconds."""
         return nullcontext(self.progress) if self.quiet else steps_within(limit_s)
 
 

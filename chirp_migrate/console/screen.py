@@ -250,19 +250,20 @@ def waiting(text: str) -> AbstractContextManager[object]:
 def steps_within(limit_s: float) -> Iterator[Callable[[str], None]]:
     """Give a callback that prints a step of something long on standard error, one line each, so that a log reads well.
 
-    Below them a terminal shows how long it has taken, and how much of ``limit_s`` seconds is left.
+    Below them a terminal shows how long it has taken, and of how long a budget, while that lasts: the budget is no
+    estimate, as what cannot be done in less takes longer. What is known of the time left is said in the steps.
     """
     if not sys.stderr.isatty():
         yield lambda text: print(f"  {visible(text)}", file=sys.stderr, flush=True)
         return
     from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task
 
-    class TimeLeft(ProgressColumn):
+    class TimeTaken(ProgressColumn):
         def render(self, task: Task) -> Text:
             taken = task.elapsed or 0.0
-            return Text(f"{taken:.0f} s, about {max(0.0, limit_s - taken):.0f} s left")
+            return Text(f"{taken:.0f} s" + (f" of a budget of {limit_s:.0f} s" if taken < limit_s else ""))
 
-    with Progress(SpinnerColumn(), TimeLeft(), console=Console(stderr=True), transient=True) as shown:
+    with Progress(SpinnerColumn(), TimeTaken(), console=Console(stderr=True), transient=True) as shown:
         shown.add_task("")
         yield lambda text: shown.console.print(Text(f"  {visible(text)}"), soft_wrap=True)
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from chirp_migrate.console.text import count
+from chirp_migrate.stats.looks import MIN_ROUNDS
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.document import VerifyReport
@@ -61,7 +63,7 @@ def verification(
             progress(note)
         discovery = find_training(trees["before"], root, options, progress)
         labels = [entry.label for entry in discovery.entry_points]
-        what = f"{len(labels)} entry points" if options.source is Source.FOUND else ", ".join(labels)
+        what = count(len(labels), "entry point") if options.source is Source.FOUND else ", ".join(labels)
         progress(f"verify runs the project's own code in separate processes: {what}")
         deadline = time.monotonic() + options.budget_s
         children = Children(trees, discovery, options)
@@ -107,6 +109,9 @@ def measure(
         for side, child in children.in_turn(stack, modes, api_names=public_names(trees["before"])):
             probe[side] = child.result()
             progress(f"watched the training {side} the migration ({time.monotonic() - began:.0f} s)")
+    if discovery.source is Source.COMMAND:  # a round runs it on both sides, as watching did
+        rounds_s = MIN_ROUNDS * (time.monotonic() - began)
+        progress(f"the fewest rounds, {MIN_ROUNDS}, will take about {rounds_s:.0f} s{_beyond(rounds_s, deadline)}")
     watched = {side: result.modes[Mode.PROBE] for side, result in probe.items()}
     children.has_loaders = any(entry.traces for entry in watched["before"].values())
     once_more = None
@@ -144,7 +149,14 @@ def _time_rounds(
         times = {side: sum(made.seconds[side].values()) for side in ("before", "after")}
         some = "" if labels is None else f" ({len(labels)} still open)"
         beside = f", disturbed: other processes used {made.others:.0%} of the CPUs" if made.disturbed else ""
-        progress(f"round {number + 1}{some}: {times['before']:.2f} s before, {times['after']:.2f} s after{beside}")
+        rest_s = (MIN_ROUNDS - number - 1) * made.duration_s
+        ahead = ""
+        if rest_s >= 1:
+            ahead = f"; the fewest rounds, {MIN_ROUNDS}, end in about {rest_s:.0f} s"
+            ahead += _beyond(rest_s, deadline) if number == 0 else ""
+        progress(
+            f"round {number + 1}{some}: {times['before']:.2f} s before, {times['after']:.2f} s after{beside}{ahead}"
+        )
         return made
 
     by = Judge(settings.threshold, settings.margin, settings.each)
@@ -159,3 +171,8 @@ def _time_rounds(
     elif rounds.ended_with == Stopped.INTERRUPTED:
         progress(f"interrupted after {len(rounds.made)} rounds: this is the verdict so far")
     return rounds
+
+
+def _beyond(seconds: float, deadline: float) -> str:
+    """What is added where a step is known to end after the time budget."""
+    return ", longer than the time budget lasts" if seconds > deadline - time.monotonic() else ""

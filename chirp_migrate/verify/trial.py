@@ -130,7 +130,11 @@ def fitted(
     options = replace(options, sizes=sizes)
     expected = f"watching and {MIN_ROUNDS} rounds will take about {trial.expected_s(options):.0f} s"
     if sizes == asked and not trial.no_room:
-        progress(f"{expected}; rounds go on until the verdict is settled, at most to {left_s:.0f} s from now")
+        seconds = trial.expected_s(options)
+        if seconds > left_s:
+            progress(f"{expected}, the least there is: more than the budget of {options.budget_s:.0f} s has room for")
+        else:
+            progress(f"{expected}; rounds go on until the verdict is settled, at most to {left_s:.0f} s from now")
         return options, trial
     reduced = f"{sizes.epochs} of {asked.epochs} epochs and {sizes.samples} of {asked.samples} samples"
     if trial.no_room:
