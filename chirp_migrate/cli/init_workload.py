@@ -79,7 +79,10 @@ def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
     lines += _SETTINGS.splitlines() if output.verbose else ()
     screen = output.screen()
     for line in () if output.quiet else lines:
-        screen.line(line)
+        if line.startswith("note"):
+            screen.text(line.removeprefix("note").strip(), first="note      ")
+        else:  # a command and a name are copied from there, and stay in one line
+            screen.line(line)
     sys.exit(0)
 
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -59,6 +60,7 @@ Exit codes:
   14  the project's code failed (the reason, the side and the end of its output are shown)
   15  faster, and of some entry points it is not shown whether they are slower
    2  PATH cannot be verified, nothing was applied there and no --baseline is given, or an option or setting is wrong
+   3  refused: the journal of earlier runs is damaged or cannot be trusted
  130  interrupted; after three rounds the verdict so far is given
 
 \b
@@ -98,7 +100,13 @@ Examples:
 @_trained(
     "--model", type=MODEL, metavar="MODULE:CLASS", help="Model to train.  [default: the one in utils/models.py]"
 )  # fmt: skip
-@_trained("--samples", type=Whole(1), default=_SIZES.samples, metavar="N", help="Samples, at most those there are.")
+@_trained(
+    "--samples",
+    type=Whole(1),
+    default=_SIZES.samples,
+    metavar="N",
+    help="Samples, at most those there are; training that is found by itself needs 48.",
+)
 @_trained("--shape", type=SHAPE, default="1x224x313", metavar="CxFxT", help="One synthetic sample.")
 @_trained("--classes", type=Whole(2), default=_SIZES.classes, metavar="N", help="Classes of synthetic samples.")
 @_trained("--epochs", type=Whole(1), default=_SIZES.epochs, metavar="N", help="Epochs a fold.")
@@ -190,7 +198,7 @@ def verify(
             if list_:
                 _list(root, baseline, options, output)
                 sys.exit(ExitCode.OK)
-            sys.exit(_verify(root, baseline, options, plot, output))
+            sys.exit(_verify(root, path, baseline, options, plot, output))
     except WorkloadFailed as failure:
         _show_failure(path.resolve(), failure, output)
         sys.exit(failure.exit_code)
@@ -210,7 +218,9 @@ def options_of(*arguments: str) -> VerifyOptions:
         return resolve(context.params["path"].resolve(), said(context))
 
 
-def _verify(root: Path, baseline: str | None, options: VerifyOptions, plot: Path | None, output: Output) -> int:
+def _verify(
+    root: Path, path: Path, baseline: str | None, options: VerifyOptions, plot: Path | None, output: Output
+) -> int:
     before = before_side(root, baseline)
     verified = verified_files(root)
     if options.source is Source.FOUND:
@@ -225,7 +235,7 @@ def _verify(root: Path, baseline: str | None, options: VerifyOptions, plot: Path
     if plot is not None:
         more.append(drawn(plot, report))
     if not output.verbose:
-        more.append(f"Everything measured: -v, --json FILE, or chirp-migrate report {root.name} -o report.html.")
+        more.append(f"Everything measured: -v, --json FILE, or chirp-migrate report {quote(str(path))} -o report.html.")
     _show(report, output, *filter(None, more))
     return report.exit_code
 
@@ -257,6 +267,8 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
 
 
 def _list(root: Path, baseline: str | None, options: VerifyOptions, output: Output) -> None:
+    if baseline is not None:
+        before_side(root, baseline)  # one that is wrong is said before anything runs, and where nothing does
     if options.source is Source.FOUND:
         discovery = chosen(discover(root, options.model), options.select)
     else:
@@ -289,4 +301,7 @@ def _asked(path: Path, asked: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
     interrupted = recover(journal_root(root))
     if interrupted is not None:
         click.echo(f"chirp-migrate: {interrupted}", err=True)
-    return root, resolve(root, asked)
+    options, project = resolve(root, asked), journal_root(root)
+    if options.source is Source.FOUND and not (root / "utils").is_dir() and (project / "utils").is_dir():
+        raise InvalidTree(f"{root} is a folder of {project}: run `chirp-migrate verify {quote(str(project))}`.")
+    return root, options

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -124,6 +126,9 @@ def training_of(tree: Path, root: Path, options: VerifyOptions) -> Discovery:
 
 def _entry(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
     if "command" in said:
+        program = said["command"][0]
+        if "{" not in program and os.sep not in program and shutil.which(program) is None:
+            raise UsageProblem(f"{program} is not a program that is found here: give --command one that is.")
         return EntryPoint("", "command", command=said["command"], result=said.get("result", ""))
     if "workload" in said:
         return EntryPoint("", "", hook=said["workload"])

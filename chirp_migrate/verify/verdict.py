@@ -151,8 +151,10 @@ class Judge:
         if differences:
             return Decision(Verdict.NOT_EQUIVALENT, differences[0])
         total, threshold, of = self._lines[None], 1 - self._wanted, len(self.entries)
-        who = f"{of} of {of + left_out}" if left_out else "all"
-        together = f"{who} entry points together: {_percent(total.ratio)}, {threshold:.0%} less wanted"
+        who = f"{of} of {of + left_out} entry points together" if left_out else "all entry points together"
+        if of == 1 and not left_out:
+            who = "the training"
+        together = f"{who}: {_percent(total.ratio)}, {threshold:.0%} less wanted"
         margin = f"{self._slower - 1:.0%}"
         slower, undecided = self.slower(), self.undecided()
         if slower:

@@ -50,6 +50,22 @@ def test_help_documents_every_exit_code() -> None:
     assert all(f"{int(verdict.exit_code)} " in text for verdict in Verdict)
 
 
+def test_what_is_wrong_before_anything_runs_is_told_with_exit_code_2(write_backend: Callable[..., Path]) -> None:
+    root = write_backend("backend")
+    listed = run("verify", str(root), "--list", "--baseline", "nosuch")
+    assert listed.exit_code == 2 and "--baseline nosuch is neither a folder nor a git revision" in listed.stderr
+    command = run("verify", str(root), "--command", "nosuchprog x", "--list", "--baseline", str(root.parent))
+    assert command.exit_code == 2 and "nosuchprog is not a program" in command.stderr
+
+
+def test_a_folder_of_a_project_is_told_which_to_verify(write_backend: Callable[..., Path]) -> None:
+    root = write_backend("backend")
+    (root / "pyproject.toml").write_text("")
+    below = run("verify", str(root / "utils"), "--list")
+    assert below.exit_code == 2 and f"chirp-migrate verify {root}" in below.stderr
+    assert "init-workload" not in below.stderr
+
+
 def applied(root: Path, originals: dict[str, bytes | None]) -> Path:
     """Make the files of ``root`` the outcome of one run of ``apply`` that found ``originals``."""
     plans = [FilePlan(path, before, (root / path).read_bytes(), "rewrite") for path, before in originals.items()]

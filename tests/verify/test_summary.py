@@ -84,6 +84,12 @@ def test_undecided_and_left_out_entry_points_are_named() -> None:
     assert facts(one)["left out"] == "1 fail before, too: core.broken."
 
 
+def test_a_single_entry_point_is_not_told_of_as_several() -> None:
+    one = measured({"command": 1.0}, equivalence=Equivalence(smallest_p={"command": 1.0}))
+    assert "undecided" not in facts(one) and "ntry points" not in said(one)
+    assert facts(one)["the same"].startswith("1 entry point in distribution")
+
+
 def test_no_time_is_told_where_the_training_differs() -> None:
     texts = ("other results in 1 value", "no longer in the result")
     differs = Equivalence([Difference("results-differ", "core.single", f"core.single: {text}") for text in texts])

@@ -82,7 +82,7 @@ def _saved(ratio: Ratio) -> str:
 
 def _not_known(report: VerifyReport) -> Iterator[tuple[str, str]]:
     undecided = [label for label, own in report.verdicts.items() if own.verdict == "undecided"]
-    if undecided:
+    if undecided and len(report.verdicts) > 1:  # of a single one, the verdict says it
         yield "undecided", ", ".join(map(short, undecided))
     work = report.workload
     if work is not None and (work.failing or work.no_room):
@@ -99,9 +99,13 @@ def _sameness(report: VerifyReport) -> Iterator[tuple[str, str]]:
         return
     augmented = report.smallest_adjusted_p
     exact = (0 if report.workload is None else len(report.workload.entry_points)) - len(augmented)
-    text = report.described.compared or f"{count(exact, 'entry point')} to the last bit in every batch, loss and result"
+    bits = f"{count(exact, 'entry point')} to the last bit in every batch, loss and result" if exact else ""
+    text = report.described.compared or bits
     if augmented:
-        text = f"{text.rstrip('.')}; {len(augmented)} in distribution"
+        distributed = (
+            f"{len(augmented)} in distribution" if text else f"{count(len(augmented), 'entry point')} in distribution"
+        )
+        text = "; ".join(filter(None, (text.rstrip("."), distributed)))
     shares = [share for label in report.noticed if (share := noticed(report, label)) is not None]
     if shares:
         text += f" (a probability that changed by {max(shares):.2f} would be noticed 9 times in 10)"

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
+from chirp_migrate.console.text import count
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.entry_points import (
     DATA_PARAMETERS,
@@ -62,7 +63,9 @@ def chosen(discovery: Discovery, expression: str | None) -> Discovery:
     fits = parse_expression(expression)
     entries = tuple(entry for entry in discovery.entry_points if fits(entry.label))
     if not entries:
-        raise UsageProblem(f"-k {expression!r} fits none of {len(discovery.entry_points)} entry points: see --list.")
+        raise UsageProblem(
+            f"-k {expression!r} fits none of {count(len(discovery.entry_points), 'entry point')}: see --list."
+        )
     return replace(discovery, entry_points=entries)
 
 
