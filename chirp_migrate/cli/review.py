@@ -91,7 +91,7 @@ def review(request: Request, plan_file: Path, allow_dirty: bool, wait_s: float, 
         _walk(session, screen, lambda: _save(plan_file, found.plan, session))
     except KeyboardInterrupt:  # as `q`, but for the exit code
         interrupted = True
-        screen.line()
+        click.echo("\nchirp-migrate: interrupted", err=True)
     accepted = sum(choice.accepted for choice in session.choices.values())
     left = session.undecided()
     refused = len(session.choices) - accepted
@@ -111,7 +111,7 @@ def review(request: Request, plan_file: Path, allow_dirty: bool, wait_s: float, 
         answer = _ask(screen, "Apply what you accepted now? [y,n] ") or "n"
     except KeyboardInterrupt:
         answer, interrupted = "n", True
-        screen.line()
+        click.echo("\nchirp-migrate: interrupted", err=True)
     if answer.lower() not in ("y", "yes"):
         screen.line(
             f"Kept in {plan_file}. Apply it with: chirp-migrate apply {quote(str(path))} --plan {quote(str(plan_file))}"

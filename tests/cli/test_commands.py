@@ -392,3 +392,17 @@ def test_what_is_not_shown_is_counted_by_rule(tmp_path: Path) -> None:
 def test_quiet_explain_prints_no_example() -> None:
     assert "What it reports" in run("explain", "CHP001").stdout
     assert "What it reports" not in run("explain", "-q", "CHP001").stdout
+
+
+def test_the_list_of_runs_fits_a_narrow_terminal_and_rollback_names_the_run(backend: Path) -> None:
+    run("apply", backend)
+    shown = run("rollback", "--list", "-v", cwd=backend, COLUMNS="40").stdout
+    assert max(map(len, shown.splitlines())) <= 40
+    assert "is as it was before run 0001." in run("rollback", backend).stdout
+
+
+def test_the_report_calls_a_rule_what_rules_calls_it(tmp_path: Path) -> None:
+    root = copy_of("backend", tmp_path / "backend")
+    run("plan", root, "-o", "plan.json", cwd=tmp_path)
+    shown = run("report", root, "--plan", "plan.json", cwd=tmp_path, COLUMNS="100").stdout
+    assert "device-resident, behaviour-changing: 24 proposed" in shown

@@ -245,3 +245,12 @@ def test_the_plan_of_another_tree_is_not_overwritten(backend: Path, tmp_path: Pa
     (backend / "train.py").write_text(TRAIN + "\n# edited\n")
     run("review", backend, "--plan", "plan.json", cwd=tmp_path)
     assert (tmp_path / "plan.json").read_bytes() == kept
+
+
+def test_ctrl_c_keeps_what_was_decided_and_says_where(backend: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("chirp_migrate.cli.review._ask", stop)
+    done = run("review", backend, "--plan", "plan.json", cwd=backend.parent)
+    assert done.exit_code == 130 and "Kept in plan.json. Go on with: chirp-migrate review" in done.stdout
