@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from support import run
 
 from chirp_migrate.cli.verify import verify
 from chirp_migrate.training.process.descendants import MARKER, end_all
@@ -157,10 +158,10 @@ def test_a_tree_that_writes_into_its_folder_begins_each_process_with_the_files_i
     assert "after" in result.output and "exit code 7" in result.output and result.output.count("\n") == 1
 
 
-def test_a_backend_without_anything_to_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_without_anything_to_train(tmp_path: Path) -> None:
     for name in ("new", "old"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "train.py").write_text("")
-    result = verified(tmp_path / "new", tmp_path / "old", monkeypatch)
+    result = run("verify", tmp_path / "new", "--baseline", tmp_path / "old")
     assert result.exit_code == 2
     assert "chirp-migrate init-workload" in result.stderr and len(result.stderr.splitlines()) == 1
