@@ -83,13 +83,13 @@ def _row(measured: Measured, beside: Beside, rate: float, loader: LoaderReport) 
 
 def _picked(loader: LoaderReport) -> str:
     rounds = count(loader.rounds, "round")
+    picked = "Picked" if loader.settled else "Picked for now"
     sure = "" if loader.settled else "; where the share of the best has a ?, more time (--time-budget) would settle it"
     best = next(beside.configuration for beside in loader.standings if beside.place is Place.BEST)
     if best == str(loader.picked):
-        return f"Picked: {loader.picked}, the fastest, by {rounds}{sure}."
-    return (
-        f"Picked: {loader.picked}, the smallest that is within {TOLERANCE:.0%} of the best ({best}), by {rounds}{sure}."
-    )
+        return f"{picked}: {loader.picked}, the fastest, by {rounds}{sure}."
+    near = f"the smallest that is within {TOLERANCE:.0%} of the best ({best})"
+    return f"{picked}: {loader.picked}, {near}, by {rounds}{sure}."
 
 
 def _facts(loader: LoaderReport) -> Iterator[str]:

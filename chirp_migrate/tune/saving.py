@@ -16,6 +16,9 @@ from chirpid_patch.tune.search import LoaderChoice, Trial
 
 __all__ = ["factory_arguments", "save"]
 
+_WIDEST = 10.0
+"""Of the interval of a rate that is kept, the upper end over the lower."""
+
 
 def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_safe: bool) -> str | None:
     """Keep the pick for the calls of the factory that make this loader; one sentence where it cannot be kept.
@@ -23,6 +26,14 @@ def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_s
     Kept twice where they differ: for a call that says nothing of workers, and for a migrated one, whose
     ``max_workers`` is what the original had; there, only as many workers are picked.
     """
+    chosen = pick(measured)
+    if chosen is not None:
+        rate = mean_rate(chosen.rates)
+        if rate.high > _WIDEST * rate.low:
+            return (
+                f"{chosen.candidate} loads somewhere between {rate.low:.0f} and {rate.high:.0f} samples/s, which is "
+                "too little to go by: give it a longer --time-budget, on a quiet machine"
+            )
     for arguments in factory_arguments(subject, thread_safe):
         most = arguments["max_workers"] or math.inf
         choice = _choice_of([way for way in measured if way.candidate.num_workers <= most])

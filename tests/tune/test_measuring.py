@@ -167,6 +167,21 @@ class Augmented(Clocked):
 
 
 @pytest.mark.slow
+def test_what_watching_will_take_is_told_after_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    now = [0.0]
+    monkeypatch.setattr("chirp_migrate.tune.watching.time.perf_counter", lambda: now[0])
+
+    def train() -> None:
+        for _ in DataLoader(Waiting(seconds=0), batch_size=4):
+            pass
+        now[0] += 10
+
+    watched([train, train, train], told.append)
+    assert "about 20 s beside the time budget (--dataset measures one without it)" in told[0]
+    assert told[1].endswith("about 10 s") and told[2].endswith("in 30 s")
+
+
 def test_a_training_is_watched_for_its_loaders_and_their_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     for module in ("chirp_migrate.tune.watching", "chirpid_patch.loading.batch_timer"):
@@ -245,6 +260,13 @@ def test_nothing_is_kept_of_pytorch_s_loader(tmp_path: Path, sets: str) -> None:
     found = tuned(tmp_path, dataset=f"{sets}:memory", profile=str(profile)).loaders[0]
     assert found.saved is None and found.not_saved is not None and "PyTorch's own loader" in found.not_saved
     assert not profile.exists()
+
+
+def test_a_rate_that_is_hardly_known_is_not_kept(tmp_path: Path, measured: Callable[..., Measured]) -> None:
+    subject = of_dataset(Waiting(seconds=0), 32, migrated=True)
+    profile = tmp_path / "profile.json"
+    problem = save(subject, [measured(0, [10.0, 4000.0, 90.0])], profile, False)
+    assert problem is not None and "too little to go by" in problem and not profile.exists()
 
 
 def test_a_migrated_call_finds_what_its_original_had_as_a_bound() -> None:

@@ -73,7 +73,7 @@ def test_a_dataset_is_measured_shown_drawn_and_written(tree: Path, tmp_path: Pat
     ("script", "sentence", "exit_code"),
     [
         ("raise ValueError('no such bird')", "Importing sets raised ValueError: no such bird.", 14),
-        ("Slow = 3", "Sets:Slow gave int: it must give a dataset or a DataLoader.", 2),
+        ("Slow = 3", "sets:Slow gave int: it must give a dataset or a DataLoader.", 2),
     ],
 )
 def test_what_goes_wrong_in_the_process_that_measures_is_told(
