@@ -26,8 +26,8 @@ from chirpid_patch.loader_options import ABOUT_WORKERS, FactoryArguments, Loader
 from chirpid_patch.loading.batch_timer import TimedBatches, tell, tell_waits
 from chirpid_patch.loading.limits import way_of_loading
 from chirpid_patch.loading.loader import BatchedDataLoader
+from chirpid_patch.loading.overridable import Overridable
 from chirpid_patch.loading.placement import Placement
-from chirpid_patch.loading.told import Told
 from chirpid_patch.loading.worker_start import why_no_processes
 from chirpid_patch.machine import cpus
 from chirpid_patch.machine.accelerator import pinning_device
@@ -390,7 +390,7 @@ class _PlainDataLoader(DataLoader[Any]):
         self.benchmark = self._benchmark = benchmark
         self.placement = self._placement = placement
 
-    device = Told[torch.device | None](
+    device = Overridable[torch.device | None](
         lambda loader: None if loader._placement is None else loader._placement.device,
         "Where batches come; None: where the dataset has its samples.",
     )

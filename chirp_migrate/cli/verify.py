@@ -28,7 +28,7 @@ from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.report.kept import keep_verdict, verified_files
+from chirp_migrate.report.kept_verdict import keep_verdict, verified_files
 from chirp_migrate.report.plots import drawn, prepare
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.looks import MIN_ROUNDS

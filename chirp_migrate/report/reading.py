@@ -11,9 +11,9 @@ from chirp_migrate.engine.discover import journal_root, root_of
 from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Skipped, Status
 from chirp_migrate.report.files import finding_story, tell_file
-from chirp_migrate.report.kept import changed_since
+from chirp_migrate.report.kept_verdict import changed_since
 from chirp_migrate.report.story import FileStory, FindingStory, RunStory, Story
-from chirp_migrate.review.account import Ledger
+from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.review.plan_file import Contents, PlanFile, load_plan, read_applied, read_document
 from chirp_migrate.review.selection import Choices, select
 from chirp_migrate.source.files import read_file

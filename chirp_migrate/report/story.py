@@ -13,7 +13,7 @@ from itertools import groupby
 from chirp_migrate.plans.plan import Finding, Skipped
 from chirp_migrate.report.hunks import Section
 from chirp_migrate.report.wording import sections
-from chirp_migrate.review.account import Ledger
+from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.verify.document import VerifyReport
 
 __all__ = ["FileStory", "FindingStory", "HunkStory", "RunStory", "Story", "reported_by_file"]

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from chirp_migrate.console.text import count
 from chirp_migrate.plans.plan import Finding, Safety, Status
-from chirp_migrate.review.account import Ledger
+from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.rules import all_rules
 
 __all__ = [

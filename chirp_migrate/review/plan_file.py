@@ -31,8 +31,8 @@ from chirp_migrate.plans.document import (
     RunDocument,
 )
 from chirp_migrate.plans.plan import SCHEMA, Edit, FilePlan, Hunk, Plan, Skipped, sha256
-from chirp_migrate.review.account import Ledger
 from chirp_migrate.review.blocks import Lines
+from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId
 from chirp_migrate.source.files import read_file
 from chirp_migrate.source.text import UnreadableSource

@@ -18,13 +18,13 @@ from chirpid_patch.loading.adjusting import LoadController, WorkerCount
 from chirpid_patch.loading.batch_timer import TimedBatches, tell_waits
 from chirpid_patch.loading.in_process import InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
+from chirpid_patch.loading.overridable import Overridable
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.prefetch_threads import KeptThreads
 from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import EpochRequests
 from chirpid_patch.loading.samplers import tasks_drawn_freely
 from chirpid_patch.loading.source import parts_of
-from chirpid_patch.loading.told import Told
 from chirpid_patch.loading.worker_start import why_no_processes
 from chirpid_patch.loading.workers import WorkerIterator, WorkersNotStartedError
 from chirpid_patch.machine.accelerator import pinning_device
@@ -167,16 +167,16 @@ class BatchedDataLoader(DataLoader[_T_co]):
         count = self._controller.worker_count
         return count.why if count is not None and self._stays is None else f"fixed: {self._stays}"
 
-    device = Told[torch.device | None](
+    device = Overridable[torch.device | None](
         lambda loader: None if loader._placement is None else loader._placement.device,
         "Where batches come; None: where the dataset has its samples.",
     )
-    overlap = Told[LoadController](
+    overlap = Overridable[LoadController](
         lambda loader: loader._controller, "How many threads load ahead in this process, and why."
     )
-    adjusting = Told[str](_why_so_many, "Why the number of workers is what it is, or why it stays.")
-    worker_processes = Told[int](_workers, "How many worker processes read: ``num_workers``, or none.")
-    lost_workers = Told[bool](
+    adjusting = Overridable[str](_why_so_many, "Why the number of workers is what it is, or why it stays.")
+    worker_processes = Overridable[int](_workers, "How many worker processes read: ``num_workers``, or none.")
+    lost_workers = Overridable[bool](
         lambda loader: loader._lost_workers, "Whether a worker process died, or none could be started."
     )
 

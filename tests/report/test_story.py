@@ -13,7 +13,7 @@ from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, Status
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
 from chirp_migrate.report.hunks import Row, differing, side_by_side
-from chirp_migrate.report.kept import keep_verdict, verified_files
+from chirp_migrate.report.kept_verdict import keep_verdict, verified_files
 from chirp_migrate.report.reading import read_story
 from chirp_migrate.report.story import FileStory, Story
 from chirp_migrate.report.verdict_rows import all_together, entry_times, figures, waits_ms

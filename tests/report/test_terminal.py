@@ -22,7 +22,7 @@ from chirp_migrate.report.reading import read_story
 from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, Story
 from chirp_migrate.report.terminal.render import show_story
 from chirp_migrate.report.terminal.summary import show_verify
-from chirp_migrate.review.account import Ledger
+from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import (
     Described,

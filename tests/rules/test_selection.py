@@ -14,7 +14,7 @@ from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.engine.settings import Settings, glob_pattern, read_settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Finding, Plan, PlanOptions, Safety, Skipped, Status
-from chirp_migrate.review.account import Ledger
+from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.rules import Rule, all_rules, codes_of, selected_codes
 from chirp_migrate.syntax.project import Project
 

@@ -19,7 +19,7 @@ from chirp_migrate.report.page.code import LARGEST_INDENT, place_of, section_cod
 from chirp_migrate.report.story import FindingStory, Story, reported_by_file
 from chirp_migrate.report.verdict_rows import EntryTimes, all_together, entry_times, figures, noticed, tone
 from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, outcomes, parts_of
-from chirp_migrate.review.account import Ledger
+from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.rules import all_rules
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import VerifyReport

@@ -13,7 +13,7 @@ from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Safety, Skipped, Status
 from chirp_migrate.report.wording import ADVICE, NOTES, SUPPRESSED, ledger_sentences, outcomes, sections
-from chirp_migrate.review.account import Ledger
+from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
 from chirp_migrate.transaction.commit import CommitResult

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, overload
 _V_co = TypeVar("_V_co", covariant=True)
 
 
-class Told(Generic[_V_co]):
+class Overridable(Generic[_V_co]):
     """An attribute to read. Whoever sets one of that name, as on PyTorch's loader, has it, and changes nothing else."""
 
     def __init__(self, tell: Callable[[Any], _V_co], meaning: str) -> None:
@@ -16,7 +16,7 @@ class Told(Generic[_V_co]):
         self.__doc__ = meaning
 
     @overload
-    def __get__(self, loader: None, owner: type) -> Told[_V_co]: ...
+    def __get__(self, loader: None, owner: type) -> Overridable[_V_co]: ...
 
     @overload
     def __get__(self, loader: object, owner: type) -> _V_co: ...
