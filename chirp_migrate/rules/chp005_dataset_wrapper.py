@@ -10,24 +10,10 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem
 from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
-from chirp_migrate.analysis.dataflow.symbolic import (
-    Call,
-    Const,
-    Evaluator,
-    Name,
-    NotStraightLine,
-    Path,
-    Value,
-    takes_plain_arguments,
-)
-from chirp_migrate.analysis.datasets.dataset_meaning import (
-    INDEX,
-    SELF,
-    Augmenting,
-    augmenting,
-    samples_of,
-)
+from chirp_migrate.analysis.dataflow.symbolic import Name
+from chirp_migrate.analysis.datasets.dataset_meaning import Augmenting
 from chirp_migrate.analysis.datasets.declared_class import is_torch_dataset
+from chirp_migrate.analysis.datasets.type_members import meaning_of_members
 from chirp_migrate.edits.statements import is_dispensable, line_deletion
 from chirp_migrate.rules.api import (
     Edit,
@@ -115,7 +101,7 @@ def _made_by_type(
     if not constructions or not is_local or not is_dataset:
         return None
     offset = module.span(node)[0]
-    meaning = _meaning_of(module, node, entries)
+    meaning = meaning_of_members(module, node, entries)
     captured = None if meaning is None else _captured(module, node, meaning)
     if meaning is None or captured is None or any(construction.args for construction in constructions):
         message = "this dataset is made by type() from functions in a way this rule does not know; make it a class"
@@ -149,61 +135,3 @@ def _captured(module: Module, node: cst.Call, meaning: Augmenting) -> list[Captu
 def _is_none_by_default(capture: Capture) -> bool:
     parameter = parameters(capture.scope.node).get(capture.name)
     return parameter is not None and parameter.default is not None and is_name(parameter.default, "None")
-
-
-def _meaning_of(module: Module, node: cst.Call, entries: cst.Dict) -> Augmenting | None:
-    """What the members do; ``None`` where the shipped class would not do the same."""
-    members: dict[str, cst.Lambda] = {}
-    for entry in entries.elements:
-        if not isinstance(entry, cst.DictElement) or not isinstance(entry.key, cst.SimpleString):
-            return None
-        if not isinstance(entry.value, cst.Lambda):
-            return None
-        members[str(entry.key.evaluated_value)] = entry.value
-    init = members.pop("__init__", None)
-    if set(members) != {"__getitem__", "__len__"}:
-        return None
-    try:
-        paths = _paths_of(module, node, members["__getitem__"], SELF, INDEX)
-        lengths = {path.value for path in _paths_of(module, node, members["__len__"], SELF)}
-        if init is not None and any(path.value != Const("None") for path in _paths_of(module, node, init, SELF)):
-            return None
-    except NotStraightLine:
-        return None
-    if any(module.scopes.lookup(one, node) is not None for one in ("type", "len")):
-        return None
-    samples = samples_of(paths)
-    if samples is None or not samples.complete or not samples.reads_once:
-        return None
-    meaning = augmenting(samples)
-    if meaning is None or lengths != {Call(Name("len"), (meaning.dataset,))}:
-        return None
-    tested = samples.none_tested
-    if any(one.gate is not None and (one.gate != one.function or one.gate not in tested) for one in meaning.stages):
-        return None
-    return None if meaning.training in tested else meaning
-
-
-def _paths_of(module: Module, node: cst.Call, function: cst.Lambda, *arguments: Value) -> list[Path]:
-    names = [one.name.value for one in function.params.params]
-    if len(names) != len(arguments) or not takes_plain_arguments(function):
-        raise NotStraightLine("something unusual in the parameters of a lambda")
-    return _evaluator(module, node).paths((), dict(zip(names, arguments, strict=True)), function.body)
-
-
-def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:
-    """An evaluator that looks into functions defined right where ``node`` is."""
-    around = module.scopes.scope_of(node)
-
-    def inline(function: Value) -> cst.FunctionDef | None:
-        owner = module.scopes.lookup(function.text, node) if isinstance(function, Name) else None
-        if owner is None or owner[0] is not around or len(owner[1]) != 1:
-            return None
-        definition = owner[1][0].node
-        if not isinstance(definition, cst.FunctionDef):
-            return None
-        own = module.scopes.names_bound(definition, nested=True) - {one.name.value for one in definition.params.params}
-        # Inside, such a name has no value yet where it is read first; outside, it is another one.
-        return None if any(module.scopes.lookup(one, node) is not None for one in own) else definition
-
-    return Evaluator(module.source, inline)
