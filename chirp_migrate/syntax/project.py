@@ -81,16 +81,17 @@ class Project:
     @cached_property
     def _below(self) -> dict[str, set[str]]:
         """For each module of a package that lies in another folder, by its name from there, its names from the root."""
-        packages = {str(PurePosixPath(path).parent) for path in self._texts if path.endswith("__init__.py")}
+        packages = {PurePosixPath(path).parent for path in self._texts if path.endswith("__init__.py")}
         found: dict[str, set[str]] = defaultdict(set)
         for path in self._texts:
-            folder = PurePosixPath(path).parent
-            if str(folder) not in packages:
+            around = PurePosixPath(path).parents
+            if around[0] not in packages:
                 continue
-            while str(folder) in packages and str(folder) != ".":
-                folder = folder.parent
-            if str(folder) != ".":
-                found[module_name(str(PurePosixPath(path).relative_to(folder)))].add(module_name(path))
+            # What lies in a folder without `__init__.py` inside of a package is named by that package, too.
+            outermost = [folder for folder in around if folder in packages and folder.name][-1:]
+            for folder in (one.parent for one in outermost):
+                if folder.name:
+                    found[module_name(str(PurePosixPath(path).relative_to(folder)))].add(module_name(path))
         return found
 
     @cached_property

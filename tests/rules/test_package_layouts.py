@@ -86,3 +86,11 @@ def test_what_a_package_hands_on_is_followed(tmp_path: Path, package: str) -> No
         )
     found = {one.rule for one in plan_tree(tmp_path, jobs=1).findings if one.path.endswith("training.py")}
     assert found == {"CHP013", "CHP016", "CHP025", "CHP027"}
+
+
+def test_a_package_of_the_name_of_a_library_deep_inside_of_another_is_not_the_library(tmp_path: Path) -> None:
+    for path in ("src/lib/__init__.py", "src/lib/validators/torch/__init__.py"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    (tmp_path / "helpers.py").write_text(HELPERS)
+    assert [file.path for file in plan_tree(tmp_path).files if file.note == "rewrite"] == ["helpers.py"]
