@@ -31,7 +31,7 @@ from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.report.kept_verdict import keep_verdict, verified_files
 from chirp_migrate.report.plots import drawn, prepare
 from chirp_migrate.report.terminal.summary import show_verify
-from chirp_migrate.stats.looks import MIN_ROUNDS
+from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
 from chirp_migrate.training.errors import InvalidTree, WorkloadFailed
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.workload.choosing import call_of, chosen

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from chirp_migrate.console.text import count
-from chirp_migrate.stats.looks import MIN_ROUNDS
+from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.document import VerifyReport

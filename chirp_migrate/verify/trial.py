@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from chirp_migrate.stats.looks import MIN_ROUNDS
+from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
 from chirp_migrate.training.process.run_child import workload_failed
 from chirp_migrate.training.workload.entry_points import Discovery, Sizes, Source
 from chirp_migrate.verify.equivalence.compare import Equivalence

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.stats.looks import ERROR, Look, claim_error
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
+from chirp_migrate.stats.sequential_looks import ERROR, Look, claim_error
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound, complete
 
 __all__ = ["MARGIN", "Decision", "Judge", "Timing", "Verdict", "judged", "timings"]

@@ -12,7 +12,7 @@ from support import run
 from chirp_migrate.console.screen import printed
 from chirp_migrate.report.plots import drawn
 from chirp_migrate.report.terminal.summary import show_verify
-from chirp_migrate.stats.looks import Look
+from chirp_migrate.stats.sequential_looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, Sizes, discover
 from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.document import VerifyReport, decode, encode

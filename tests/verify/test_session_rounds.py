@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from chirp_migrate.stats.looks import ERROR, MIN_ROUNDS, Look, claim_error, planned_looks
+from chirp_migrate.stats.sequential_looks import ERROR, MIN_ROUNDS, Look, claim_error, planned_looks
 from chirp_migrate.verify.timing.rounds import SIDES, Rounds, Stopped, TimedRound, order, take_rounds
 from chirp_migrate.verify.verdict import Judge, Verdict, timings
 

@@ -9,7 +9,7 @@ import pytest
 
 from chirp_migrate.console.screen import printed
 from chirp_migrate.report.terminal.summary import show_verify
-from chirp_migrate.stats.looks import Look
+from chirp_migrate.stats.sequential_looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.document import Difference, Noticed, VerifyReport

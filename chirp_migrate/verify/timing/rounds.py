@@ -1,7 +1,8 @@
 """How many rounds are timed, and which of them count.
 
-:mod:`chirp_migrate.stats.looks` says when they are looked at: always at an even number, so that each side went first
-equally often. A look says which entry points still have an open question, and only those run in the rounds that follow.
+:mod:`chirp_migrate.stats.sequential_looks` says when they are looked at: always at an even number, so that each side
+went first equally often. A look says which entry points still have an open question, and only those run in the rounds
+that follow.
 
 A round that other processes disturbed is made again in its place. Whether it is depends on what the other processes
 used, never on the times.
@@ -18,7 +19,7 @@ from enum import Enum
 
 import msgspec
 
-from chirp_migrate.stats.looks import MIN_ROUNDS, Look, planned_looks
+from chirp_migrate.stats.sequential_looks import MIN_ROUNDS, Look, planned_looks
 from chirp_migrate.training.process.background_load import BUSY_ABOVE, not_watched
 
 __all__ = ["LEAST_TO_TELL", "SIDES", "Rounds", "Stopped", "TimedRound", "complete", "order", "take_rounds"]
