@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from chirp_migrate.plans.document import PlanDocument, RunDocument
-from chirp_migrate.transaction.record import Record
+from chirp_migrate.transaction.journal_schema import Record
 from chirp_migrate.tune.document import TuneReport
 from chirp_migrate.verify.document import VerifyReport
 

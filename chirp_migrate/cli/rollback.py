@@ -14,7 +14,7 @@ from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.transaction.journal import JournalRun, applied_runs, read_runs
-from chirp_migrate.transaction.record import State
+from chirp_migrate.transaction.journal_schema import State
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import RollbackResult, later_runs, nothing_applied
 from chirp_migrate.transaction.rollback import rollback as roll_back

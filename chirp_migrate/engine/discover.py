@@ -14,7 +14,7 @@ from chirp_migrate.additions.scaffold import SCAFFOLD_PATHS, is_scaffold
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Skipped
 from chirp_migrate.source.git import ignored_paths
-from chirp_migrate.transaction.record import JOURNAL_FOLDER
+from chirp_migrate.transaction.journal_schema import JOURNAL_FOLDER
 
 __all__ = ["Discovery", "discover", "journal_root", "root_of"]
 

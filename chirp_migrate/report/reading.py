@@ -18,7 +18,7 @@ from chirp_migrate.review.plan_file import Contents, PlanFile, load_plan, read_a
 from chirp_migrate.review.selection import Choices, select
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction.journal import APPLIED_PLAN, VERDICT, JournalRun, read_runs
-from chirp_migrate.transaction.record import State
+from chirp_migrate.transaction.journal_schema import State
 from chirp_migrate.verify.document import VerifyReport, decode
 
 __all__ = ["read_story"]

@@ -38,7 +38,7 @@ from chirp_migrate.source.files import read_file
 from chirp_migrate.source.text import UnreadableSource
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module, UnparsableModule
-from chirp_migrate.transaction.record import checked_path
+from chirp_migrate.transaction.journal_schema import checked_path
 
 __all__ = [
     "Contents",

@@ -12,16 +12,16 @@ from chirp_migrate.errors import CommitFailed, Refused
 from chirp_migrate.plans.plan import FilePlan, Plan, Skipped, sha256
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction import journal
-from chirp_migrate.transaction.journal import JournalRun
-from chirp_migrate.transaction.record import JournalFile, State, Version, checked_path
-from chirp_migrate.transaction.recovery import alone_at_work, reason
-from chirp_migrate.transaction.transition import (
+from chirp_migrate.transaction.change_files import (
     ChangedMeanwhile,
     changes_of,
     perform,
     remove_folders,
     settle,
 )
+from chirp_migrate.transaction.journal import JournalRun
+from chirp_migrate.transaction.journal_schema import JournalFile, State, Version, checked_path
+from chirp_migrate.transaction.recovery import alone_at_work, reason
 
 __all__ = ["CommitResult", "commit"]
 

@@ -1,6 +1,6 @@
 """What was applied to a tree, kept in it: ``.chirp-migrate/NNNN/journal.json`` and the bytes from before and after.
 
-One folder per applied run, numbered in order; ``record`` says what ``journal.json`` holds. The bytes
+One folder per applied run, numbered in order; ``journal_schema`` says what ``journal.json`` holds. The bytes
 are in files beside it, named by their SHA-256. A run's folder appears complete under its number (``new-NNNN`` until
 then) and goes as ``old-NNNN``, so that a number always stands for a readable journal. Beside them are documents that
 only reports read: ``plan.json``, the plan as it was applied, and ``verify.json``, what the last ``verify`` found.
@@ -22,7 +22,7 @@ from chirp_migrate import __version__
 from chirp_migrate.errors import JournalDamaged
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import discard, read_file, replace_file, sync_folder, write_new
-from chirp_migrate.transaction.record import (
+from chirp_migrate.transaction.journal_schema import (
     JOURNAL_FOLDER,
     JournalFile,
     NewerRecord,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from chirp_migrate.errors import CommitFailed, JournalDamaged, Refused
 from chirp_migrate.transaction import journal
+from chirp_migrate.transaction.change_files import changes_of, remove_bytecode, remove_folders, settle, strays
 from chirp_migrate.transaction.journal import journal_folder
+from chirp_migrate.transaction.journal_schema import State
 from chirp_migrate.transaction.lock import hold
-from chirp_migrate.transaction.record import State
-from chirp_migrate.transaction.transition import changes_of, remove_bytecode, remove_folders, settle, strays
 
 __all__ = ["alone_at_work", "reason", "recover"]
 

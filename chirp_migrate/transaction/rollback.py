@@ -12,11 +12,7 @@ from chirp_migrate.errors import ChirpMigrateError, CommitFailed, Refused, Usage
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction import journal
-from chirp_migrate.transaction.journal import JournalRun, journal_folder
-from chirp_migrate.transaction.merging import Conflict, three_way_merge
-from chirp_migrate.transaction.record import JournalFile, State, Version
-from chirp_migrate.transaction.recovery import alone_at_work, reason
-from chirp_migrate.transaction.transition import (
+from chirp_migrate.transaction.change_files import (
     NOT_A_FILE,
     ChangedMeanwhile,
     changes_of,
@@ -26,6 +22,10 @@ from chirp_migrate.transaction.transition import (
     remove_folders,
     settle,
 )
+from chirp_migrate.transaction.journal import JournalRun, journal_folder
+from chirp_migrate.transaction.journal_schema import JournalFile, State, Version
+from chirp_migrate.transaction.merging import Conflict, three_way_merge
+from chirp_migrate.transaction.recovery import alone_at_work, reason
 
 __all__ = ["RollbackResult", "later_runs", "nothing_applied", "rollback"]
 

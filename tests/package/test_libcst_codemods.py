@@ -17,7 +17,7 @@ from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.rules import all_rules
 from chirp_migrate.transaction.journal import change_state, read_runs
-from chirp_migrate.transaction.record import State
+from chirp_migrate.transaction.journal_schema import State
 
 LOADER = """\
 from torch.utils.data import DataLoader

@@ -15,7 +15,7 @@ from chirp_migrate.plans.document import RunDocument
 from chirp_migrate.plans.plan import Status
 from chirp_migrate.report.reading import read_story
 from chirp_migrate.review.plan_file import read_document
-from chirp_migrate.transaction.record import read_record, write_record
+from chirp_migrate.transaction.journal_schema import read_record, write_record
 from chirp_migrate.tune.document import TuneReport
 from chirp_migrate.verify.document import decode, encode
 

@@ -18,7 +18,7 @@ from chirp_migrate.errors import JournalDamaged, Refused
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import applied_runs
-from chirp_migrate.transaction.record import JournalFile, Record, State, Version, read_record, write_record
+from chirp_migrate.transaction.journal_schema import JournalFile, Record, State, Version, read_record, write_record
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
 

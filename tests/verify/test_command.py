@@ -19,7 +19,7 @@ from chirp_migrate.cli.verify import verify
 from chirp_migrate.plans.plan import FilePlan, Plan
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import applied_runs, change_state
-from chirp_migrate.transaction.record import State
+from chirp_migrate.transaction.journal_schema import State
 from chirp_migrate.verify.document import decode
 from chirp_migrate.verify.verdict import Verdict
 

@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import discard, read_file, sync_folder, write_new
 from chirp_migrate.transaction.journal import JournalRun
-from chirp_migrate.transaction.record import State, Version
+from chirp_migrate.transaction.journal_schema import State, Version
 
 __all__ = [
     "NOT_A_FILE",

@@ -25,7 +25,7 @@ __all__ = [
     "write_record",
 ]
 
-#: Where runs are recorded, directly under the root of the project (see :func:`journal_root`).
+#: Where runs are recorded, directly under the root of the project (see ``journal.journal_folder``).
 JOURNAL_FOLDER = ".chirp-migrate"
 
 #: Version of the form.
