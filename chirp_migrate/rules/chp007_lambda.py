@@ -13,8 +13,8 @@ from chirp_migrate.analysis.dataflow.worker_escape import Destinations, lambdas_
 from chirp_migrate.analysis.datasets.lambda_meaning import Forwarded, Shipped, instead_of
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
-from chirp_migrate.edits.lifted import Defined, Lifted
 from chirp_migrate.edits.move_definition import NotMovable
+from chirp_migrate.edits.moved_function import Defined, MovedFunction
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, runtime
 
 #: By its parameters and lines, what was defined for a lambda.
@@ -89,14 +89,14 @@ class PicklableFunction(Rule):
 def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str], made: _Made) -> Proposal:
     """Make a function of a lambda; its name is added to ``taken``, and for those that say the same to ``made``."""
     span, scope = module.span(node), module.scopes.scope_of(node)
-    lifted = Lifted(module, project, node, move.function_offset(module, node))
-    lifted.check()
+    moved = MovedFunction(module, project, node, move.function_offset(module, node))
+    moved.check()
     named = _named(module, node)
     called = {wish.strip("_"), *named}
     instead = instead_of(module, project, node, called)
     reads = [use for name in named for use in reads_of(module, name, scope)]
-    lifted.check_onlookers([node, *reads], replaced=instead is not None)
-    left_over = move.left_over_imports(module, span, lifted.imports)
+    moved.check_onlookers([node, *reads], replaced=instead is not None)
+    left_over = move.left_over_imports(module, span, moved.imports)
     match instead:
         case Forwarded(function):
             message = f"a lambda that only calls `{function}`: passed directly"
@@ -105,23 +105,23 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
             message = f"a lambda that {does}: {shipped} does it for whole batches"
             edits = move.joined([Edit(*span, source), *left_over])
             return Proposal(span[0], message, edits, frozenset({runtime(shipped)}))
-    lifted.check_calls(called, [node, *reads])
-    if lifted.is_changed and isinstance(scope.node, cst.ClassDef):
+    moved.check_calls(called, [node, *reads])
+    if moved.is_changed and isinstance(scope.node, cst.ClassDef):
         raise NotMovable("in the body of a class it is a method, and a `partial` would not be")
-    name = lifted.free_name([wish, f"_{movability.outer_name(module, node)}{wish}".replace("__", "_")], taken)
-    inner = lifted.indent + module.tree.default_indent
-    parameters, *lines = said = (lifted.parameter_text(), *lifted.import_lines, *_returned_lines(module, node, inner))
-    shared = None if lifted.method else made.get(said) or _existing(module, project, node, said)
+    name = moved.free_name([wish, f"_{movability.outer_name(module, node)}{wish}".replace("__", "_")], taken)
+    inner = moved.indent + module.tree.default_indent
+    parameters, *lines = said = (moved.parameter_text(), *moved.import_lines, *_returned_lines(module, node, inner))
+    shared = None if moved.method else made.get(said) or _existing(module, project, node, said)
     if shared is None:
-        head = f"{lifted.indent}def {name}({parameters}):"
-        shared = name, lifted.defined(module.newline.join([head, *(inner + line for line in lines)]))
-        if lifted.method is None:
+        head = f"{moved.indent}def {name}({parameters}):"
+        shared = name, moved.defined(module.newline.join([head, *(inner + line for line in lines)]))
+        if moved.method is None:
             made[said] = shared
     name, place = shared
     beside = module.text[module.line_start(span[0]) : span[0]] + module.text[span[1] : module.line_end(span[1] - 1)]
-    value, imports = lifted.value(name, len(beside.strip()))
-    taken.add(lifted.spelled(name))
-    what = f"the {'method' if lifted.method else 'function'} `{name}`"
+    value, imports = moved.value(name, len(beside.strip()))
+    taken.add(moved.spelled(name))
+    what = f"the {'method' if moved.method else 'function'} `{name}`"
     message = f"lambda cannot be pickled for workers: now {what}"
     return Proposal(span[0], message, move.joined([Edit(*span, value), *place, *left_over]), imports)
 

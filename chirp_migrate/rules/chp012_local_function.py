@@ -17,8 +17,8 @@ from chirp_migrate.analysis.dataflow.worker_escape import (
 )
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
-from chirp_migrate.edits.lifted import Defined, Lifted
 from chirp_migrate.edits.move_definition import NotMovable
+from chirp_migrate.edits.moved_function import Defined, MovedFunction
 from chirp_migrate.edits.statements import lines_deletion
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety
 
@@ -108,50 +108,50 @@ def _lift(
         NotMovable: it cannot be moved, for the reason given.
     """
     title = node.name.value
-    lifted = Lifted(module, project, node, move.insertion_offset(module, node))
+    moved = MovedFunction(module, project, node, move.insertion_offset(module, node))
     uses = reads_of(module, title, module.scopes.scope_of(node))
-    _check_definition(lifted, node, uses)
-    lifted.check()
-    movability.check_annotations(module, node, lifted.place)
-    lifted.check_calls({title, purpose}, uses)
-    lifted.check_onlookers(uses)
-    goes = _is_plain(module, node, uses) and not lifted.is_changed
-    if lifted.is_recursive and not goes:
+    _check_definition(moved, node, uses)
+    moved.check()
+    movability.check_annotations(module, node, moved.place)
+    moved.check_calls({title, purpose}, uses)
+    moved.check_onlookers(uses)
+    goes = _is_plain(module, node, uses) and not moved.is_changed
+    if moved.is_recursive and not goes:
         raise NotMovable("it calls itself by a name that is local to the function")
-    defaults = [module.source(one) for one in lifted.bound]
+    defaults = [module.source(one) for one in moved.bound]
     # Where the local name stays, it must be another one than the function's.
-    said = "\n".join([str(goes), _said(module, node), *defaults, *lifted.captives, *lifted.import_lines])
-    shared = made.get(said) if lifted.method is None and not lifted.is_recursive else None
-    name = _name(lifted, node, goes, taken) if shared is None else shared[0]
+    said = "\n".join([str(goes), _said(module, node), *defaults, *moved.captives, *moved.import_lines])
+    shared = made.get(said) if moved.method is None and not moved.is_recursive else None
+    name = _name(moved, node, goes, taken) if shared is None else shared[0]
     start, end = move.definition_range(module, node)
     renamed = [Edit(*module.span(use), name) for use in uses if goes and name != title]
     inside = [
         Edit(*module.span(node.name), name),
-        *lifted.parameters(),
-        *move.opening_edits(module, node, lifted.indent, lifted.import_lines),
+        *moved.parameters(),
+        *move.opening_edits(module, node, moved.indent, moved.import_lines),
         *(edit for edit in renamed if start <= edit.start < end),
     ]
-    place = lifted.defined(move.moved(module, (start, end), lifted.indent, inside)) if shared is None else shared[1]
-    if lifted.method is None:
+    place = moved.defined(move.moved(module, (start, end), moved.indent, inside)) if shared is None else shared[1]
+    if moved.method is None:
         made[said] = name, place
-    value, imports = lifted.value(name, len(f"{title} = "))
+    value, imports = moved.value(name, len(f"{title} = "))
     stood = module.indentation(module.span(node)[0])
     stays = Edit(start, end, f"{stood}{title} = {value}{module.newline}")
     edits = [edit for edit in renamed if not start <= edit.start < end]
-    edits += [*place, *move.left_over_imports(module, (start, end), lifted.imports)]
+    edits += [*place, *move.left_over_imports(module, (start, end), moved.imports)]
     edits.append(lines_deletion(module, start, end) if goes else stays)
-    taken.add(lifted.spelled(name))
-    what = f"the method `{name}`" if lifted.method else f"the module-level function `{name}`"
+    taken.add(moved.spelled(name))
+    what = f"the method `{name}`" if moved.method else f"the module-level function `{name}`"
     message = f"local function `{title}` cannot be pickled for workers: now {what}"
     return Proposal(module.span(node.name)[0], message, move.joined(edits), imports)
 
 
-def _check_definition(lifted: Lifted, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> None:
-    module = lifted.module
+def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> None:
+    module = moved.module
     for one in node.decorators:
         call = one.decorator if isinstance(one.decorator, cst.Call) else cst.Call(one.decorator)
         names = module.qualified_names(call.func)
-        same = all(movability.stays(module, lifted.project, given.value, lifted.place) for given in call.args)
+        same = all(movability.stays(module, moved.project, given.value, moved.place) for given in call.args)
         if not names or not names <= _HARMLESS or captures(module, one) or not same:
             raise NotMovable("it is decorated")
     if node.type_parameters is not None:
@@ -167,14 +167,14 @@ def _is_plain(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -
     return is_only and all(module.span(use)[0] > start for use in uses)
 
 
-def _name(lifted: Lifted, node: cst.FunctionDef, goes: bool, taken: set[str]) -> str:
-    module, title = lifted.module, node.name.value
+def _name(moved: MovedFunction, node: cst.FunctionDef, goes: bool, taken: set[str]) -> str:
+    module, title = moved.module, node.name.value
     said = _said(module, node)
     same = (one for one in module.find(cst.FunctionDef) if one.name.value == title)
     namesakes = [one for one in same if _said(module, one) != said]
     is_free = goes and title not in taken and not namesakes
-    if is_free and movability.is_unused(module, lifted.project, title, module.scopes.scope_of(node)):
+    if is_free and movability.is_unused(module, moved.project, title, module.scopes.scope_of(node)):
         return title
     bare = title.strip("_")
     wishes = [f"_{bare}"] if not any(_is_local(module, one) for one in namesakes) else []
-    return lifted.free_name([*wishes, f"_{movability.outer_name(module, node)}_{bare}"], taken)
+    return moved.free_name([*wishes, f"_{movability.outer_name(module, node)}_{bare}"], taken)

@@ -46,7 +46,7 @@ _COPIES = (
 )
 
 
-class Lifted:
+class MovedFunction:
     """A function or lambda inside a function, which one of the module, or a method, is to replace.
 
     Attributes:
