@@ -13,7 +13,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem, has_value
 from chirp_migrate.analysis.dataflow.closures import Capture
-from chirp_migrate.analysis.dataflow.onlookers import is_replaced, is_settled
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, is_settled
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, captures
-from chirp_migrate.analysis.dataflow.onlookers import (
+from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     calls_of,
     gives_more,
     has_relatives,
@@ -134,7 +134,7 @@ class MovedFunction:
                 return True
         return False
 
-    def check_onlookers(self, uses: Iterable[cst.CSTNode], *, replaced: bool = False) -> None:
+    def check_indistinguishable(self, uses: Iterable[cst.CSTNode], *, replaced: bool = False) -> None:
         """See that nothing can tell it from what it becomes.
 
         Args:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.onlookers import is_replaced
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced
 from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import DATALOADER, argument_positions
 from chirp_migrate.analysis.loaders.loader_role import loader_role

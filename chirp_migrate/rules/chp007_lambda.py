@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import reads_of
-from chirp_migrate.analysis.dataflow.onlookers import is_replaced
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations, lambdas_may_go, may_have_destinations
 from chirp_migrate.analysis.datasets.lambda_meaning import Forwarded, Shipped, instead_of
 from chirp_migrate.edits import movability
@@ -95,7 +95,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     called = {wish.strip("_"), *named}
     instead = instead_of(module, project, node, called)
     reads = [use for name in named for use in reads_of(module, name, scope)]
-    moved.check_onlookers([node, *reads], replaced=instead is not None)
+    moved.check_indistinguishable([node, *reads], replaced=instead is not None)
     left_over = move.left_over_imports(module, span, moved.imports)
     match instead:
         case Forwarded(function):

@@ -114,7 +114,7 @@ def _lift(
     moved.check()
     movability.check_annotations(module, node, moved.place)
     moved.check_calls({title, purpose}, uses)
-    moved.check_onlookers(uses)
+    moved.check_indistinguishable(uses)
     goes = _is_plain(module, node, uses) and not moved.is_changed
     if moved.is_recursive and not goes:
         raise NotMovable("it calls itself by a name that is local to the function")

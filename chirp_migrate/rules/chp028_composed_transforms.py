@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.onlookers import has_subclass, is_quoted, passed_by_name
+from chirp_migrate.analysis.dataflow.uses_elsewhere import has_subclass, is_quoted, passed_by_name
 from chirp_migrate.analysis.datasets.dataset_outline import functions_of
 from chirp_migrate.analysis.datasets.transform_shapes import DelegatingTransform, handing_on, initialises_super
 from chirp_migrate.edits.statements import block_deletion, line_deletion

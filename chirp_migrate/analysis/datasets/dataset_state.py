@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.onlookers import set_from_outside
+from chirp_migrate.analysis.dataflow.uses_elsewhere import set_from_outside
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
 from chirp_migrate.analysis.qualified_names import base_names
 from chirp_migrate.syntax.module import Module, walk

@@ -14,7 +14,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import parts_in, uses
 from chirp_migrate.analysis.dataflow.effects import effect, more_than_computing, suspends_or_binds
-from chirp_migrate.analysis.dataflow.onlookers import is_assigned_later, is_replaced
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_assigned_later, is_replaced
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, binding_scope, dotted, is_integer, is_name, mention

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.onlookers import (
+from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Name, NotStraightLine, Op, takes_plain_arguments
+from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     calls_of,
     gives_more,
     has_subclass,
@@ -19,7 +20,6 @@ from chirp_migrate.analysis.dataflow.onlookers import (
     may_set_computed,
     passed_by_name,
 )
-from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Name, NotStraightLine, Op, takes_plain_arguments
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, dotted, mention, plain_source

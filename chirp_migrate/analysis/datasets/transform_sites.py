@@ -8,7 +8,7 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.onlookers import is_changed, is_settled
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_changed, is_settled
 from chirp_migrate.analysis.datasets.transform_classes import is_made_once, is_transform
 from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module, find_in

@@ -9,8 +9,8 @@ from operator import or_
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.onlookers import set_from_outside
 from chirp_migrate.analysis.dataflow.origins import origins, scope_of
+from chirp_migrate.analysis.dataflow.uses_elsewhere import set_from_outside
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, parameters

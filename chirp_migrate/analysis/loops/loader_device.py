@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.onlookers import set_from_outside
+from chirp_migrate.analysis.dataflow.uses_elsewhere import set_from_outside
 from chirp_migrate.analysis.loops.loader_flow import ByAttribute, ByCall, LoaderLoop, Step, argument_for
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
