@@ -407,7 +407,7 @@ def _original(options: LoaderOptions) -> DataLoader[Any]:
     make: Callable[..., DataLoader[Any]] = DataLoader
     placement, moved = None, ""
     if options.device is not None:
-        from chirpid_patch.device.placement import move_batches
+        from chirpid_patch.device.place_batches import move_batches
 
         placement, where = move_batches(options.device)
         moved = f"; {where}"
@@ -423,7 +423,7 @@ def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
     """What brings batches where the caller wants them, and why so; None: they stay where PyTorch's loader has them."""
     if options.device is None:
         return None, ""
-    from chirpid_patch.device.placement import place_batches  # most loaders need nothing of it
+    from chirpid_patch.device.place_batches import place_batches  # most loaders need nothing of it
 
     return place_batches(options.dataset, options.batching, options.device, options.resident_share)
 

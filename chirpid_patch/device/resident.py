@@ -17,9 +17,9 @@ from chirpid_patch.datasets.rows import is_plain
 from chirpid_patch.device.moving import move_batch, usable_device
 from chirpid_patch.device.resident_tensors import NotResidentError, Upload, free_memory, readable_size
 from chirpid_patch.device.resident_view import base_tensors, resident_view
+from chirpid_patch.loading.batch_reader import BatchReader
+from chirpid_patch.loading.batch_requests import Request
 from chirpid_patch.loading.placement import Placement
-from chirpid_patch.loading.reading import BatchReader
-from chirpid_patch.loading.requests import Request
 
 logger = logging.getLogger("chirpid_patch")
 

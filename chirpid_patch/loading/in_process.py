@@ -6,11 +6,11 @@ from collections import deque
 from typing import Any
 
 from chirpid_patch.loading.adjusting import LoadController
+from chirpid_patch.loading.batch_reader import BatchReader
+from chirpid_patch.loading.batch_requests import EpochRequests, Request
+from chirpid_patch.loading.loader_parts import LoaderParts, quiet
 from chirpid_patch.loading.prefetch_threads import KeptThreads, PrefetchQueue
-from chirpid_patch.loading.reading import BatchReader
-from chirpid_patch.loading.requests import EpochRequests, Request
 from chirpid_patch.loading.samplers import tasks_drawn_freely
-from chirpid_patch.loading.source import LoaderParts, quiet
 from chirpid_patch.torch_private import SingleProcessIterator, pin_batch, profiler_enabled
 
 

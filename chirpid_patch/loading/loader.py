@@ -15,16 +15,16 @@ from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory, node_of, reads_batches
 from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.adjusting import LoadController, WorkerCount
+from chirpid_patch.loading.batch_reader import BatchReader
+from chirpid_patch.loading.batch_requests import EpochRequests
 from chirpid_patch.loading.batch_timer import TimedBatches, tell_waits
 from chirpid_patch.loading.in_process import InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
+from chirpid_patch.loading.loader_parts import parts_of
 from chirpid_patch.loading.overridable import Overridable
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.prefetch_threads import KeptThreads
-from chirpid_patch.loading.reading import BatchReader
-from chirpid_patch.loading.requests import EpochRequests
 from chirpid_patch.loading.samplers import tasks_drawn_freely
-from chirpid_patch.loading.source import parts_of
 from chirpid_patch.loading.worker_start import why_no_processes
 from chirpid_patch.loading.workers import WorkerIterator, WorkersNotStartedError
 from chirpid_patch.machine.accelerator import pinning_device
@@ -63,7 +63,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         draws from global generators in workers is as with any fixed number. Where another number would be other data
         or cannot help it stays; ``adjusting`` says why.
     benchmark: log, at the end of each epoch, how long the training waited for its batches.
-    placement: brings the batches to a device (see ``device.placement``); None leaves them where they are read.
+    placement: brings the batches to a device (see ``device.place_batches``); None leaves them where they are read.
     epochs: numbers and seeds the epochs (see ``distributed.epochs``); None counts them here.
 
     Augmentation by this package's datasets is keyed by base seed, epoch, rank, sample index and occurrence,

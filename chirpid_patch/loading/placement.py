@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from chirpid_patch.loading.reading import BatchReader
+from chirpid_patch.loading.batch_reader import BatchReader
 
 
 class Placement:

@@ -17,8 +17,8 @@ import torch
 
 from chirpid_patch.datasets.dataset_state import dataset_state
 from chirpid_patch.datasets.gather import is_in_memory
-from chirpid_patch.loading.reading import BatchReader
-from chirpid_patch.loading.requests import Request
+from chirpid_patch.loading.batch_reader import BatchReader
+from chirpid_patch.loading.batch_requests import Request
 
 #: The samples of a request are read in so many parts for each thread, so that none is idle for long at its end.
 _PARTS_PER_THREAD = 2

@@ -17,9 +17,9 @@ from torch.utils.data import Dataset, get_worker_info
 
 from chirpid_patch.datasets.samples import Collate
 from chirpid_patch.datasets.sent_copy import sent_copy
-from chirpid_patch.loading.reading import BatchReader
-from chirpid_patch.loading.requests import EpochRequests, Request
-from chirpid_patch.loading.source import LoaderParts, parts_of, quiet
+from chirpid_patch.loading.batch_reader import BatchReader
+from chirpid_patch.loading.batch_requests import EpochRequests, Request
+from chirpid_patch.loading.loader_parts import LoaderParts, parts_of, quiet
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.randomness.seeding import worker_init_fn
 from chirpid_patch.torch_private import MultiProcessingIterator, raise_for_dead_worker, unwatch_workers, watch_workers

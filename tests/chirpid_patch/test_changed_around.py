@@ -26,8 +26,8 @@ from torch.utils.data import (
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
-from chirpid_patch.loading.reading import BatchReader
-from chirpid_patch.loading.requests import Request
+from chirpid_patch.loading.batch_reader import BatchReader
+from chirpid_patch.loading.batch_requests import Request
 
 N = 24
 Make = Callable[..., Any]

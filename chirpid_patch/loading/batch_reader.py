@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chirpid_patch.datasets.samples import Collate, fetch_samples, load_batch, reads_singly
-from chirpid_patch.loading.requests import Request
+from chirpid_patch.loading.batch_requests import Request
 
 
 class BatchReader:
