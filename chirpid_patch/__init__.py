@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from chirpid_patch.device.move_ahead import DevicePrefetcher
     from chirpid_patch.device.precision import setup_mixed_precision
     from chirpid_patch.hooks.profiling import DataLoaderProfilingHook
+    from chirpid_patch.loader_speed.advice import handle_oom_errors
+    from chirpid_patch.loader_speed.diagnosis import diagnose_dataloader_speed
     from chirpid_patch.memory.batch_size import calculate_optimal_batch_size
     from chirpid_patch.multi.multi_loader import MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
     from chirpid_patch.multi.worker_budget import create_multi_dataloaders
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from chirpid_patch.recipes.split_loaders import create_dataloaders
     from chirpid_patch.recipes.wrapped_loader import WrappedDataLoader
     from chirpid_patch.scales.dataset import MultiScaleDataset
-    from chirpid_patch.tune.advice import handle_oom_errors
-    from chirpid_patch.tune.diagnosis import diagnose_dataloader_speed
 
 __version__ = "0.1.0"
 
@@ -57,9 +57,9 @@ _LATER = {
     "create_dataloaders": "recipes.split_loaders",
     "create_multi_dataloaders": "multi.worker_budget",
     "create_optimized_dataloader": "recipes.optimized_loader",
-    "diagnose_dataloader_speed": "tune.diagnosis",
+    "diagnose_dataloader_speed": "loader_speed.diagnosis",
     "ensure_deterministic_dataloader": "recipes.reproducible",
-    "handle_oom_errors": "tune.advice",
+    "handle_oom_errors": "loader_speed.advice",
     "set_reproducible_training": "recipes.reproducible",
     "setup_mixed_precision": "device.precision",
 }

@@ -23,6 +23,8 @@ from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.distributed.epochs import RankEpochs
 from chirpid_patch.loader_options import ABOUT_WORKERS, FactoryArguments, LoaderArguments, LoaderOptions
+from chirpid_patch.loader_speed.profiles import default_profile, recall, remember, signature
+from chirpid_patch.loader_speed.search import LoaderChoice, choose_loading
 from chirpid_patch.loading.batch_timer import TimedBatches, tell, tell_waits
 from chirpid_patch.loading.limits import way_of_loading
 from chirpid_patch.loading.loader import BatchedDataLoader
@@ -32,8 +34,6 @@ from chirpid_patch.loading.worker_start import why_no_processes
 from chirpid_patch.machine import cpus
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.ranks import local_ranks
-from chirpid_patch.tune.profiles import default_profile, recall, remember, signature
-from chirpid_patch.tune.search import LoaderChoice, choose_loading
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

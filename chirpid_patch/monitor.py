@@ -16,13 +16,13 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from chirpid_patch.factory import OptimalDataLoaderFactory
+from chirpid_patch.loader_speed.measure import measure, shut_down_workers
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.machine.nvml import GpuProbe, GpuStatus, gpu_status
 from chirpid_patch.machine.polling import repeated
 from chirpid_patch.machine.process_memory import MemoryReading, process_memory
 from chirpid_patch.randomness.random_states import unmoved_generators
-from chirpid_patch.tune.measure import measure, shut_down_workers
 
 # The guide's candidates. Those over the CPUs at hand are left out, pinning is dropped where nothing can use
 # it.

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from chirpid_patch import OptimalDataLoaderFactory, WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset
 from chirpid_patch.device.move_ahead import DevicePrefetcher
-from chirpid_patch.tune.measure import shut_down_workers
+from chirpid_patch.loader_speed.measure import shut_down_workers
 
 from .original import Data
 

@@ -10,9 +10,9 @@ from typing import Any
 from chirp_migrate.tune.document import Measured
 from chirp_migrate.tune.plateau import mean_rate, pick
 from chirp_migrate.tune.subject import Subject
+from chirpid_patch.loader_speed.profiles import recall, remember, signature
+from chirpid_patch.loader_speed.search import LoaderChoice, Trial
 from chirpid_patch.machine.accelerator import pinning_device
-from chirpid_patch.tune.profiles import recall, remember, signature
-from chirpid_patch.tune.search import LoaderChoice, Trial
 
 __all__ = ["factory_arguments", "save"]
 

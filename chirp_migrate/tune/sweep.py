@@ -21,10 +21,10 @@ from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.tune.document import Candidate, Measured, Place
 from chirp_migrate.tune.plateau import mean_rate, pick, settled, standings
 from chirp_migrate.tune.subject import Subject, new_loader
+from chirpid_patch.loader_speed.measure import Rate, measure_rate
+from chirpid_patch.loader_speed.search import EndlessDraws
 from chirpid_patch.loading.worker_start import start_method, start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
-from chirpid_patch.tune.measure import Rate, measure_rate
-from chirpid_patch.tune.search import EndlessDraws
 
 __all__ = ["MIN_ROUNDS", "Sweep", "expected_s", "grid", "measure"]
 

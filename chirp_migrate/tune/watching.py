@@ -16,8 +16,8 @@ from chirp_migrate.training.watch.samples import described
 from chirp_migrate.tune.document import Training
 from chirp_migrate.tune.subject import Subject, of_loader
 from chirpid_patch import DataLoaderPerformanceMonitor
+from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import BatchTimer
-from chirpid_patch.tune.measure import shut_down_workers
 
 __all__ = ["watched"]
 

@@ -23,9 +23,9 @@ from torch.utils.data import (
 from chirpid_patch.datasets.samples import load_batch
 from chirpid_patch.device.move_ahead import DevicePrefetcher, move_batch
 from chirpid_patch.factory import OptimalDataLoaderFactory
+from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.machine.accelerator import pinning_device
-from chirpid_patch.tune.measure import shut_down_workers
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -12,9 +12,15 @@ from torch.utils.data import DataLoader, IterableDataset, Sampler
 
 from chirpid_patch import BatchedDataLoader
 from chirpid_patch.device.move_ahead import DevicePrefetcher
-from chirpid_patch.tune import diagnosis
-from chirpid_patch.tune.advice import Finding, handle_oom_errors, pinning_finding, prefetch_finding, start_up_finding
-from chirpid_patch.tune.diagnosis import diagnose_dataloader_speed
+from chirpid_patch.loader_speed import diagnosis
+from chirpid_patch.loader_speed.advice import (
+    Finding,
+    handle_oom_errors,
+    pinning_finding,
+    prefetch_finding,
+    start_up_finding,
+)
+from chirpid_patch.loader_speed.diagnosis import diagnose_dataloader_speed
 
 # --- out of memory ------------------------------------------------------------------------------------------
 

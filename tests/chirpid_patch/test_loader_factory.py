@@ -30,8 +30,8 @@ from chirpid_patch import (
     WorkerSafeSequenceDataset,
     usable_cpus,
 )
+from chirpid_patch.loader_speed.search import LoaderChoice, Trial
 from chirpid_patch.loading.limits import worker_processes
-from chirpid_patch.tune.search import LoaderChoice, Trial
 
 Factory = OptimalDataLoaderFactory
 CREATE = [Factory.create_training_loader, Factory.create_validation_loader, Factory.create_test_loader]

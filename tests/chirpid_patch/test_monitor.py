@@ -15,14 +15,14 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from chirpid_patch import monitor as monitor_module
+from chirpid_patch.loader_speed import measure as measure_module
+from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading import batch_timer as batch_timer_module
 from chirpid_patch.loading.batch_timer import batch_samples
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.machine.nvml import GpuReading, GpuStatus
 from chirpid_patch.machine.process_memory import MemoryReading
 from chirpid_patch.monitor import DataLoaderPerformanceMonitor
-from chirpid_patch.tune import measure as measure_module
-from chirpid_patch.tune.measure import shut_down_workers
 
 
 class Clock:

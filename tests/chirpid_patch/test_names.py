@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 import pytest
@@ -20,6 +21,18 @@ def test_a_name_that_moved_is_still_found_and_says_where_it_is(name: str, module
     place = f"chirpid_patch.{module}"
     with pytest.warns(DeprecationWarning, match=f"import it from {place}"):
         assert getattr(chirpid_patch, name) is getattr(import_module(place), name)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [("advice", "handle_oom_errors"), ("diagnosis", "diagnose_dataloader_speed")]
+)
+def test_a_module_that_moved_is_still_found_and_says_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, module: str, name: str
+) -> None:
+    for imported in ("chirpid_patch.tune", f"chirpid_patch.tune.{module}"):
+        monkeypatch.delitem(sys.modules, imported, raising=False)
+    with pytest.warns(DeprecationWarning, match=r"import from chirpid_patch\.loader_speed"):
+        assert getattr(import_module(f"chirpid_patch.tune.{module}"), name) is getattr(chirpid_patch, name)
 
 
 def test_a_name_that_never_was_is_an_attribute_error() -> None:

@@ -35,10 +35,10 @@ from torch.utils.data import (
 )
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory, WorkerSafeAugmentedDataset
+from chirpid_patch.loader_speed.profiles import default_profile, recall, remember, signature
+from chirpid_patch.loader_speed.search import LoaderChoice, Trial, choose_loading
 from chirpid_patch.loading.worker_start import main_is_guarded, why_no_processes
 from chirpid_patch.randomness.random_states import unmoved_generators
-from chirpid_patch.tune.profiles import default_profile, recall, remember, signature
-from chirpid_patch.tune.search import LoaderChoice, Trial, choose_loading
 
 Factory = OptimalDataLoaderFactory
 METHODS = multiprocessing.get_all_start_methods()
@@ -890,7 +890,7 @@ def test_a_write_that_breaks_off_leaves_the_old_file(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr("chirpid_patch.tune.profiles.json.dump", break_off)
+        patch.setattr("chirpid_patch.loader_speed.profiles.json.dump", break_off)
         if isinstance(error, OSError):
             remember(profile, "two", choice())
         else:
@@ -933,7 +933,7 @@ def test_a_choice_comes_back_as_it_was(profile: Path) -> None:
 
 
 def test_the_oldest_choices_are_forgotten(profile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chirpid_patch.tune.profiles._MOST_KEPT", 20)
+    monkeypatch.setattr("chirpid_patch.loader_speed.profiles._MOST_KEPT", 20)
     for number in range(23):
         remember(profile, str(number), choice(number + 1))
         if number == 15:

@@ -23,7 +23,7 @@ from chirp_migrate.tune.subject import of_dataset, of_loader
 from chirp_migrate.tune.sweep import MIN_ROUNDS, Sweep, expected_s, grid, measure
 from chirp_migrate.tune.watching import watched
 from chirpid_patch import OptimalDataLoaderFactory
-from chirpid_patch.tune.profiles import recall, signature
+from chirpid_patch.loader_speed.profiles import recall, signature
 
 needs_fork = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="starting processes otherwise takes seconds"

@@ -10,13 +10,13 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from chirpid_patch.loader_speed.advice import Finding, pinning_finding, prefetch_finding, start_up_finding
+from chirpid_patch.loader_speed.loader_twin import loader_twin, whole_batch_twin
+from chirpid_patch.loader_speed.measure import Times, measure, shut_down_workers
 from chirpid_patch.loading.limits import TORCH_PREFETCH, batches_ahead, loader_length, worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.worker_start import why_no_processes
 from chirpid_patch.machine.accelerator import pinning_device
-from chirpid_patch.tune.advice import Finding, pinning_finding, prefetch_finding, start_up_finding
-from chirpid_patch.tune.loader_twin import loader_twin, whole_batch_twin
-from chirpid_patch.tune.measure import Times, measure, shut_down_workers
 
 #: A change is worth naming from so many times the samples a second, twice in turns; fewer processes from as many.
 _FASTER = 1.2

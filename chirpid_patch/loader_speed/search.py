@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from torch.utils.data import BatchSampler, DataLoader, Sampler
 
+from chirpid_patch.loader_speed.measure import measure_rate
 from chirpid_patch.loading.limits import MOST_THREADS, MOST_WORKERS, WAITING, way_of_loading
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.samplers import sampler_twin, tasks_drawn_freely
 from chirpid_patch.loading.worker_start import default_start_method, why_no_processes
 from chirpid_patch.machine.cpus import rank_cpus
 from chirpid_patch.randomness.random_states import unmoved_generators
-from chirpid_patch.tune.measure import measure_rate
 
 #: What is chosen must be at least so many times as fast as loading in the process, and as a simpler choice.
 _WORTH = 1.05

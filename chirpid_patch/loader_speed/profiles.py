@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from chirpid_patch.loader_speed.search import LoaderChoice, Trial
 from chirpid_patch.machine.cpus import usable_cpus
-from chirpid_patch.tune.search import LoaderChoice, Trial
 
 logger = logging.getLogger("chirpid_patch")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from chirpid_patch.loader_speed.measure import Times
 from chirpid_patch.loading.limits import worker_processes
-from chirpid_patch.tune.measure import Times
 
 logger = logging.getLogger("chirpid_patch")
 
