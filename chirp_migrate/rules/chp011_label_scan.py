@@ -9,11 +9,11 @@ from itertools import chain, count
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
-from chirp_migrate.analysis.datasets.collecting import scope_of
+from chirp_migrate.analysis.datasets.collecting_loops import scope_of
 from chirp_migrate.analysis.datasets.dataset_names import dataset_test
 from chirp_migrate.analysis.datasets.label_loops import Comprehension, label_comprehension, label_loop
 from chirp_migrate.analysis.datasets.label_scan import Scan
-from chirp_migrate.analysis.datasets.label_scan_words import DATASET_FACTS, may_scan
+from chirp_migrate.analysis.datasets.label_scan_outline import DATASET_FACTS, may_scan
 from chirp_migrate.edits.move_definition import whole_span
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, is_name, runtime
 

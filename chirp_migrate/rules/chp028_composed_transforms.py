@@ -10,7 +10,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.uses_elsewhere import has_subclass, is_quoted, passed_by_name
 from chirp_migrate.analysis.datasets.dataset_outline import functions_of
-from chirp_migrate.analysis.datasets.transform_shapes import DelegatingTransform, handing_on, initialises_super
+from chirp_migrate.analysis.datasets.delegating_transform import DelegatingTransform, handing_on, initialises_super
 from chirp_migrate.edits.statements import block_deletion, line_deletion
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, last_name, runtime
 

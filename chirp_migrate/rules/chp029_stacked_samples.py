@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import origins
-from chirp_migrate.analysis.datasets.collecting import scope_of as nearest_scope
+from chirp_migrate.analysis.datasets.collecting_loops import scope_of as nearest_scope
 from chirp_migrate.analysis.datasets.dataset_names import dataset_test
 from chirp_migrate.analysis.datasets.label_scan import Scan, stacked_samples, why_too_early
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, is_call_of, runtime

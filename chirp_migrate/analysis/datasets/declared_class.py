@@ -27,8 +27,8 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
     meaning_of,
     samples_of,
 )
-from chirp_migrate.analysis.datasets.image_meaning import CLEAR as IMAGE_NAMES
-from chirp_migrate.analysis.datasets.image_meaning import Imaging, imaging
+from chirp_migrate.analysis.datasets.image_dataset_meaning import CLEAR as IMAGE_NAMES
+from chirp_migrate.analysis.datasets.image_dataset_meaning import Imaging, imaging
 from chirp_migrate.analysis.qualified_names import TORCH_DATASET, resolves_to
 from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project

@@ -8,7 +8,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.effects import effect, more_than_computing
 from chirp_migrate.analysis.dataflow.symbolic import statements_of
-from chirp_migrate.analysis.datasets.collecting import is_collecting, is_read_outside, problem_of, scope_of
+from chirp_migrate.analysis.datasets.collecting_loops import is_collecting, is_read_outside, problem_of, scope_of
 from chirp_migrate.analysis.datasets.label_scan import IsDataset, Scan, read_scan, why_too_early
 from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module
