@@ -10,7 +10,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_asked_for
 from chirp_migrate.analysis.datasets.dataset_outline import bases_may_be, functions_of
-from chirp_migrate.analysis.datasets.transform_sites import BASE, ENTRY, NotOnce, SampleTransforms
+from chirp_migrate.analysis.datasets.transforms_per_sample import BASE, ENTRY, NotOnce, SampleTransforms
 from chirp_migrate.edits.move_definition import free_name
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety
 
