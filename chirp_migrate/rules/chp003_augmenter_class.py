@@ -12,12 +12,12 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.augmenter_grammar import DrawsOtherwise
 from chirp_migrate.analysis.datasets.dataset_outline import functions_of
 from chirp_migrate.analysis.datasets.declared_class import tuple_of
-from chirp_migrate.analysis.datasets.mask_meaning import (
+from chirp_migrate.analysis.datasets.augmenter_meaning import (
     MASK_PARAMETERS,
+    adds_noise_like_gaussian_noise,
     masks_images_like_spec_augment,
     masks_like_spec_augment,
 )
-from chirp_migrate.analysis.datasets.noise_meaning import adds_noise_like_gaussian_noise
 from chirp_migrate.edits.statements import class_decorator
 from chirp_migrate.rules.api import (
     Module,
