@@ -1,4 +1,8 @@
-"""The one way to ask what a name stands for, and the qualified names that more than one question is about."""
+"""The one way to ask what a name stands for, and the catalogue of names: loaders, datasets, samplers, transforms.
+
+Whatever else is asked of names, such as which functions only look at their argument, stands where it is asked; so do
+words that a text is searched for before its names are resolved, and names that people give to variables.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +14,60 @@ import libcst as cst
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
-#: Methods of the factory that make loaders.
-FACTORY = r"chirpid_patch\.OptimalDataLoaderFactory\.create_\w+"
+
+def one_of(*names: re.Pattern[str] | str) -> re.Pattern[str]:
+    """All names that one of the patterns matches."""
+    return re.compile("|".join(one if isinstance(one, str) else one.pattern for one in names))
+
+
+# Loaders.
+FACTORY = "OptimalDataLoaderFactory"
+#: Methods of the factory that make loaders, and what for.
+FACTORY_METHOD = re.compile(
+    rf"chirpid_patch\.(factory\.)?{FACTORY}\.create_(?P<role>training_|validation_|test_|)loader"
+)
+#: PyTorch's ``DataLoader`` itself.
+TORCH_LOADER = re.compile(r"torch\.utils\.data\.(dataloader\.)?DataLoader")
 #: Classes of loaders.
-LOADER = re.compile(r"torch\.utils\.data\.(dataloader\.)?DataLoader|chirpid_patch\.BatchedDataLoader")
+LOADER = one_of(TORCH_LOADER, r"chirpid_patch\.BatchedDataLoader")
+#: What gives no loader, whatever the variable is called.
+NO_LOADER = re.compile(r"(builtins|numpy|pandas|collections|json|csv|torch\.(?!utils\.data\b)\w+)(\..*)?")
+
+# Datasets.
+_SHIPPED_DATASET = r"chirpid_patch\.WorkerSafe\w+"
+_PART_OF_DATASET = r"torch\.utils\.data\.(dataset\.)?(Subset|random_split)"
+TORCHVISION_DATASET = re.compile(r"torchvision\.datasets\.\w+")
 #: PyTorch's ``Dataset`` itself.
 TORCH_DATASET = re.compile(r"torch\.utils\.data\.(dataset\.)?Dataset")
-#: Classes of datasets, and what splits one.
-DATASET = re.compile(
-    r"torch\.utils\.data\.(dataset\.)?(\w*Dataset|Subset|random_split)|torchvision\.datasets\.\w+|chirpid_patch\.WorkerSafe\w+"
+#: Classes of datasets whose samples are read by an index, and what splits one.
+MAP_DATASET = one_of(
+    r"torch\.utils\.data\.(dataset\.)?(Tensor|Concat|Stack)?Dataset",
+    _PART_OF_DATASET,
+    TORCHVISION_DATASET,
+    _SHIPPED_DATASET,
 )
+#: Classes of datasets that are iterated over.
+ITERABLE_DATASET = re.compile(r"torch\.utils\.data\.(\w+\.)*(IterableDataset|ChainDataset|IterDataPipe)")
+#: Classes of datasets, and what splits one.
+DATASET = one_of(r"torch\.utils\.data\.(dataset\.)?\w*Dataset", _PART_OF_DATASET, TORCHVISION_DATASET, _SHIPPED_DATASET)
+#: What takes a dataset as its first argument.
+TAKES_DATASET = one_of(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASET)
+#: What gives no dataset, whatever the variable is called.
+NO_DATASET = re.compile(
+    r"(builtins|numpy|pandas|collections|itertools|json|csv)\..*|typing\.(List|Dict|Tuple|Set|Mapping|Sequence|Iterable)"
+    r"|torch\.(Tensor|\w*tensor|stack|cat|zeros|ones|arange|rand\w*|empty|full)"
+)
+
+# Samplers, transforms, and what stands around loaders and functions.
+DISTRIBUTED_SAMPLER = re.compile(r"torch\.utils\.data\.(distributed\.)?DistributedSampler")
+#: Classes of transforms in the libraries for images and sound.
+TRANSFORM = re.compile(r"(torchvision\.transforms|torchaudio\.transforms)\.([\w.]+\.)?[A-Z]\w*")
+NN_MODULE = re.compile(r"torch\.nn\.(modules\.(module\.)?)?Module")
 #: What shows progress around what it is given, and gives the same.
 PROGRESS = re.compile(r"tqdm(\.\w+)*\.tqdm(_notebook)?|rich\.progress\.track")
 #: Decorators that hand a function's arguments on as they are, and its result back.
 PLAIN_DECORATOR = re.compile(r"torch\.(no_grad|inference_mode|enable_grad)|builtins\.(staticmethod|classmethod)")
+
 #: How many classes are followed one above the other.
 _BASES_LIMIT = 8
 

@@ -19,6 +19,7 @@ from chirp_migrate.source.text import SOURCE_LINE, apply_edits, edited
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.outline import Outline
 
+#: Calls that leave nothing behind but their value, as they are spelled: a text is read without its project here.
 _PURE_CALLS = re.compile(
     r"(min|max|int|bool|len|str|os\.cpu_count|os\.process_cpu_count|multiprocessing\.cpu_count"
     r"|torch\.cuda\.(is_available|device_count)|torch\.backends\.mps\.is_available|[\w.]+\.get)"

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from chirp_migrate.analysis.qualified_names import (
     DATASET,
+    FACTORY,
     LOADER,
+    NN_MODULE,
     PROGRESS,
     TORCH_DATASET,
+    TORCH_LOADER,
     inherits,
     is_call_of,
     resolves_to,
@@ -44,9 +47,12 @@ from chirp_migrate.syntax.queries import (
 
 __all__ = [
     "DATASET",
+    "FACTORY",
     "LOADER",
+    "NN_MODULE",
     "PROGRESS",
     "TORCH_DATASET",
+    "TORCH_LOADER",
     "CallEdit",
     "Edit",
     "Mention",

@@ -10,12 +10,14 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced
 from chirp_migrate.analysis.loaders.config_scope import config_expression
-from chirp_migrate.analysis.loaders.loader_calls import DATALOADER, argument_positions
+from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_role import loader_role
 from chirp_migrate.analysis.loaders.loader_uses import may_build, use_of
 from chirp_migrate.analysis.loaders.machine_defaults import follows_machine
 from chirp_migrate.edits.imports import local_import_edits
 from chirp_migrate.rules.api import (
+    FACTORY,
+    TORCH_LOADER,
     CallEdit,
     Edit,
     Module,
@@ -31,7 +33,6 @@ from chirp_migrate.rules.api import (
     runtime,
 )
 
-_FACTORY = "OptimalDataLoaderFactory"
 _METHOD = re.compile(r"create_(\w+_)?loader")
 #: What is said of mentions that are left alone, by the reason.
 _LEFT_ALONE = {
@@ -40,9 +41,9 @@ _LEFT_ALONE = {
     "subclass": "{} subclasses `DataLoader`: left alone; unless it overrides `__iter__`, inherit from "
     "`chirpid_patch.BatchedDataLoader`, which takes the same arguments",
     "used-as-value": "`DataLoader` is {}, so the call that builds the loader is not seen; call "
-    f"`{_FACTORY}.create_loader` there instead",
+    f"`{FACTORY}.create_loader` there instead",
     "replaced": "other code, such as a test, puts something else in the place of `{}`, and would miss; do so with "
-    f"`{_FACTORY}` and migrate this by hand",
+    f"`{FACTORY}` and migrate this by hand",
     "no-dataset": "`DataLoader` call without a dataset: left alone",
     "too-many-arguments": "`DataLoader` call with more arguments than it takes, or one twice: left alone",
 }
@@ -85,7 +86,7 @@ class DataLoaderFactory(Rule):
 
     def words(self, project: Project) -> Iterable[str]:
         """The class and the factory; also by a name that another module gave the class."""
-        return ("DataLoader", _FACTORY, *project.aliases("DataLoader"))
+        return ("DataLoader", FACTORY, *project.aliases("DataLoader"))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Not where the class is only imported and annotated with."""
@@ -93,7 +94,7 @@ class DataLoaderFactory(Rule):
 
     def may_have_more(self, outline: Outline, project: Project) -> bool:
         """Not for what the factory builds by now."""
-        return may_build(outline, frozenset(self.words(project)) - {_FACTORY})
+        return may_build(outline, frozenset(self.words(project)) - {FACTORY})
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite every call that resolves to PyTorch's ``DataLoader``; report other uses of the class."""
@@ -103,10 +104,13 @@ class DataLoaderFactory(Rule):
         nodes += [one for one in attributes if one.attr.value in spellings or _METHOD.fullmatch(one.attr.value)]
         for node in sorted(nodes, key=lambda one: module.span(one)[0]):
             if isinstance(node, cst.Attribute) and node.attr.value not in spellings:
-                if project.resolved_names(module, node.value) == {f"chirpid_patch.{_FACTORY}"}:
+                if project.resolved_names(module, node.value) == {f"chirpid_patch.{FACTORY}"}:
                     yield Proposal(module.span(node)[0], "built by the factory", fine=True)
-            elif is_read(module, node) and (names := project.resolved_names(module, node)) & DATALOADER:
-                yield from _proposal(module, project, node, " or ".join(sorted(names - DATALOADER)))
+            elif is_read(module, node):
+                names = project.resolved_names(module, node)
+                others = {name for name in names if not TORCH_LOADER.fullmatch(name)}
+                if others < names:
+                    yield from _proposal(module, project, node, " or ".join(sorted(others)))
 
 
 def _proposal(module: Module, project: Project, node: cst.Name | cst.Attribute, others: str) -> Iterable[Proposal]:
@@ -122,13 +126,13 @@ def _proposal(module: Module, project: Project, node: cst.Name | cst.Attribute, 
         proposal = _left_alone(offset, use.why, use.what)
     else:
         message = "`DataLoader` as a callable: `create_loader` takes the same arguments"
-        proposal = Proposal(offset, message, (Edit(*module.span(node), f"{_FACTORY}.create_loader"),))
+        proposal = Proposal(offset, message, (Edit(*module.span(node), f"{FACTORY}.create_loader"),))
     if proposal.edits and _is_replaced(module, project, node, root):
         proposal = _left_alone(offset, "replaced", dotted(node) or root.value)
     elif proposal.edits:
         # Imported where the class was, if that is in a function of a module that loads without torch.
-        beside = local_import_edits(module, root, runtime(_FACTORY), project.import_style)
-        needed = frozenset({runtime(_FACTORY)}) if beside is None else frozenset()
+        beside = local_import_edits(module, root, runtime(FACTORY), project.import_style)
+        needed = frozenset({runtime(FACTORY)}) if beside is None else frozenset()
         proposal = replace(proposal, edits=(*proposal.edits, *(beside or ())), imports=needed)
     yield proposal
 
@@ -150,7 +154,7 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
     offset, change = module.span(call)[0], CallEdit(module, call, project.code_style)
     star = max((argument.star for argument in call.args), key=len, default="")
     if star:
-        change.rename(f"{_FACTORY}.create_loader")
+        change.rename(f"{FACTORY}.create_loader")
         what = "`**kwargs`" if star == "**" else "`*args`"
         message = f"{what} call: uses `create_loader`, which takes the arguments of `DataLoader`"
         return Proposal(offset, message, change.edits())
@@ -163,7 +167,7 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
     role, in_order = loader_role(module, call, values)
     method = f"create_{role}_loader" if role else "create_loader"
     message = f"`DataLoader` call: uses `{method}`{'' if role else ', with the same arguments'}"
-    change.rename(f"{_FACTORY}.{method}")
+    change.rename(f"{FACTORY}.{method}")
     for name, position in places.items() if role else ():
         is_zero = name == "num_workers" and is_integer(values[name], "0")
         if is_zero or (name == "pin_memory" and follows_machine(module, values[name])):

@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.augmenter_grammar import DrawsOtherwise
-from chirp_migrate.analysis.datasets.dataset_outline import functions_of
-from chirp_migrate.analysis.datasets.declared_class import tuple_of
 from chirp_migrate.analysis.datasets.augmenter_meaning import (
     MASK_PARAMETERS,
     adds_noise_like_gaussian_noise,
     masks_images_like_spec_augment,
     masks_like_spec_augment,
 )
+from chirp_migrate.analysis.datasets.dataset_outline import functions_of
+from chirp_migrate.analysis.datasets.declared_class import tuple_of
 from chirp_migrate.edits.statements import class_decorator
 from chirp_migrate.rules.api import (
+    NN_MODULE,
     Module,
     Outline,
     Project,
@@ -29,6 +30,7 @@ from chirp_migrate.rules.api import (
     find_in,
     is_on_self,
     methods_of,
+    resolves_to,
     runtime,
 )
 
@@ -39,7 +41,6 @@ _DECLARED: tuple[tuple[str, str, tuple[str, ...], Callable[[str], tuple[str, ...
     ("adds_noise", "forward", ("std", "p"), adds_noise_like_gaussian_noise),
     ("masks_images", "__call__", MASK_PARAMETERS, masks_images_like_spec_augment),
 )
-_MODULES = frozenset({"torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"})
 
 
 class WorkerSafeAugmenter(Rule):
@@ -99,8 +100,7 @@ class WorkerSafeAugmenter(Rule):
 def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal | None:
     if len(node.bases) > 1 or node.keywords or node.decorators or not isinstance(node.body, cst.IndentedBlock):
         return None
-    names = project.resolved_names(module, node.bases[0].value) if node.bases else set()
-    if node.bases and (not names or not names <= _MODULES):
+    if node.bases and not resolves_to(module, node.bases[0].value, NN_MODULE, project):
         return None
     methods = methods_of(node)
     init, method = methods.get("__init__"), "forward" if node.bases else "__call__"

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.loaders.config_scope import config_expression
-from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, is_call_of
+from chirp_migrate.analysis.loaders.loader_calls import loader_calls
+from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety
 
 _WRAPPER = "create_augmented_dataset_wrapper"
-_TRAINING_LOADER = re.compile(r"chirpid_patch\.OptimalDataLoaderFactory\.create_training_loader")
 
 
 class WireAugmentation(Rule):
@@ -52,8 +51,9 @@ class WireAugmentation(Rule):
 def _wire(module: Module, project: Project, name: str, wrapper: cst.Parameters) -> Iterable[Proposal]:
     more = [one.name.value for one in (*wrapper.params[1:], *wrapper.kwonly_params)]
     needed = {one.name.value for one in (*wrapper.params[1:], *wrapper.kwonly_params) if one.default is None}
-    for call in module.find(cst.Call):
-        if not is_call_of(module, call, _TRAINING_LOADER, project):
+    for loader in loader_calls(module, project):
+        call = loader.call
+        if loader.role != "training":
             continue
         found = module.scopes.lookup(name, call)
         if found is None or found[0] is not module.scopes.module:

@@ -9,9 +9,8 @@ from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
 from chirp_migrate.analysis.loops.batch_uses import BatchUses
 from chirp_migrate.analysis.loops.loader_device import device_at
 from chirp_migrate.analysis.loops.loader_flow import LoaderFlow
-from chirp_migrate.rules.api import CallEdit, Module, Project, Proposal, Rule, Safety
+from chirp_migrate.rules.api import FACTORY, CallEdit, Module, Project, Proposal, Rule, Safety
 
-_FACTORY = "OptimalDataLoaderFactory"
 _CALL = re.compile(r"\bcreate_(training_|validation_|test_)?loader\s*\(")
 
 
@@ -43,7 +42,7 @@ class DeviceResident(Rule):
     )
     safety = Safety.BEHAVIOUR
     for_the_curious = True
-    trigger = (_FACTORY,)
+    trigger = (FACTORY,)
     beside = (_CALL,)
     follows = frozenset({"CHP001"})
 

@@ -15,7 +15,15 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Default, Entry, Given, Kept, Returned, step_of
-from chirp_migrate.analysis.qualified_names import DATASET, FACTORY, base_names, inherits, is_call_of
+from chirp_migrate.analysis.qualified_names import (
+    DATASET,
+    FACTORY_METHOD,
+    TORCH_LOADER,
+    base_names,
+    inherits,
+    is_call_of,
+    one_of,
+)
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
@@ -33,7 +41,8 @@ _KEYWORDS = _LOADER_KEYWORDS | {"transform", "target_transform", "transforms", "
 _ABOUT_TORCH = re.compile(r"torch|lightning|chirpid_patch")
 _ABOUT_DATA = re.compile(r"Dataset|DataLoader|torchvision|torchaudio|Compose")
 _POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
-_LOADERS = re.compile(rf"torch\.utils\.data\.(dataloader\.)?DataLoader|{FACTORY}")
+_LOADER_CALL = one_of(TORCH_LOADER, FACTORY_METHOD)
+#: Words in the names of what takes a `transform`, and of modules of transforms: libraries of which no list is kept.
 _DATA = re.compile(r"data|loader|folder|subset|split|transform|augment|vision|image|cifar|mnist", re.IGNORECASE)
 _TRANSFORM_MODULES = re.compile(r"transform|augment|vision|albumentations|kornia|monai|torchio", re.IGNORECASE)
 _TRANSFORM_HOLDERS = frozenset({"Compose", "Lambda", "OneOf", "RandomApply", "RandomChoice", "RandomOrder", "SomeOf"})
@@ -106,7 +115,7 @@ class Destinations:
         called = project.resolved_names(module, call.func)
         starred = any(one.star for one in call.args)
         is_in_place = not keyword and not any(one.star for one in call.args[:position])
-        if is_in_place and is_call_of(module, call, _LOADERS, project):
+        if is_in_place and is_call_of(module, call, _LOADER_CALL, project):
             keyword = _POSITIONS.get(position, "")
         names = [] if keyword or starred else [name for one in called for name in project.parameter_names(one)]
         named = names[position] if position < len(names) else keyword
@@ -387,7 +396,7 @@ class _MayGo:
         if keyword in _KEYWORDS or last_name(call.func) in _TRANSFORM_HOLDERS:
             return True
         return any(
-            _LOADERS.fullmatch(name)
+            _LOADER_CALL.fullmatch(name)
             or name in ("functools.partial", "dataclasses.field")
             or (keyword is None and not _KEYWORDS.isdisjoint(self._project.parameter_names(name)))
             or inherits(self._project, name, DATASET)

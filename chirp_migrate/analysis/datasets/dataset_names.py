@@ -13,7 +13,14 @@ from collections.abc import Callable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import origins
-from chirp_migrate.analysis.qualified_names import FACTORY, inherits, is_call_of, resolves_to
+from chirp_migrate.analysis.qualified_names import (
+    MAP_DATASET,
+    NO_DATASET,
+    TAKES_DATASET,
+    inherits,
+    is_call_of,
+    resolves_to,
+)
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import binding_scope, dotted, holds, parameters
@@ -22,18 +29,6 @@ from chirp_migrate.syntax.queries import binding_scope, dotted, holds, parameter
 DATASET_NAME = re.compile(
     r"\w*(dataset|data_set|subset)|_*(\w+_)?ds|_*(\w+_)?(train|training|val|valid|validation|test|eval|dev|holdout|full)_?set",
     re.IGNORECASE,
-)
-_TORCH = re.compile(
-    r"torch\.utils\.data\.(dataset\.)?(Dataset|TensorDataset|Subset|ConcatDataset|StackDataset|random_split)"
-    r"|torchvision\.datasets\.\w+|chirpid_patch\.WorkerSafe\w+"
-)
-_TAKES_DATASETS = re.compile(
-    r"torch\.utils\.data\.(dataset\.|dataloader\.)?(DataLoader|Subset|random_split)"
-    rf"|{FACTORY}|chirpid_patch\.(BatchedDataLoader|WorkerSafe\w+)"
-)
-_OTHERS = re.compile(
-    r"(builtins|numpy|pandas|collections|itertools|json|csv)\..*|typing\.(List|Dict|Tuple|Set|Mapping|Sequence|Iterable)"
-    r"|torch\.(Tensor|\w*tensor|stack|cat|zeros|ones|arange|rand\w*|empty|full)"
 )
 _LITERALS = (
     *(cst.Integer, cst.Float, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.Lambda),
@@ -87,13 +82,13 @@ def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str)
 
 def is_dataset_class(project: Project, qualified: str) -> bool:
     """Whether a qualified name is a dataset class of PyTorch, torchvision, the runtime, or one of the project."""
-    return inherits(project, qualified, _TORCH)
+    return inherits(project, qualified, MAP_DATASET)
 
 
 def _is_other(module: Module, project: Project, node: cst.BaseExpression) -> bool:
     """Whether an annotation or the function that makes a value names something that is no dataset."""
     bare = node.value if isinstance(node, cst.Subscript) else node
-    return isinstance(bare, cst.Name | cst.Attribute) and resolves_to(module, bare, _OTHERS, project)
+    return isinstance(bare, cst.Name | cst.Attribute) and resolves_to(module, bare, NO_DATASET, project)
 
 
 def _is_other_value(module: Module, project: Project, value: cst.BaseExpression) -> bool:
@@ -103,7 +98,7 @@ def _is_other_value(module: Module, project: Project, value: cst.BaseExpression)
 def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:
     """Whether ``name`` is given to a loader, a subset or a wrapper as its dataset."""
     return any(
-        (scope is module.tree or holds(module, scope, call)) and is_call_of(module, call, _TAKES_DATASETS, project)
+        (scope is module.tree or holds(module, scope, call)) and is_call_of(module, call, TAKES_DATASET, project)
         for call in module.once(_given).get(name, ())
     )
 

@@ -6,8 +6,7 @@ import ast
 from collections.abc import Callable
 
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
-from chirp_migrate.analysis.datasets.dataset_state import ITERABLE
-from chirp_migrate.analysis.qualified_names import inherits
+from chirp_migrate.analysis.qualified_names import ITERABLE_DATASET, inherits
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
@@ -18,7 +17,7 @@ def possible_datasets(outline: Outline, project: Project) -> list[ast.ClassDef]:
     """Classes that may descend from a dataset class of PyTorch, torchvision or the runtime."""
 
     def is_dataset(name: str) -> bool:
-        return is_dataset_class(project, name) or inherits(project, name, ITERABLE)
+        return is_dataset_class(project, name) or inherits(project, name, ITERABLE_DATASET)
 
     return [
         one

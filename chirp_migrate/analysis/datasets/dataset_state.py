@@ -6,7 +6,6 @@ copy means for an attribute is the business of the rules; this module says which
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,12 +15,11 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.uses_elsewhere import set_from_outside
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
-from chirp_migrate.analysis.qualified_names import base_names
+from chirp_migrate.analysis.qualified_names import ITERABLE_DATASET, base_names
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name, is_super, own_nodes, parameters
 
-ITERABLE = re.compile(r"torch\.utils\.data\.(\w+\.)*(IterableDataset|ChainDataset|IterDataPipe)")
 _PICKLING = ("__getstate__", "__reduce__", "__reduce_ex__")
 _ACCESS = ("__getitem__", "__getitems__", "__iter__", "__next__")
 _RELEASES = frozenset({"close", "shutdown", "release", "terminate"})
@@ -73,7 +71,7 @@ class DatasetState:
     @property
     def is_iterable(self) -> bool:
         """Whether it descends from ``IterableDataset``."""
-        return any(ITERABLE.fullmatch(name) for name in self.outside)
+        return any(ITERABLE_DATASET.fullmatch(name) for name in self.outside)
 
     @cached_property
     def methods(self) -> dict[str, list[Method]]:

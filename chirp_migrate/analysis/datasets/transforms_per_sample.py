@@ -12,7 +12,14 @@ from itertools import takewhile
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_changed, is_settled
-from chirp_migrate.analysis.qualified_names import resolves_to
+from chirp_migrate.analysis.qualified_names import (
+    NN_MODULE,
+    TORCH_DATASET,
+    TORCHVISION_DATASET,
+    TRANSFORM,
+    one_of,
+    resolves_to,
+)
 from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
@@ -31,7 +38,7 @@ from chirp_migrate.syntax.queries import (
 )
 
 ENTRY = re.compile(r"__getitems?__|__call__|\w*collate\w*")
-BASE = re.compile(r"builtins\.object|torch\.utils\.data\.(dataset\.)?Dataset|torchvision\.datasets\.\w+")
+BASE = one_of(r"builtins\.object", TORCH_DATASET, TORCHVISION_DATASET)
 _LIBRARIES = ("torch.", "torchvision.", "torchaudio.", "numpy.", "math.")
 #: Methods that say how attributes are kept, and may know only those of today.
 _OWN_STATE = frozenset({"__slots__", "__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__setattr__"})
@@ -43,9 +50,7 @@ _DEFAULTS = rf"\b({'|'.join(_SET_DEFAULTS)})\b"
 #: Ways to give attributes values without naming them.
 _SETTERS = ("setattr", "vars", "__dict__", "__new__", "__setattr__", "__setstate__", "copyreg")
 _SET_BY_NAME = r"\b(setattr|vars)\s*\(|\b__(dict|new|setattr|setstate)__\b|\bcopyreg\b"
-#: What torchvision and torchaudio call their transforms.
-_TRANSFORMS = re.compile(r"(torchvision\.transforms|torchaudio\.transforms)\.([\w.]+\.)?[A-Z]\w*")
-#: Those that were looked at: they store their arguments and constants computed from them, and draw when called.
+#: Transforms that were looked at: they store their arguments and constants computed from them, and draw when called.
 _KNOWN = re.compile(
     r"torchvision\.transforms\.(v2\.|transforms\.)?"
     r"(AugMix|AutoAugment|CenterCrop|ColorJitter|Compose|ConvertImageDtype|FiveCrop|GaussianBlur|Grayscale|Normalize"
@@ -61,7 +66,6 @@ _CHANGES = (
     *(cst.AssignTarget, cst.AugAssign, cst.AnnAssign, cst.Del, cst.Element, cst.StarredElement),
     *(cst.Attribute, cst.Subscript),
 )
-_MODULE = re.compile(r"torch\.nn\.(modules\.module\.)?Module")
 
 
 class NotOnce(Exception):
@@ -236,7 +240,7 @@ class SampleTransforms:
 
 def _is_transform(project: Project, names: set[str]) -> bool:
     """Whether a call of these qualified names makes a transform of a library, or a module of the project."""
-    return bool(names) and all(_TRANSFORMS.fullmatch(n) or _module_class(project, n) is not None for n in names)
+    return bool(names) and all(TRANSFORM.fullmatch(n) or _module_class(project, n) is not None for n in names)
 
 
 def _is_made_once(project: Project, names: set[str]) -> bool:
@@ -249,7 +253,7 @@ def _module_class(project: Project, qualified: str) -> tuple[Module, cst.ClassDe
     found = project.class_definition(qualified)
     if found is None or len(found[1].bases) != 1:
         return None
-    return found if resolves_to(found[0], found[1].bases[0].value, _MODULE, project) else None
+    return found if resolves_to(found[0], found[1].bases[0].value, NN_MODULE, project) else None
 
 
 def _only_stores(project: Project, qualified: str) -> bool:

@@ -10,13 +10,12 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import Origin, scope_of, values_of
 from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
-from chirp_migrate.analysis.qualified_names import resolves_to
+from chirp_migrate.analysis.qualified_names import DISTRIBUTED_SAMPLER, resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import argument, dotted, find_own, holds, is_name, method_called
 from chirp_migrate.syntax.scopes import Kind
 
-_SAMPLER = re.compile(r"torch\.utils\.data\.(distributed\.)?DistributedSampler")
 _SET = r"\.\s*set_epoch\s*\("
 #: Position of ``sampler`` in ``DataLoader(…)`` and of ``shuffle`` in ``DistributedSampler(…)``.
 _POSITION = 3
@@ -72,7 +71,7 @@ def _made(module: Module, project: Project, value: cst.BaseExpression) -> tuple[
         one
         for one in values
         if isinstance(one, cst.Call)
-        and resolves_to(module, one.func, _SAMPLER, project)
+        and resolves_to(module, one.func, DISTRIBUTED_SAMPLER, project)
         and not is_name(argument(one, _POSITION, "shuffle"), "False")
     ]
     return calls, bool(calls) and len(calls) == len(values)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import libcst as cst
 
+from chirp_migrate.analysis.qualified_names import FACTORY_METHOD, TORCH_LOADER
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name, keywords
 
-#: PyTorch's class, by the names that it has.
-DATALOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
-_LOADERS = re.compile(
-    r"torch\.utils\.data\.(dataloader\.)?(?P<torch>DataLoader)"
-    r"|chirpid_patch\.(factory\.)?OptimalDataLoaderFactory\.create_(?P<role>training_|validation_|test_|)loader"
-)
 #: Parameters of ``torch.utils.data.DataLoader`` that may be given by position.
 TORCH_POSITIONAL = (
     "dataset",
@@ -64,11 +58,10 @@ def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator
     for call in module.find(cst.Call):
         if mentioning and keywords(call).keys().isdisjoint(mentioning):
             continue
-        names = project.resolved_names(module, call.func)
-        found = [_LOADERS.fullmatch(name) for name in names]
-        if not found or found[0] is None or None in found:
+        roles = {_role(name) for name in project.resolved_names(module, call.func)}
+        role = roles.pop() if len(roles) == 1 else None
+        if role is None:
             continue
-        role = (found[0]["torch"] or found[0]["role"]).rstrip("_")
         positional = _FACTORY if role in ("training", "validation", "test") else TORCH_POSITIONAL
         plain = [a for a in call.args if not a.star]
         arguments = keywords(call)
@@ -78,7 +71,15 @@ def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator
 
 def may_build_loader(outline: Outline, project: Project, call: ast.Call) -> bool:
     """Whether a call may be one of :func:`loader_calls`."""
-    return any(map(_LOADERS.fullmatch, project.possible_names(outline, call.func)))
+    return any(_role(name) is not None for name in project.possible_names(outline, call.func))
+
+
+def _role(qualified: str) -> str | None:
+    """The role of a loader that is built by calling a qualified name (see :class:`LoaderCall`), if it builds one."""
+    if TORCH_LOADER.fullmatch(qualified):
+        return "DataLoader"
+    method = FACTORY_METHOD.fullmatch(qualified)
+    return None if method is None else method["role"].rstrip("_")
 
 
 def argument_positions(call: cst.Call) -> dict[str, int]:

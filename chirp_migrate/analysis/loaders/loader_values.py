@@ -15,23 +15,32 @@ from functools import lru_cache
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import origins, scope_of, values_of
-from chirp_migrate.analysis.qualified_names import FACTORY, LOADER, PROGRESS, inherits, is_call_of, resolves_to
+from chirp_migrate.analysis.qualified_names import (
+    FACTORY_METHOD,
+    LOADER,
+    NO_LOADER,
+    PROGRESS,
+    inherits,
+    is_call_of,
+    one_of,
+    resolves_to,
+)
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, find_own, is_on_self, method_called, parameters
 
+#: Words for a first look at a text.
 _SHORT = re.compile(r"(?:\b|_)dl\b")
 _BATCHES = re.compile(r"^[ \t]*for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch", re.MULTILINE)
 
+#: Names that people give to loaders.
 _NAME = re.compile(r"\w*loader(_?(\d+|[a-rt-z][a-z]*))?|_*(\w+_)?dl", re.IGNORECASE)
 #: Names of what holds loaders.
 _PLURAL = re.compile(r"\w*loaders?(_\w+)?|_*(\w+_)?dls?", re.IGNORECASE)
-_FACTORY = re.compile(FACTORY)
 _QUOTED = re.compile(r"\bDataLoader\b")
 _SAME = re.compile(r"(typing\.)?(Optional|Union|Annotated|Final)|types\.UnionType")
 #: Calls that yield what their first argument yields.
-_WRAPPERS = re.compile(rf"{PROGRESS.pattern}|builtins\.iter|itertools\.islice")
-_OTHERS = re.compile(r"(builtins|numpy|pandas|collections|json|csv|torch\.(?!utils\.data\b)\w+)(\..*)?")
+_WRAPPERS = one_of(PROGRESS, r"builtins\.iter|itertools\.islice")
 _LITERALS = (cst.Integer, cst.Float, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.Lambda)
 _CONTAINERS = (cst.List, cst.Tuple, cst.Dict, cst.Set, cst.ListComp, cst.DictComp, cst.SetComp)
 _DEPTH_LIMIT = 8
@@ -152,7 +161,7 @@ class LoaderNames:
     def _made(self, module: Module, call: cst.Call, depth: int, part: int | None, inside: bool) -> Loader | None:
         names = self._project.resolved_names(module, call.func)
         whole = part is None and not inside
-        if names and whole and all(_FACTORY.fullmatch(n) or inherits(self._project, n, LOADER) for n in names):
+        if names and whole and all(FACTORY_METHOD.fullmatch(n) or inherits(self._project, n, LOADER) for n in names):
             return Loader(((module, call),), complete=True)
         if call.args and not call.args[0].star and is_call_of(module, call, _WRAPPERS, self._project):
             return self._value(module, call.args[0].value, depth + 1, part, inside)
@@ -211,7 +220,7 @@ class LoaderNames:
         if not isinstance(value, cst.Call):
             return False
         names = self._project.resolved_names(module, value.func)
-        return bool(names) and all(_OTHERS.fullmatch(n) or self._project.class_definition(n) for n in names)
+        return bool(names) and all(NO_LOADER.fullmatch(n) or self._project.class_definition(n) for n in names)
 
 
 def _either(found: Iterable[Loader | None]) -> Loader | None:
