@@ -474,6 +474,12 @@ def test_subclasses_and_own_state_keep_a_transform_where_it_is() -> None:
     assert "how its attributes are set or read" in reports(findings)[0]
 
 
+@pytest.mark.parametrize("base", ["torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"])
+def test_a_module_of_the_project_is_made_once_by_any_name_of_its_base(base: str) -> None:
+    blur = f"\nclass Blur({base}):\n    def forward(self, x):\n        return x\n"
+    assert "self._blur = Blur()" in migrate("CHP015", dataset("return Blur()(x)", "b = a") + blur)[0]
+
+
 # CHP016: loaders restarted in loops
 
 
@@ -491,6 +497,13 @@ def test_a_loader_restarted_in_a_loop_is_reported(text: str) -> None:
     code = f"def f(self, loader, work):\n{textwrap.indent(text, '    ')}\n"
     after, (finding,) = migrate("CHP016", code)
     assert after == code and finding.status is Status.REPORT and "restarts the loader" in finding.message
+
+
+@pytest.mark.parametrize("package", ["chirpid_patch", "chirpid_patch.factory"])
+def test_what_the_factory_builds_is_a_loader_wherever_it_is_imported_from(package: str) -> None:
+    made = f"from {package} import OptimalDataLoaderFactory as Factory\n\nbatches = Factory.create_loader(data)\n"
+    _, (finding,) = migrate("CHP016", f"{made}while True:\n    next(iter(batches))\n")
+    assert "restarts the loader" in finding.message
 
 
 @pytest.mark.parametrize(
