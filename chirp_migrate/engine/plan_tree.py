@@ -16,7 +16,7 @@ from msgspec import structs
 from chirp_migrate.engine.discover import discover
 from chirp_migrate.engine.rewrite_file import concerned_rules
 from chirp_migrate.engine.settings import Settings
-from chirp_migrate.engine.worker_pool import migrate_files
+from chirp_migrate.engine.worker_pool import migrate_files, rare_collection
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, PlanOptions, Skipped, Status
 from chirp_migrate.rules import Rule
 from chirp_migrate.source.notebook import NotebookSource
@@ -31,6 +31,7 @@ Progress = Callable[[int, int, str], None]
 Source = SourceFile | NotebookSource
 
 
+@rare_collection()
 def plan_tree(
     root: Path,
     *,

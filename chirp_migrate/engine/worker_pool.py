@@ -22,7 +22,7 @@ from chirp_migrate.engine.rewrite_file import FileResult, migrate_file
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["migrate_files"]
+__all__ = ["migrate_files", "rare_collection"]
 
 #: Code points of source for which a second process pays: about half a second of work.
 _WORTH_A_PROCESS = 150_000
@@ -46,8 +46,7 @@ def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jo
     sizes = {path: len(project.text(path)) for path in paths}
     count = _jobs(sum(sizes.values())) if jobs is None else jobs
     if count < 2 or len(paths) < 2:
-        with _rare_collection():
-            yield from (_migrate(path, project, settings) for path in paths)
+        yield from (_migrate(path, project, settings) for path in paths)
         return
     done: dict[str, FileResult] = {}
     # The largest first, so that no process is left alone with one of them at the end.
@@ -90,13 +89,16 @@ def _alone(path: str, project: Project, settings: Settings) -> FileResult:
 
 def _pool(project: Project, settings: Settings, count: int) -> ProcessPoolExecutor:
     # Nothing runs in threads here, so that a fork is safe where the platform has it, and spares sending the texts.
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    forks = sys.platform == "linux"
+    if forks:
+        project.load_styles()  # a tenth of a second, once instead of in every process
+    context = multiprocessing.get_context("fork" if forks else "spawn")
     return ProcessPoolExecutor(count, mp_context=context, initializer=_start, initargs=(project, settings))
 
 
 @contextmanager
-def _rare_collection() -> Iterator[None]:
-    """Looking for garbage among the hundreds of thousands of nodes of a tree takes as long as parsing it."""
+def rare_collection() -> Iterator[None]:
+    """Collect garbage rarely: looking for it among all nodes of a tree takes as long as parsing it."""
     before = gc.get_threshold()
     gc.set_threshold(*_RARELY)
     try:

@@ -51,6 +51,12 @@ class CodeStyle:
 
     root: Path | None = None
 
+    def load(self) -> None:
+        """Import black and read the settings now, not when the first statement is written."""
+        import black  # noqa: F401
+
+        _ = self._settings
+
     def longest_line(self, text: str) -> int:
         """Columns of the longest line that the project wants in a file with this text.
 

@@ -60,6 +60,10 @@ class ImportStyle:
     root: Path | None = None
     is_vendored: bool = False
 
+    def load(self) -> None:
+        """Import isort and read the settings now, not when the first import is written."""
+        _ = self._read
+
     @property
     def config(self) -> isort.Config:
         """Isort's settings of the project, else ruff's, else those that isort has beside black."""

@@ -33,6 +33,7 @@ _TORCH_DATA = re.compile(
     r"(Chain|Concat|Iterable|Stack|Tensor)?Dataset|DataLoader|Subset|random_split|default_(collate|convert)"
     r"|(Batch|Distributed|Random|Sequential|SubsetRandom|WeightedRandom)?Sampler|get_worker_info"
 )
+_GLOBAL = re.compile(r"(?m)(?:^|[;:\r])[ \t\f]*global\b")
 _CAPITAL = re.compile(r"[A-Z]")
 #: The name of a module, or of something else, and what is replaced in it.
 _REPLACEMENT = re.compile(
@@ -104,6 +105,11 @@ class Project:
     def _words(self) -> WordIndex:
         return WordIndex(self._texts)
 
+    def load_styles(self) -> None:
+        """Read how the project lays out code and imports, with the libraries for it, before anybody asks."""
+        self.code_style.load()
+        self.import_style.load()
+
     def has_package(self, name: str) -> bool:
         """Whether modules of the backend are imported under the package ``name``, or a module has that name."""
         return name == self._name or name in self._packages
@@ -161,7 +167,7 @@ class Project:
         if path not in self._tables:
             text = self._texts[path]
             try:
-                read = ImportTable.read(syntax_tree(text), package_name(path), has_globals="global" in text)
+                read = ImportTable.read(syntax_tree(text), package_name(path), has_globals=_has_globals(text))
             except UnparsableModule:
                 self._tables[path] = None
             else:
@@ -398,6 +404,11 @@ class Project:
         held = (self._texts[path] for path in paths if path != besides)
         books = (text for path, text in self._notebooks.items() if path != besides and word in text)
         return chain(held, books)
+
+
+def _has_globals(text: str) -> bool:
+    """Whether a function may say ``global``: a statement begins with the word."""
+    return "global" in text and _GLOBAL.search(text) is not None
 
 
 def _may_name(written: str, name: str) -> bool:

@@ -40,6 +40,20 @@ def test_a_class_that_is_bound_anew_is_not_taken_for_pytorchs(tmp_path: Path, re
 
 
 @pytest.mark.parametrize(
+    "rebinding",
+    [
+        "def use():\n    global DataLoader\n    DataLoader = list\n",
+        "def use(): global DataLoader; DataLoader = list\n",
+        "def use():\n    pass;\\\n\tglobal \\\n DataLoader; DataLoader = list\n",
+    ],
+)
+def test_a_class_that_another_file_binds_anew_is_not_taken_for_pytorchs(tmp_path: Path, rebinding: str) -> None:
+    main = f"from shared import DataLoader\n{USE}"
+    assert rewritten(tmp_path, {"shared.py": TORCH + rebinding, "main.py": main}) == set()
+    assert rewritten(tmp_path, {"shared.py": TORCH, "main.py": main}) == {"main.py"}
+
+
+@pytest.mark.parametrize(
     "shadowing",
     [
         "with open(path) as read_labels:\n        read_labels.read()",
