@@ -9,7 +9,6 @@ from itertools import chain, count
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
-from chirp_migrate.analysis.datasets.collecting_loops import scope_of
 from chirp_migrate.analysis.datasets.dataset_names import dataset_test
 from chirp_migrate.analysis.datasets.label_loops import Comprehension, label_comprehension, label_loop
 from chirp_migrate.analysis.datasets.label_scan import Scan
@@ -110,7 +109,7 @@ def _edits(module: Module, node: cst.CSTNode, scan: Scan) -> Iterator[Edit]:
         if whole and scan.iterable is node.for_in.iter and "#" not in module.source(node):
             yield Edit(*whole_span(module, node), call)
             return
-    label = scan.label or _free_label(scope_of(module, node) if isinstance(node, cst.For) else node)
+    label = scan.label or _free_label(module.enclosing_scope(node) if isinstance(node, cst.For) else node)
     yield Edit(*whole_span(module, scan.target), label)
     yield Edit(*whole_span(module, scan.iterable), call)
     yield from (Edit(*module.span(read), label) for read in scan.reads)

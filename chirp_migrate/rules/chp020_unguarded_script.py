@@ -31,7 +31,6 @@ _WORKERS = ("num_workers", "max_workers")
 _GIVEN = re.compile(r"\b(num|max)_workers\s*=(?!=)")
 #: What of a loader starts no workers: all but ``iter`` and what goes through its argument.
 _LOOKS = re.compile(r"builtins\.(len|print|isinstance|type)")
-_SCOPES = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
 #: A loop, a branch or a call at the margin: what a module does when it is imported.
 _TOP_LEVEL = re.compile(
     r"(?m)^(?!def |class |async |if __name__)(for\b|while\b|with\b|if\b|try\b|[\w., ]+(= *[\w.]+)?\()"
@@ -71,7 +70,7 @@ class UnguardedScript(Rule):
         if not _iterates(module, run, {one.call for one in loaders}):
             return
         for loader in loaders:
-            scope = next((a for a in module.ancestors(loader.call) if isinstance(a, _SCOPES)), module.tree)
+            scope = module.enclosing_scope(loader.call)
             if scope in run and not _is_guarded(module, loader.call):
                 yield Proposal(
                     module.span(loader.call)[0],

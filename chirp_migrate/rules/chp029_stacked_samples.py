@@ -9,7 +9,6 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import origins
-from chirp_migrate.analysis.datasets.collecting_loops import scope_of as nearest_scope
 from chirp_migrate.analysis.datasets.dataset_names import dataset_test
 from chirp_migrate.analysis.datasets.label_scan import Scan, stacked_samples, why_too_early
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, is_call_of, runtime
@@ -80,7 +79,7 @@ class StackedSamples(Rule):
         stands_for_dataset = module.once(dataset_test, project)
         for call in module.find(cst.Call):
             scan = stacked_samples(module, stands_for_dataset, call)
-            if scan is None or isinstance(nearest_scope(module, call), cst.ClassDef):
+            if scan is None or isinstance(module.enclosing_scope(call), cst.ClassDef):
                 continue
             yield _proposal(module, project, call, scan)
 

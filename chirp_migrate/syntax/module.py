@@ -369,6 +369,11 @@ class Module:
         """Innermost class definition around ``node``."""
         return next((a for a in self.ancestors(node) if isinstance(a, cst.ClassDef)), None)
 
+    def enclosing_scope(self, node: cst.CSTNode) -> cst.CSTNode:
+        """Innermost function, lambda, class or module around ``node``."""
+        kinds = (cst.FunctionDef, cst.Lambda, cst.ClassDef, cst.Module)
+        return next(a for a in self.ancestors(node) if isinstance(a, kinds))
+
     def top_level_statement(self, node: cst.CSTNode) -> cst.CSTNode:
         """Statement of the module body that holds ``node``."""
         current = node

@@ -12,7 +12,7 @@ from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.dataflow.symbolic import other_statements, statements_of
 from chirp_migrate.analysis.qualified_names import is_call_of
 from chirp_migrate.syntax.module import Module, find_in, walk
-from chirp_migrate.syntax.queries import Mention, dotted, find_own, holds, mention, names_below, parameters
+from chirp_migrate.syntax.queries import dotted, find_own, parameters
 
 _FRESH = re.compile(
     r"builtins\.(list|dict|set|int|float|bytearray)|collections\.(Counter|defaultdict|OrderedDict|deque)"
@@ -21,13 +21,7 @@ _FRESH = re.compile(
 #: Context managers that let exceptions pass.
 _TRANSPARENT = re.compile(r"torch\.(no_grad|inference_mode|enable_grad|autocast|amp\.autocast)|builtins\.open|tqdm\..*")
 _GROWING = frozenset({"append", "add", "extend", "update"})
-_USED = (Mention.READ, Mention.CHANGED, Mention.DELETED, Mention.SHARED)
 _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
-
-
-def scope_of(module: Module, node: cst.CSTNode) -> cst.CSTNode:
-    """Innermost function, lambda, class or module around ``node``."""
-    return next(one for one in module.ancestors(node) if isinstance(one, _SCOPES))
 
 
 def is_collecting(statements: Sequence[cst.CSTNode]) -> bool:
@@ -66,7 +60,7 @@ def problem_of(
         statements: the body, as far as it stays; :func:`is_collecting` holds for it.
         read: the expressions whose values are read early; the body must not change what they mean.
     """
-    scope = scope_of(module, loop)
+    scope = module.enclosing_scope(loop)
 
     def is_own(node: cst.CSTNode) -> bool:
         name = dotted(node)
@@ -141,58 +135,3 @@ def _seen_by_handler(module: Module, loop: cst.For) -> str | None:
         if not all(is_call_of(module, one.item, _TRANSPARENT) for one in items):
             return "the `with` around it could go on with what was collected before an error"
     return None
-
-
-def is_read_outside(module: Module, loop: cst.For, name: str) -> bool:
-    """Whether the value that ``loop`` leaves in ``name`` may be read somewhere else in its scope."""
-    scope = scope_of(module, loop)
-    for one in module.named(name):
-        if scope not in module.ancestors(one) or mention(module, one) not in _USED:
-            continue
-        if holds(module, loop, one) or _is_given_first(module, one, name, module.span(loop)):
-            continue
-        binders = (a for a in module.ancestors(one) if a is not scope)
-        if not any(_binds(module, binder, one, name) for binder in binders):
-            return True
-    return False
-
-
-def _is_given_first(module: Module, mention: cst.CSTNode, name: str, loop: tuple[int, int]) -> bool:
-    """Whether an assignment, with no turn of the loop behind it, always runs before ``mention`` does."""
-    offset = module.span(mention)[0]
-    for ancestor in module.ancestors(mention):
-        start, end = module.span(ancestor) if isinstance(ancestor, cst.For | cst.While) else (0, 0)
-        if start < loop[0] < end or (isinstance(ancestor, _SCOPES) and not isinstance(ancestor, cst.Module)):
-            break
-        for statement in module.once(_assignments, name).get(ancestor, ()):
-            place = module.span(statement)[1]
-            if place <= offset and (place > loop[1] or offset < loop[0]):
-                return True
-    return False
-
-
-def _assignments(module: Module, name: str) -> dict[cst.CSTNode, list[cst.CSTNode]]:
-    """The statements that assign to ``name`` in each block."""
-    found: dict[cst.CSTNode, list[cst.CSTNode]] = {}
-    for node in module.named(name):
-        parent = module.parents[node]
-        while isinstance(parent, cst.Element | cst.StarredElement | cst.Tuple | cst.List):
-            parent = module.parents[parent]
-        if isinstance(parent, cst.AssignTarget):
-            line = module.parents[module.parents[parent]]
-            if isinstance(line, cst.SimpleStatementLine):
-                found.setdefault(module.parents[line], []).append(line)
-    return found
-
-
-def _binds(module: Module, binder: cst.CSTNode, mention: cst.CSTNode, name: str) -> bool:
-    """Whether ``mention`` gets its value from ``binder``: a loop, comprehension or function that binds ``name``."""
-    if isinstance(binder, cst.FunctionDef | cst.Lambda):
-        return name in parameters(binder)
-    if isinstance(binder, cst.For):
-        return bool(names_below(binder.target, name)) and holds(module, binder.body, mention)
-    if isinstance(binder, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
-        first = holds(module, binder.for_in.iter, mention)  # evaluated outside of the comprehension
-        targets = (one.target for one in find_in(binder, cst.CompFor))
-        return not first and any(names_below(target, name) for target in targets)
-    return False

@@ -7,8 +7,9 @@ import re
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.effects import effect, more_than_computing
+from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
 from chirp_migrate.analysis.dataflow.symbolic import statements_of
-from chirp_migrate.analysis.datasets.collecting_loops import is_collecting, is_read_outside, problem_of, scope_of
+from chirp_migrate.analysis.datasets.collecting_loops import is_collecting, problem_of
 from chirp_migrate.analysis.datasets.label_scan import IsDataset, Scan, read_scan, why_too_early
 from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module
@@ -26,7 +27,7 @@ def label_comprehension(module: Module, project: Project, is_dataset: IsDataset,
     loops = [node.for_in]
     while loops[-1].inner_for_in is not None:
         loops.append(loops[-1].inner_for_in)
-    if any(loop.asynchronous is not None for loop in loops) or isinstance(scope_of(module, node), cst.ClassDef):
+    if any(loop.asynchronous is not None for loop in loops) or isinstance(module.enclosing_scope(node), cst.ClassDef):
         return None  # the body of a class is no scope to its comprehensions
     results = (node.key, node.value) if isinstance(node, cst.DictComp) else (node.elt,)
     tests = [condition.test for loop in loops for condition in loop.ifs]
@@ -51,7 +52,7 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
     """What a ``for`` statement reads, if it uses labels only."""
     if node.orelse is not None or node.asynchronous is not None:
         return None
-    body, scope = statements_of(node.body), scope_of(module, node)
+    body, scope = statements_of(node.body), module.enclosing_scope(node)
     if isinstance(scope, cst.ClassDef) or not is_collecting(body):
         return None
     scan = read_scan(module, is_dataset, node.target, node.iter, body)

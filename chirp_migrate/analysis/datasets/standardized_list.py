@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.capture_timing import has_value
+from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
 from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Item, Name, NotStraightLine, Value, item
-from chirp_migrate.analysis.datasets.collecting_loops import is_read_outside
 from chirp_migrate.analysis.datasets.dataset_meaning import is_part, standardized_pair
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project

@@ -7,9 +7,9 @@ from itertools import takewhile
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Given, Iterated, Kept, Member, step_of
-from chirp_migrate.analysis.datasets.collecting_loops import is_read_outside
 from chirp_migrate.analysis.devices.device_moves import is_dtype, moved_to
 from chirp_migrate.analysis.loops.batch_names import Batch, Path
 from chirp_migrate.analysis.loops.loop_names import statement_of

@@ -1,0 +1,66 @@
+"""Whether the value that a loop leaves in a name may be read outside of the loop."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from chirp_migrate.syntax.module import Module, find_in
+from chirp_migrate.syntax.queries import Mention, holds, mention, names_below, parameters
+
+_USED = (Mention.READ, Mention.CHANGED, Mention.DELETED, Mention.SHARED)
+_SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
+
+
+def is_read_outside(module: Module, loop: cst.For, name: str) -> bool:
+    """Whether the value that ``loop`` leaves in ``name`` may be read somewhere else in its scope."""
+    scope = module.enclosing_scope(loop)
+    for read in module.named(name):
+        if scope not in module.ancestors(read) or mention(module, read) not in _USED:
+            continue
+        if holds(module, loop, read) or _is_given_first(module, read, name, module.span(loop)):
+            continue
+        binders = (ancestor for ancestor in module.ancestors(read) if ancestor is not scope)
+        if not any(_binds(module, binder, read, name) for binder in binders):
+            return True
+    return False
+
+
+def _is_given_first(module: Module, read: cst.CSTNode, name: str, loop: tuple[int, int]) -> bool:
+    """Whether an assignment, with no turn of the loop behind it, always runs before ``read`` does."""
+    offset = module.span(read)[0]
+    for ancestor in module.ancestors(read):
+        start, end = module.span(ancestor) if isinstance(ancestor, cst.For | cst.While) else (0, 0)
+        if start < loop[0] < end or isinstance(ancestor, _SCOPES):
+            break
+        for statement in module.once(_assignments, name).get(ancestor, ()):
+            place = module.span(statement)[1]
+            if place <= offset and (place > loop[1] or offset < loop[0]):
+                return True
+    return False
+
+
+def _assignments(module: Module, name: str) -> dict[cst.CSTNode, list[cst.CSTNode]]:
+    """The statements that assign to ``name`` in each block."""
+    found: dict[cst.CSTNode, list[cst.CSTNode]] = {}
+    for node in module.named(name):
+        parent = module.parents[node]
+        while isinstance(parent, cst.Element | cst.StarredElement | cst.Tuple | cst.List):
+            parent = module.parents[parent]
+        if isinstance(parent, cst.AssignTarget):
+            line = module.parents[module.parents[parent]]
+            if isinstance(line, cst.SimpleStatementLine):
+                found.setdefault(module.parents[line], []).append(line)
+    return found
+
+
+def _binds(module: Module, binder: cst.CSTNode, read: cst.CSTNode, name: str) -> bool:
+    """Whether ``read`` gets its value from ``binder``: a loop, comprehension or function that binds ``name``."""
+    if isinstance(binder, cst.FunctionDef | cst.Lambda):
+        return name in parameters(binder)
+    if isinstance(binder, cst.For):
+        return bool(names_below(binder.target, name)) and holds(module, binder.body, read)
+    if isinstance(binder, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
+        first = holds(module, binder.for_in.iter, read)  # evaluated outside of the comprehension
+        targets = (one.target for one in find_in(binder, cst.CompFor))
+        return not first and any(names_below(target, name) for target in targets)
+    return False
