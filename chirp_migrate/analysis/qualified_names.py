@@ -6,12 +6,14 @@ words that a text is searched for before its names are resolved, and names that 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
 
@@ -104,3 +106,8 @@ def inherits(project: Project, qualified: str, names: re.Pattern[str], depth: in
         return True
     bases = project.base_classes(qualified) if depth < _BASES_LIMIT else None
     return any(inherits(project, name, names, depth + 1) for name in bases or ())
+
+
+def bases_may_be(outline: Outline, project: Project, node: ast.ClassDef, names: re.Pattern[str]) -> bool:
+    """Whether every base of a class that LibCST has not read may stand for one of ``names``."""
+    return all(any(map(names.fullmatch, project.possible_names(outline, base))) for base in node.bases)

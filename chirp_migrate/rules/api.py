@@ -13,6 +13,7 @@ from chirp_migrate.analysis.qualified_names import (
     PROGRESS,
     TORCH_DATASET,
     TORCH_LOADER,
+    bases_may_be,
     inherits,
     is_call_of,
     resolves_to,
@@ -22,7 +23,7 @@ from chirp_migrate.edits.imports import runtime
 from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule, listed, quoted
 from chirp_migrate.syntax.module import Module, find_in, walk
-from chirp_migrate.syntax.outline import Outline, last_name
+from chirp_migrate.syntax.outline import Outline, functions_of, last_name
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     Mention,
@@ -63,9 +64,11 @@ __all__ = [
     "Rule",
     "Safety",
     "argument",
+    "bases_may_be",
     "dotted",
     "find_in",
     "find_own",
+    "functions_of",
     "holds",
     "inherits",
     "is_call_of",

@@ -10,10 +10,20 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_outline import bases_may_be, functions_of
 from chirp_migrate.analysis.datasets.declared_class import Declared, read_declared
 from chirp_migrate.edits.statements import class_decorator
-from chirp_migrate.rules.api import TORCH_DATASET, Module, Outline, Project, Proposal, Rule, Safety, runtime
+from chirp_migrate.rules.api import (
+    TORCH_DATASET,
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    bases_may_be,
+    functions_of,
+    runtime,
+)
 
 _DOES = {
     "standardizes": "standardises one sample at a time",
@@ -65,7 +75,7 @@ class WorkerSafeDatasetClass(Rule):
             and len(one.bases) == 1
             and not (one.keywords or one.decorator_list)
             and "__getitem__" in functions_of(one)
-            and bases_may_be(outline, project, one, TORCH_DATASET.fullmatch)
+            and bases_may_be(outline, project, one, TORCH_DATASET)
             for one in outline.tree.body
         )
 

@@ -16,7 +16,6 @@ from chirp_migrate.analysis.datasets.augmenter_meaning import (
     masks_images_like_spec_augment,
     masks_like_spec_augment,
 )
-from chirp_migrate.analysis.datasets.dataset_outline import functions_of
 from chirp_migrate.analysis.datasets.declared_class import tuple_of
 from chirp_migrate.edits.statements import class_decorator
 from chirp_migrate.rules.api import (
@@ -28,6 +27,7 @@ from chirp_migrate.rules.api import (
     Rule,
     Safety,
     find_in,
+    functions_of,
     is_on_self,
     methods_of,
     resolves_to,

@@ -12,7 +12,7 @@ from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.symbolic import Name
 from chirp_migrate.analysis.datasets.dataset_meaning import Augmenting
-from chirp_migrate.analysis.datasets.declared_class import is_torch_dataset
+from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
 from chirp_migrate.analysis.datasets.type_members import meaning_of_members
 from chirp_migrate.edits.statements import is_dispensable, line_deletion
 from chirp_migrate.rules.api import (

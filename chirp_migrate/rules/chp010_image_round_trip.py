@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.augmenter_meaning import MASK_PARAMETERS
-from chirp_migrate.analysis.datasets.declared_class import is_torch_dataset
+from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
 from chirp_migrate.edits.superclass import Store, read_stores, superclass_edits
 from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, methods_of, runtime
 

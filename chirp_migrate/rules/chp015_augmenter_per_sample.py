@@ -9,10 +9,9 @@ from collections.abc import Iterable, Sequence
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_asked_for
-from chirp_migrate.analysis.datasets.dataset_outline import bases_may_be, functions_of
 from chirp_migrate.analysis.datasets.transforms_per_sample import BASE, ENTRY, NotOnce, SampleTransforms
 from chirp_migrate.edits.move_definition import free_name
-from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety
+from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, bases_may_be, functions_of
 
 #: A method that runs for each sample.
 _METHOD = re.compile(r"\bdef\s+(__getitems?__|__call__|\w*collate\w*)\s*\(\s*self\b")
@@ -60,7 +59,7 @@ class AugmenterPerSample(Rule):
         """Only where a class that inherits from nothing else has such a method, and makes something in one."""
         return any(
             any(map(ENTRY.fullmatch, functions_of(one)))
-            and bases_may_be(outline, project, one, BASE.fullmatch)
+            and bases_may_be(outline, project, one, BASE)
             and any(
                 isinstance(call, ast.Call) and project.possible_class(outline, call.func)
                 for name, method in functions_of(one).items()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_outline import possible_datasets
+from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import dataset_states
 from chirp_migrate.analysis.datasets.held_generators import held_generators
 from chirp_migrate.analysis.loaders.worker_seeding import repeated_seeds

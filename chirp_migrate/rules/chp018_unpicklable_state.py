@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_outline import possible_datasets
+from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import pickled_state
 from chirp_migrate.analysis.devices.device_moves import moves_to_cuda
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_call_of, resolves_to

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_outline import possible_datasets
+from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, contents, dataset_states
 from chirp_migrate.analysis.devices.device_moves import cuda_uses, moves_to_cuda
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, find_in, keywords, one_line

@@ -9,10 +9,20 @@ from collections.abc import Iterable, Mapping
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.uses_elsewhere import has_subclass, is_quoted, passed_by_name
-from chirp_migrate.analysis.datasets.dataset_outline import functions_of
 from chirp_migrate.analysis.datasets.delegating_transform import DelegatingTransform, handing_on, initialises_super
 from chirp_migrate.edits.statements import block_deletion, line_deletion
-from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, last_name, runtime
+from chirp_migrate.rules.api import (
+    Edit,
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    functions_of,
+    last_name,
+    runtime,
+)
 
 #: What augmentation that the runtime can do for whole batches is written with.
 _AUGMENTS = ("time_mask_param", "randn_like")
@@ -31,7 +41,7 @@ class ComposedTransforms(Rule):
     - `passed-by-position`: no call in the project passes an argument by the name of that parameter (a search by words);
       shipped, it is called `sample`.
     - `attribute-unread`: an attribute that the shipped class calls otherwise (`transforms`, `lambd`) occurs nowhere
-      else in the project, neither behind a dot nor in quotes.
+      else in the project, neither after a dot nor in quotes.
     - `name-free`: then the class has no attribute or method yet of the name in the shipped class.
     - `no-subclass`: then, and where `__init__` calls `super().__init__()`, no class inherits from it.
     """

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import UnparsableModule, module_name, package_name, syntax_tree
 
-__all__ = ["Outline", "dotted_name", "last_name"]
+__all__ = ["Outline", "dotted_name", "functions_of", "last_name"]
 
 Node = TypeVar("Node", bound=ast.AST)
 _Asked = ParamSpec("_Asked")
@@ -171,6 +171,11 @@ def dotted_name(node: ast.AST) -> str | None:
 def last_name(node: ast.AST) -> str:
     """The name, or the last part of what has dots; "" for other expressions."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def functions_of(node: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The methods of a class by name."""
+    return {one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 class _CodeFields(dict[type, tuple[str, ...]]):

@@ -1,4 +1,4 @@
-"""Which expressions stand for a dataset, as far as a reader of the code can tell.
+"""Which expressions stand for a dataset, and which classes may be datasets, as far as a reader of the code can tell.
 
 A few facts speak for it: the value comes from a dataset class or ``random_split``, its annotation names one, it is
 given to a loader or a subset in the same scope, or it has a name that people give to datasets. A value that is plainly
@@ -7,21 +7,25 @@ something else (a literal, an array, a table) is not one, whatever its name.
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.qualified_names import (
+    ITERABLE_DATASET,
     MAP_DATASET,
     NO_DATASET,
     TAKES_DATASET,
+    TORCH_DATASET,
     inherits,
     is_call_of,
     resolves_to,
 )
 from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import binding_scope, dotted, holds, parameters
 
@@ -85,6 +89,11 @@ def is_dataset_class(project: Project, qualified: str) -> bool:
     return inherits(project, qualified, MAP_DATASET)
 
 
+def is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseExpression]) -> bool:
+    """Whether the only base is PyTorch's ``Dataset`` (also as ``Dataset[...]``)."""
+    return len(bases) == 1 and resolves_to(module, bases[0], TORCH_DATASET, project)
+
+
 def _is_other(module: Module, project: Project, node: cst.BaseExpression) -> bool:
     """Whether an annotation or the function that makes a value names something that is no dataset."""
     bare = node.value if isinstance(node, cst.Subscript) else node
@@ -128,3 +137,16 @@ def dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bo
         return known[key]
 
     return stands_for_dataset
+
+
+def possible_datasets(outline: Outline, project: Project) -> list[ast.ClassDef]:
+    """Classes that may descend from a dataset class of PyTorch, torchvision or the runtime."""
+
+    def is_known(name: str) -> bool:
+        return is_dataset_class(project, name) or inherits(project, name, ITERABLE_DATASET)
+
+    return [
+        one
+        for one in outline.find(ast.ClassDef)
+        if any(is_known(name) for base in one.bases for name in project.possible_names(outline, base))
+    ]

@@ -27,9 +27,9 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
     meaning_of,
     samples_of,
 )
+from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
 from chirp_migrate.analysis.datasets.image_dataset_meaning import CLEAR as IMAGE_NAMES
 from chirp_migrate.analysis.datasets.image_dataset_meaning import Imaging, imaging
-from chirp_migrate.analysis.qualified_names import TORCH_DATASET, resolves_to
 from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, is_on_self, mention, only_methods, plain_source
@@ -39,11 +39,6 @@ _LISTS_FILES = re.compile(r"\b(?:r?glob|iglob|listdir|scandir|iterdir)\(")
 #: What names from outside of the methods may stand for.
 _CLEAR = frozenset({"torch", "builtins.None", "builtins.True", "builtins.False"})
 _OTHER_ACCESS = frozenset({"__getitems__", "__iter__", "__getattr__", "__getattribute__"})
-
-
-def is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseExpression]) -> bool:
-    """Whether the only base is PyTorch's ``Dataset`` (also as ``Dataset[...]``)."""
-    return len(bases) == 1 and resolves_to(module, bases[0], TORCH_DATASET, project)
 
 
 _DECORATORS: dict[type, str] = {
