@@ -103,7 +103,7 @@ class DataLoaderPerformanceMonitor:
         Args:
             dataloader: the loader. A shorter one than asked for gives fewer waits.
             num_batches: how many waits to measure.
-            epochs: how often a short loader may be gone through to get them.
+            epochs: how often a short loader may be iterated over to get them.
 
         Returns:
             `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`, `p99_batch_time`, `total_time`: of the

@@ -94,7 +94,7 @@ def _asked(*arguments: str) -> Any:
 def _diff(before: str, after: str) -> Iterator[str]:
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="")
     for number, line in enumerate(lines):
-        if number >= 2:  # behind the two lines that name the files
+        if number >= 2:  # after the two lines that name the files
             yield line.rstrip()
 
 

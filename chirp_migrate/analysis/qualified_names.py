@@ -95,7 +95,7 @@ def is_call_of(
 
 
 def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator[str]:
-    """Qualified names of the bases of a class, without what stands in brackets behind them."""
+    """Qualified names of the bases of a class, without what stands in brackets after them."""
     for base in node.bases:
         yield from project.resolved_names(module, base.value)
 

@@ -124,7 +124,7 @@ class CallEdit:
         return Edit(start, last, "")
 
     def _insertion(self, shift: int) -> Iterator[Edit]:
-        """What is added goes behind the last argument that stays, but before one that has a comment on its line.
+        """What is added goes after the last argument that stays, but before one that has a comment on its line.
 
         ``shift``: by how many columns arguments move that are aligned with the opening parenthesis.
         """
@@ -164,7 +164,7 @@ class CallEdit:
         for position, (start, _) in enumerate(self._spans[1:], start=1):
             line = self._module.line_start(start)
             aligned = self._module.text[line:start] == " " * column
-            # An argument behind removed ones takes their place; a removed one only holds its line for such a successor.
+            # An argument after removed ones takes their place; a removed one only holds its line for such a successor.
             stays = position <= max(self._kept)
             if aligned and stays and position - 1 not in self._dropped:
                 yield Edit(line, line, " " * shift) if shift > 0 else Edit(line, line - shift, "")

@@ -213,8 +213,8 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) 
             edits.append(Edit(start, end + len(tail) - len(comment), ""))
             continue
         if isinstance(statement, ast.FunctionDef):
-            behind = lines[statement.end_lineno or statement.lineno :]
-            line_end += sum(map(len, takewhile(str.isspace, behind)))
+            following = lines[statement.end_lineno or statement.lineno :]
+            line_end += sum(map(len, takewhile(str.isspace, following)))
         elif statement.lineno > 1 and not lines[statement.lineno - 2].strip() and _blank_at(lines, statement):
             line_start = starts[statement.lineno - 2]  # a section that goes takes one of its two blank lines along
         edits.append(Edit(line_start, line_end, ""))
@@ -222,7 +222,7 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) 
 
 
 def _blank_at(lines: list[str], statement: ast.stmt) -> bool:
-    """Whether the line behind an import is blank."""
+    """Whether the line after an import is blank."""
     following = statement.end_lineno or statement.lineno
     is_import = isinstance(statement, ast.Import | ast.ImportFrom)
     return is_import and following < len(lines) and not lines[following].strip()

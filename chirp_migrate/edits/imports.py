@@ -119,9 +119,9 @@ def _beside_names(module: Module, statement: cst.ImportFrom, clauses: list[str],
     if ahead:
         yield Edit(starts[0], starts[0], "".join(clause + separator for clause in ahead))
     for name, (_, end) in zip(names, spans, strict=True):
-        behind = list(takewhile(lambda one: one not in names, sorted_names[sorted_names.index(name) + 1 :]))
-        if behind:
-            yield Edit(end, end, "".join(separator + clause for clause in behind))
+        following = list(takewhile(lambda one: one not in names, sorted_names[sorted_names.index(name) + 1 :]))
+        if following:
+            yield Edit(end, end, "".join(separator + clause for clause in following))
 
 
 def _as_written(module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], style: ImportStyle) -> list[Edit]:
@@ -235,7 +235,7 @@ def _is_for_checkers(module: Module, statement: cst.CSTNode) -> bool:
 
 
 def _beside(module: Module, statement: cst.CSTNode, line: str, style: ImportStyle) -> list[Edit]:
-    """``line`` among the imports around one of them, where these are sorted; else behind it, on a line of its own."""
+    """``line`` among the imports around one of them, where these are sorted; else after it, on a line of its own."""
     parent = module.parents[statement]
     if not isinstance(parent, cst.SimpleStatementLine):
         end = module.span(statement)[1]
@@ -280,7 +280,7 @@ def _run(module: Module, source: str) -> Sequence[int]:
     """Positions in the body of the imports among which one from ``source`` goes; none where there are none.
 
     They follow one another, and are the first. For the runtime, torch is first imported among them, if it is: what a
-    module sets up before it imports torch stays before it. They are behind a top-level change of ``sys.path``, which
+    module sets up before it imports torch stays before it. They are after a top-level change of ``sys.path``, which
     the runtime may need to be found, if there is one: then that is the only position where no imports follow.
     """
     imports = _imports_in(module, module.tree.body)
@@ -309,11 +309,11 @@ def _around(imports: Mapping[int, list[str]], start: int) -> Sequence[int]:
 
 
 def _line_behind(module: Module, statement: cst.CSTNode, line: str) -> Edit:
-    """``line`` on one of its own behind that of a statement, and indented as that."""
+    """``line`` on one of its own after that of a statement, and indented as that."""
     start, end = module.span(statement)
-    behind = module.line_end(end)
-    lead = "" if module.text[:behind].endswith(("\n", "\r")) else module.newline
-    return Edit(behind, behind, f"{lead}{module.indentation(start)}{line}{module.newline}")
+    after = module.line_end(end)
+    lead = "" if module.text[:after].endswith(("\n", "\r")) else module.newline
+    return Edit(after, after, f"{lead}{module.indentation(start)}{line}{module.newline}")
 
 
 def _changes_path(statement: cst.CSTNode) -> bool:

@@ -74,7 +74,7 @@ def layout_edits(
 
 @dataclass(frozen=True)
 class _Comment:
-    """A comment behind code: its line, from 0, the columns at which the code ends and it begins, and its text."""
+    """A comment after code: its line, from 0, the columns at which the code ends and it begins, and its text."""
 
     line: int
     code: int
@@ -130,7 +130,7 @@ def _in_one_column(columns: Mapping[int, int], line: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def _comments(text: str) -> tuple[_Comment, ...]:
-    """The comments behind code, as far as ``text`` can be read."""
+    """The comments after code, as far as ``text`` can be read."""
     found: list[_Comment] = []
     if "#" not in text:
         return ()

@@ -28,7 +28,7 @@ class NotMovable(Exception):
 
 
 def free_name(module: Module, wishes: Sequence[str], taken: Collection[str] = ()) -> str:
-    """The first of ``wishes`` that the module does not use as a word, or the last one with a number behind it.
+    """The first of ``wishes`` that the module does not use as a word, or the last one with a number after it.
 
     Wishes that are too long to read are passed over, or lose words in the middle.
     """
@@ -55,7 +55,7 @@ def insertion_offset(module: Module, node: cst.CSTNode) -> int:
 
 
 def function_offset(module: Module, node: cst.CSTNode) -> int:
-    """Where a function for ``node`` goes: above the definition that holds it; in a script behind the last definition
+    """Where a function for ``node`` goes: above the definition that holds it; in a script after the last definition
     or import above it, and in a notebook above the statement, in whose cell it has to be.
     """
     statement = module.top_level_statement(node)
@@ -69,7 +69,7 @@ def function_offset(module: Module, node: cst.CSTNode) -> int:
 
 
 def _defines_or_imports(statement: cst.CSTNode) -> bool:
-    """Whether functions may stand behind a statement: after definitions, and after imports, guarded ones too."""
+    """Whether functions may stand after a statement: after definitions, and after imports, guarded ones too."""
     if isinstance(statement, cst.FunctionDef | cst.ClassDef):
         return True
     guarded = isinstance(statement, cst.If | cst.Try) and isinstance(statement.body, cst.IndentedBlock)
@@ -202,7 +202,7 @@ def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[
 
 
 def opening_edits(module: Module, node: cst.FunctionDef, indent: str, lines: Sequence[str]) -> Iterator[Edit]:
-    """Put lines at the start of a function whose definition moves to indentation ``indent``, behind its docstring."""
+    """Put lines at the start of a function whose definition moves to indentation ``indent``, after its docstring."""
     if not lines:
         return
     body = node.body.body

@@ -203,7 +203,7 @@ class MovedFunction:
     def free_name(self, wishes: list[str], taken: Collection[str]) -> str:
         """A free name, of a method also in classes that share methods with its class.
 
-        For a method only those of ``taken`` count that stand behind ``self.``.
+        For a method only those of ``taken`` count that stand after ``self.``.
 
         Raises:
             NotMovable: an attribute may have any name.

@@ -44,7 +44,7 @@ def block_deletion(module: Module, statement: cst.CSTNode) -> Edit:
 
 
 def lines_deletion(module: Module, start: int, end: int) -> Edit:
-    """Remove whole lines and the blank lines above them (behind them, where they open a block)."""
+    """Remove whole lines and the blank lines above them (after them, where they open a block)."""
     while start > 0:
         above = module.line_start(start - 1)
         if module.text[above:start].strip():
@@ -60,7 +60,7 @@ def first_in_block(module: Module, header: cst.CSTNode, block: cst.BaseSuite, li
     """Put lines, a tab for each step of indentation, before the first statement of a block and the comments above it.
 
     ``header`` is the last expression before the block. ``None`` where there is no place for the lines: several of them
-    in a block that is written behind its colon.
+    in a block that is written after its colon.
     """
     first = module.span(block.body[0])[0]
     if isinstance(block, cst.SimpleStatementSuite):

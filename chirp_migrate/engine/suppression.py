@@ -2,7 +2,7 @@
 
 Three forms; each takes codes, beginnings of codes or names of rules in brackets, and means every rule without them:
 
-* ``# chirp: ignore[CHP001, CHP007]`` behind the code on the line of a finding, or at the end of a statement of several
+* ``# chirp: ignore[CHP001, CHP007]`` after the code on the line of a finding, or at the end of a statement of several
   lines: then it holds for all of them;
 * the same as a comment of its own above a line or statement (other comments may stand in between);
 * ``# chirp: ignore-file[CHP001]`` above the first statement of the file (a docstring may go before it).

@@ -69,7 +69,7 @@ class Edit:
 #: Why a file is written.
 Note = Literal["rewrite", "scaffold", "dependency", "vendor", "ignore"]
 
-#: An import that rewritten code needs: module, and the clause behind ``import`` (``name`` or ``name as other``).
+#: An import that rewritten code needs: module, and the clause after ``import`` (``name`` or ``name as other``).
 Import = tuple[str, str]
 
 

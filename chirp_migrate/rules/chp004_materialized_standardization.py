@@ -46,7 +46,7 @@ _BINDS_TIGHTER = (
     cst.IfExp,
     cst.StarredElement,
 )
-#: The look of a division behind a bracket, or by name.
+#: The look of a division after a bracket, or by name.
 _DIVIDES = re.compile(r"\)\s*/|div|normalize")
 
 
@@ -135,7 +135,7 @@ def _rewrite_loop(module: Module, project: Project, node: cst.For, found: Standa
 
 
 def _stands_in(module: Module, node: cst.ListComp | cst.For, collected: str = "") -> bool:
-    """Whether ``node`` is what stood there before this rule: behind ``or``, or where ``collected`` is None."""
+    """Whether ``node`` is what stood there before this rule: after ``or``, or where ``collected`` is None."""
     parent = module.parents[node]
     match parent if isinstance(node, cst.ListComp) else module.parents.get(parent):
         case cst.BooleanOperation(left=cst.Call(func=called), operator=cst.Or()):

@@ -164,7 +164,7 @@ def _handed_in(local: LocalClass) -> Iterator[Edit]:
 
 
 def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequence[str]) -> Edit:
-    """Put keyword-only parameters behind the others."""
+    """Put keyword-only parameters after the others."""
     own = function.params
     if own.star_kwarg is not None:
         raise NotMovable("its `**` parameter would take the values that are bound to it")

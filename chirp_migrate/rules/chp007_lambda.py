@@ -30,8 +30,8 @@ class PicklableFunction(Rule):
     - `no-local-helper`: it uses no local function, class or lambda: those would have to move first.
     - `bound-once`: each name that it takes from the functions around has its value before it on every way there, gets
       no other one after it, is not deleted, not rebound by an inner function and not the name of an exception.
-    - `same-turn`: if such a name gets its value in a loop, nothing keeps the lambda beyond the turn; and it is not the
-      variable of a comprehension.
+    - `same-iteration`: if such a name gets its value in a loop, nothing keeps the lambda beyond the iteration; and it
+      is not the variable of a comprehension.
     - `one-import`: such a name that is imported there is so in one way only, and on every way there.
     - `not-looked-at`: no attribute of it is used, `inspect` is not given it, and no file of the project has
       `.__name__` (but of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`,

@@ -100,7 +100,7 @@ def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | No
     line_end = module.line_end(end)
     rest = module.text[end:line_end].strip()
     if own_line and (not rest or rest[0] in ",#"):
-        # On lines of their own behind the last entry and its comment.
+        # On lines of their own after the last entry and its comment.
         comma = () if rest.startswith(",") else (Edit(end, end, ","),)
         indent = module.indentation(start)
         text = f",{module.newline}".join(f"{indent}{line}" for line in lines) + ("" if comma else ",")

@@ -23,7 +23,7 @@ _WORDS = (
     *("ataset", "DATASET", "ubset", "SUBSET", "ata_set", "torch.utils", "ds[", "_ds", "in ds"),
     *("_set[", "_set:", "_set)", "_set]", "rainset", "alset", "estset", "evset", "validset", "fullset"),
 )
-#: One of them followed by what a dataset that is gone through or indexed is followed by.
+#: One of them followed by what a dataset that is iterated over or indexed is followed by.
 _GONE_THROUGH = re.compile(r"(?:ata_?set|ubset|[a-z]_?set|\bds|_ds)\w*\s*(?:[\[\]:),}]|for\b|if\b)", re.IGNORECASE)
 
 
@@ -37,12 +37,12 @@ class LabelScan(Rule):
     - `known-dataset`: what is read was made, annotated, named or given to a loader as a dataset; an attribute is no
       property.
     - `only-labels`: of a sample only its second part is read, and of the loop's variable nothing but that.
-    - `read-once`: each turn reads one sample, once.
+    - `read-once`: each iteration reads one sample, once.
     - `one-pass`: a comprehension has one ``for``, nothing is filtered, nothing asynchronous; a loop has no ``else``;
       it does not stand in the body of a class.
-    - `read-in-each-turn`: no condition decides whether a sample is read.
-    - `only-computes`: what else happens in a turn, and what makes the indices, only computes: operators, Python's own
-      functions, methods that numbers, strings and tensors have, a few functions of PyTorch and NumPy.
+    - `read-in-each-iteration`: no condition decides whether a sample is read.
+    - `only-computes`: what else happens in an iteration, and what makes the indices, only computes: operators, Python's
+      own functions, methods that numbers, strings and tensors have, a few functions of PyTorch and NumPy.
     - `taken-at-once`: a generator goes straight into a call that takes all of it, such as ``list`` or ``sum``.
     - `only-collects`: a loop does nothing but assign, count and append.
     - `own-collection`: what is appended to is a variable whose every value is made in the same function, anew.
@@ -52,7 +52,7 @@ class LabelScan(Rule):
       ``self.NAME = …`` in an ``__init__``, in all files, and neither by ``setattr`` nor in a ``__dict__``. Nor does
       what makes the indices: known functions only.
     - `no-handler`: around a loop there is no ``try``, and no ``with`` but PyTorch's, tqdm's and ``open``.
-    - `not-read-later`: the names that the loop no longer binds are not read behind it, here or in another module.
+    - `not-read-later`: the names that the loop no longer binds are not read after it, here or in another module.
     - `free-name`: no function of the module binds the name ``read_labels``.
     """
 
@@ -121,6 +121,6 @@ def _edits(module: Module, node: cst.CSTNode, scan: Scan) -> Iterator[Edit]:
 
 
 def _free_label(code: cst.CSTNode) -> str:
-    """``label``, with a number behind it if the code already has that name."""
+    """``label``, with a number after it if the code already has that name."""
     taken = names_in_code(code)
     return next(name for name in chain(("label",), map("label_{}".format, count(2))) if name not in taken)

@@ -48,7 +48,7 @@ _OWN_TO = (
 class NonBlockingTransfer(Rule):
     """Requires, of each ``.to(…)`` and ``.cuda(…)`` of a statement:
 
-    - `known-loader`: the loop around it goes through what was made, annotated or named as a loader; whose batches are
+    - `known-loader`: the loop around it iterates over what was made, annotated or named as a loader; whose batches are
       its own.
     - `pins`: a call that makes the loader does not say ``pin_memory=False``; where none is known, the project makes
       loaders somewhere.
@@ -56,8 +56,8 @@ class NonBlockingTransfer(Rule):
       attribute, not something computed.
     - `to-accelerator`: it goes to CUDA or XPU, or to what is called a device and is not surely the CPU or MPS.
     - `plain-arguments`: it says nothing but device, dtype, memory format and copy; nothing comes from ``*`` or ``**``.
-    - `not-changed`: from the statement of the copy on nothing may write to its memory: behind it, in a function
-      inside, in the next turn of the loop and behind the loop, the batch is only read or bound to names.
+    - `not-changed`: from the statement of the copy on nothing may write to its memory: after it, in a function
+      inside, in the next iteration and after the loop, the batch is only read or bound to names.
     - `no-mps`: it names CUDA itself, or no file of the backend holds ``"mps"`` or ``backends.mps``.
     - `plain-to`: PyTorch's own collation makes the batch, or no file of the project defines or assigns a ``to`` or
       ``cuda`` that does not take the argument. (What other libraries define is not looked at.)
@@ -69,7 +69,7 @@ class NonBlockingTransfer(Rule):
     reason = (
         "Copying a batch to the device makes Python wait until the copy is done. Loaders pin their batches where there "
         "is an accelerator, and from pinned memory `non_blocking=True` lets Python go on with the next operations, "
-        "which the device runs behind the copy: same values. From other memory the copy stays an ordinary one."
+        "which the device runs after the copy: same values. From other memory the copy stays an ordinary one."
     )
     safety = Safety.SAFE
     for_the_curious = True
@@ -79,7 +79,7 @@ class NonBlockingTransfer(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a loop that may go through a loader moves something."""
+        """Only where a loop that may iterate over a loader moves something."""
         return any(names & {"to", "cuda"} for names in called_in_loops(outline))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
@@ -124,8 +124,8 @@ def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
     start, end = module.span(call.args[-1] if call.args else call)
     rest = re.match(r"[ \t]*,[ \t]*#[^\r\n]*", module.text[end : module.line_end(end)])
     if call.args and rest is not None:  # a comment on this argument stays on its line
-        behind = end + rest.end()
-        yield Edit(behind, behind, f"{module.newline}{module.indentation(start)}non_blocking=True,")
+        after = end + rest.end()
+        yield Edit(after, after, f"{module.newline}{module.indentation(start)}non_blocking=True,")
         return
     change = CallEdit(module, call)
     change.add("non_blocking=True")

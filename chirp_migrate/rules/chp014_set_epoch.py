@@ -24,10 +24,11 @@ class SetEpoch(Rule):
     - `shuffling-sampler`: a call that makes it gives a `DistributedSampler` that is not told to leave the order.
     - `known-sampler`: the sampler has a name there, or the loader surely has that sampler and no other; where it may
       be another one, its class is imported at the top of the module, to ask.
-    - `passes-in-turns`: each turn goes through the loader, or gives it to a call other than `len`, `print` and such.
+    - `iterates-each-time`: each iteration iterates over the loader, or gives it to a call other than `len`, `print` and
+      such.
     - `not-told`: no `set_epoch` is called in the same function, on this sampler or loader elsewhere in the module, or
       by a function of the project that the loop calls.
-    - `kept-sampler`: some counting loop around does not make the sampler anew in each turn.
+    - `kept-sampler`: some counting loop around does not make the sampler anew in each iteration.
     - `one-counter`: one loop has `epoch` in its variable's name, or there is only one.
     - `named-epoch`: its variable is a plain name with a letter in it.
     - `own-lines`: where the sampler's class has to be asked, the body of the loop has lines of its own.
@@ -51,7 +52,7 @@ class SetEpoch(Rule):
         return super().concerns(text, project) and project.holds(r"\bDistributedSampler\b", "DistributedSampler")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Call ``set_epoch`` at the start of each turn of a loop that iterates over such a loader."""
+        """Call ``set_epoch`` at the start of each iteration of a loop that iterates over such a loader."""
         epochs = [loop for loop in module.find(cst.For) if _is_counted(module, project, loop.iter)]
         names = module.once(LoaderNames, project)
         seen: set[tuple[cst.CSTNode, str]] = set()
@@ -76,7 +77,7 @@ def _is_counted(module: Module, project: Project, iterable: cst.BaseExpression) 
 def _passes(
     module: Module, project: Project, epochs: Iterable[cst.For]
 ) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
-    """Loops and calls in the loops that count epochs, each with what it goes through or is given: perhaps a loader."""
+    """Loops and calls in the loops that count epochs, each with what it iterates over or is given: perhaps a loader."""
     inside = {node for loop in epochs for node in own_nodes(loop.body) if isinstance(node, cst.For | cst.Call)}
     for node in sorted(inside, key=lambda one: module.span(one)[0]):
         if isinstance(node, cst.For):

@@ -101,8 +101,8 @@ def _move(
     old, indent = module.indentation(start), module.indentation(module.span(init.body.body[0])[0])
     lines = module.text[start:end].splitlines(keepends=True)
     text = lines[0] + "".join(indent + one[len(old) :] if one.startswith(old) else one for one in lines[1:])
-    behind = module.line_end(module.span(init.body.body[-1])[1] - 1)
-    lead = "" if module.text[:behind].endswith(("\n", "\r")) else module.newline
-    made = Edit(behind, behind, f"{lead}{indent}self.{name} = {text}{module.newline}")
+    after = module.line_end(module.span(init.body.body[-1])[1] - 1)
+    lead = "" if module.text[:after].endswith(("\n", "\r")) else module.newline
+    made = Edit(after, after, f"{lead}{indent}self.{name} = {text}{module.newline}")
     message = f"`{shown}` was rebuilt for every sample: now built once, as `self.{name}`"
     return Proposal(start, message, (made, *(Edit(*module.span(call), f"self.{name}") for call in calls)))

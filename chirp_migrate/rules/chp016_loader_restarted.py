@@ -32,8 +32,8 @@ class LoaderRestarted(Rule):
     name = "loader-restarted-in-loop"
     reason = (
         "`next(iter(loader))` begins a new epoch each time: the loader starts its workers anew, they load several "
-        "batches ahead, and all but the first are thrown away. Each turn sees only the beginning of an epoch, which "
-        "without shuffling is always the same batch."
+        "batches ahead, and all but the first are thrown away. Each iteration sees only the beginning of an epoch, "
+        "which without shuffling is always the same batch."
     )
     safety = Safety.ADVICE
     trigger = ("next",)
@@ -72,7 +72,7 @@ def _first_argument(module: Module, call: cst.CSTNode | None, function: str) -> 
 
 
 def _loop(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
-    """The innermost loop that evaluates ``node`` in each turn."""
+    """The innermost loop that evaluates ``node`` in each iteration."""
     child = node
     for ancestor in module.ancestors(node):
         match ancestor:
@@ -89,7 +89,7 @@ def _loop(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def _is_bound_in(loop: cst.CSTNode, loader: cst.CSTNode) -> bool:
-    """Whether each turn of the loop may have a loader of its own."""
+    """Whether each iteration of the loop may have a loader of its own."""
     targets = (target for node in (loop, *own_nodes(loop)) if (target := target_of(node)) is not None)
     bound = {name for target in targets for name in names_in_code(target)}
     return not names_in_code(loader).isdisjoint(bound - {"self"})

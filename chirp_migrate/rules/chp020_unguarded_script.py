@@ -29,7 +29,7 @@ from chirp_migrate.rules.api import (
 
 _WORKERS = ("num_workers", "max_workers")
 _GIVEN = re.compile(r"\b(num|max)_workers\s*=(?!=)")
-#: What of a loader starts no workers: all but ``iter`` and what goes through its argument.
+#: What of a loader starts no workers: all but ``iter`` and what iterates over its argument.
 _LOOKS = re.compile(r"builtins\.(len|print|isinstance|type)")
 #: A loop, a branch or a call at the margin: what a module does when it is imported.
 _TOP_LEVEL = re.compile(
@@ -129,7 +129,7 @@ def _loader_names(run: list[cst.CSTNode], built: Set[cst.Call]) -> set[str]:
 
 
 def _iterates(module: Module, run: list[cst.CSTNode], built: Set[cst.Call]) -> bool:
-    """Whether what runs on import goes through its loaders: in a loop, or in something it hands them to."""
+    """Whether what runs on import iterates over its loaders: in a loop, or in something it hands them to."""
     names = _loader_names(run, built)
     for node in (node for scope in run for node in own_nodes(scope)):
         over: list[cst.CSTNode] = []

@@ -20,7 +20,7 @@ class DeviceResident(Rule):
     - `factory-loader`: the factory builds it, and is given no device.
     - `known-arguments`: nothing of the call comes from ``*`` or ``**``.
     - `moved-first`: everything else that the loops do with a batch before is to take it apart, to ask for what is the
-      same everywhere (size, type, keys), or to reshape or convert what is then moved; nothing uses it behind the loop.
+      same everywhere (size, type, keys), or to reshape or convert what is then moved; nothing uses it after the loop.
     - `moved-always`: the moves are done for each batch, under no condition but whether it is a tensor.
     - `every-loop`: each loop over it moves a part of its batches to a device, and binds them to a target of their own.
     - `followed-loader`: all that is done with it is seen: it is bound to variables or an attribute of ``self``,

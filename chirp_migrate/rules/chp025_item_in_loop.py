@@ -24,22 +24,22 @@ _SUM = "sum detached tensors, and call `.item()` once after the loop"
 class ItemInLoop(Rule):
     """Requires:
 
-    - `known-loader`: the loop goes through what was made, annotated or named as a loader, and moves its batches to a
+    - `known-loader`: the loop iterates over what was made, annotated or named as a loader, and moves its batches to a
       device.
-    - `only-added-up`: everything that waits for the device in each turn is a number added to a variable (``+=``):
+    - `only-added-up`: everything that waits for the device in each iteration is a number added to a variable (``+=``):
       ``x.item()``, ``float(x)`` or ``int(x)``, by itself or times a number.
-    - `loss-or-count`: the number is a loss, bound once in a turn before it is read: a function or class of PyTorch
-      makes it, reduced, or the loop went ``backward()`` from it, and no object of the project has an ``item`` of its
-      own. Or it is the sum of a comparison with ``==`` or ``!=``.
+    - `loss-or-count`: the number is a loss, bound once in an iteration before it is read: a function or class of
+      PyTorch makes it, reduced, or the loop went ``backward()`` from it, and no object of the project has an ``item``
+      of its own. Or it is the sum of a comparison with ``==`` or ``!=``.
     - `size-of-batch`: what a loss is multiplied with is an integer, ``len(…)``, ``….size(n)`` or ``….shape[n]``.
     - `local-variable`: the sum is a plain variable of the function around the loop, and no function inside uses it.
     - `starts-as-number`: before the loop it is given 0 for counts, a float for losses, written out.
-    - `only-read-behind`: nothing else in the loop uses it, nothing adds to it under another condition, and elsewhere
+    - `only-read-after`: nothing else in the loop uses it, nothing adds to it under another condition, and elsewhere
       it is only given such numbers or added to alike.
     - `float64-device`: for losses, the batches surely go to CUDA or the CPU.
     - `one-number-loss`: for losses, the project names no ``reduction=`` but ``"mean"`` and ``"sum"``, no DTensor, and
       neither ``__torch_function__`` nor opacus, whose loss is an object of its own.
-    - `one-device`: the batches of all turns go to one device, and ``torch.inference_mode`` is on for all or none.
+    - `one-device`: the batches of all iterations go to one device, and ``torch.inference_mode`` is on for all or none.
     - `no-way-out`: nothing sees the sum before the loop is over: no ``try``, and no ``with`` but PyTorch's (other than
       streams), tqdm's and ``open`` around it, no ``yield``, ``await`` or look at local variables, no notebook's cell.
     - `not-compiled`: the function has no decorator but PyTorch's gradient modes and those for methods.
@@ -64,12 +64,12 @@ class ItemInLoop(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a loop that may go through a loader both moves something and reads a number."""
+        """Only where a loop that may iterate over a loader both moves something and reads a number."""
         return any(names & {"item", "float", "int"} for names in called_in_loops(outline, moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Keep the sums of a loop on the device; list what else reads a number in every step."""
-        for there in reversed(list(device_loops(module, project))):  # what stands behind two: of the inner first
+        for there in reversed(list(device_loops(module, project))):  # what stands after two: of the inner first
             waits = there.waits()
             numbers = [one for one in waits if one.is_number]
             if not numbers:

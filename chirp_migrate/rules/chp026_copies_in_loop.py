@@ -32,7 +32,7 @@ from chirp_migrate.rules.api import (
 _COPY = re.compile(r"\.\s*(cpu|numpy|tolist)\s*\(")
 _LATER = "collect detached tensors, and call `torch.cat(…).cpu()` after the loop, if GPU memory allows"
 _ONE_BY_ONE = (
-    "Python then goes through the values one by one: count on the device (`torch.bincount`), or copy "
+    "Python then iterates over the values one by one: count on the device (`torch.bincount`), or copy "
     "once after the loop"
 )
 _JOINS = re.compile(r"(torch|numpy)\.(cat|concat|concatenate|vstack|hstack|stack|append)")
@@ -43,7 +43,7 @@ class CopiesInLoop(Rule):
     name = "copies-in-loop"
     reason = (
         "`.cpu()`, `.numpy()` and `.tolist()` of what the device computed wait for it, in every step, although nothing "
-        "needs the values before the loop is over. Tensors that are collected as they are can be copied at once behind "
+        "needs the values before the loop is over. Tensors that are collected as they are can be copied at once after "
         "the loop. It is not rewritten, because the collected tensors take memory of the device meanwhile, which the "
         "code does not tell, and because a model that runs as a CUDA graph writes its next output over the last one."
     )
@@ -54,11 +54,11 @@ class CopiesInLoop(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a loop that may go through a loader both moves something to a device and copies something."""
+        """Only where a loop that may iterate over a loader both moves something to a device and copies something."""
         return any(names & {"cpu", "numpy", "tolist"} for names in called_in_loops(outline, moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """List copies in loops over loaders that are only collected, or gone through one by one."""
+        """List copies in loops over loaders that are only collected, or iterated over one by one."""
         for there in device_loops(module, project):
             copies = (one for one in there.waits() if not one.is_number)
             for instead, waits in by_advice(copies, partial(_instead, module, there.loop)).items():

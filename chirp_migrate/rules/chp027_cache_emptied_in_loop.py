@@ -47,7 +47,7 @@ class CacheEmptiedInLoop(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a loop that may go through a loader has such a call."""
+        """Only where a loop that may iterate over a loader has such a call."""
         return any(
             name in _COLLECTS or _EMPTIES.fullmatch(name) or _WAITS.fullmatch(name)
             for calls in calls_in_loops(outline)

@@ -1,7 +1,7 @@
 """IPython's own syntax in a notebook cell, taken out so that the rest is Python, and put back unharmed.
 
 A magic, shell or help line becomes one statement of Python (so that blocks do not become empty): an import of a name
-that nothing else has, because a reader looks for imports behind `%matplotlib inline` and `!pip install`, too, and so
+that nothing else has, because a reader looks for imports after `%matplotlib inline` and `!pip install`, too, and so
 does :mod:`chirp_migrate.edits.imports`. The right side of ``files = !ls`` becomes a call.
 """
 
@@ -171,7 +171,7 @@ def _head(source: str) -> str:
 def _escapes(source: str) -> Iterator[tuple[int, int, bool]]:
     """Start and end of each piece of IPython's syntax, and whether it is a whole statement.
 
-    A `%` or `!` that begins a line inside brackets or strings, or behind a backslash, is Python's.
+    A `%` or `!` that begins a line inside brackets or strings, or after a backslash, is Python's.
     """
     position = 0
     while position < len(source):

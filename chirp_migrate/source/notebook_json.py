@@ -40,7 +40,7 @@ class CodeCell:
         number: of the cell, counted over all cells from 1.
         value: string or list of strings, as nbformat allows.
         start: where the value begins in the raw text of the notebook.
-        end: just behind it.
+        end: just after it.
     """
 
     number: int
@@ -156,7 +156,7 @@ def _at(value: Any, *keys: str | int) -> object:
 
 
 def _read(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
-    """The value at ``at``, and the offset behind it; a container with a shape by its members and their spans.
+    """The value at ``at``, and the offset after it; a container with a shape by its members and their spans.
 
     Raises:
         json.JSONDecodeError: it is no JSON, or a key stands twice.
@@ -182,7 +182,7 @@ def _read(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
 
 
 def _expect(raw: str, at: int, mark: str) -> int:
-    """Offset of what follows ``mark`` and the white space behind it."""
+    """Offset of what follows ``mark`` and the white space after it."""
     if not raw.startswith(mark, at):
         raise json.JSONDecodeError(f"Expecting {mark!r}", raw, at)
     return _skip(raw, at + 1)

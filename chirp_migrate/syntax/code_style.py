@@ -86,7 +86,7 @@ class CodeStyle:
         if not after.strip() or not self.is_kept(before, text):
             return after
         if self.configured_length is None and _fits(after, self.longest_line(text)):
-            return after  # black would break a line for the comment behind it
+            return after  # black would break a line for the comment after it
         return self._written(after, text) or after
 
     @cached_property
@@ -214,7 +214,7 @@ def _selects(ruff: Mapping[str, Any], code: str) -> bool:
 
 
 def _with_trailing_commas(code: str) -> str:
-    """Calls of several lines, with a comma behind an argument that ends its line as the last one."""
+    """Calls of several lines, with a comma after an argument that ends its line as the last one."""
     lines = code.encode().split(b"\n")
     for node in ast.walk(ast.parse(code)):
         if not isinstance(node, ast.Call):

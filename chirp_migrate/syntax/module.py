@@ -201,7 +201,7 @@ class Module:
     def _as_read(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
         """Where each statement begins with its decorators, begins itself, and ends, as ``ast`` reads it.
 
-        What is behind an ``elif`` is no statement here.
+        What is after an ``elif`` is no statement here.
         """
         read = zip(self._index[2], _statements(syntax_tree(self.text).body), strict=True)
         return {node: self._place(same) for node, same in read if not isinstance(self.parents[node], cst.If)}
@@ -248,7 +248,7 @@ class Module:
         return self._as_read[_small(statement, 0)][0]
 
     def statements_at(self, offsets: Iterable[int]) -> list[Statement]:
-        """The top-level statements that the offsets lie in or behind."""
+        """The top-level statements that the offsets lie in or after."""
         starts = [self.statement_start(one) for one in self.tree.body]
         places = {bisect_right(starts, offset) - 1 for offset in offsets} - {-1}
         return [self.tree.body[place] for place in sorted(places)]
@@ -257,7 +257,7 @@ class Module:
         """Offsets ``(start, end)`` of ``node`` without surrounding white space.
 
         Raises:
-            UnparsableModule: the tree does not stand for the text, or is too deep to be gone through.
+            UnparsableModule: the tree does not stand for the text, or is too deep to be walked.
         """
         if node not in self._known_spans:
             try:
@@ -283,7 +283,7 @@ class Module:
         return self.line_starts[bisect_right(self.line_starts, offset) - 1]
 
     def line_end(self, offset: int) -> int:
-        """Offset just behind the newline of the line holding ``offset`` (or the end of the text)."""
+        """Offset just after the newline of the line holding ``offset`` (or the end of the text)."""
         line = bisect_right(self.line_starts, offset)
         return self.line_starts[line] if line < len(self.line_starts) else len(self.text)
 
@@ -339,7 +339,7 @@ class Module:
         return [one for one in self.scopes.stars if not _never_loads(one[0])]
 
     def names_from_later_stars(self, node: cst.CSTNode) -> set[str]:
-        """Further qualified names of ``node``, if an ``import *`` behind all that binds it should bind it anew."""
+        """Further qualified names of ``node``, if an ``import *`` after all that binds it should bind it anew."""
         path = _path(node)
         if path is None or not self.scopes.stars:
             return set()

@@ -31,7 +31,7 @@ class _Nodes:
 
     Attributes:
         all: every node.
-        ends: for each the positions in ``all`` where it stands, and behind what is in it.
+        ends: for each the positions in ``all`` where it stands, and after what is in it.
         parents: for each what it is in; the module has none.
     """
 

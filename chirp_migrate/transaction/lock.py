@@ -23,7 +23,7 @@ __all__ = ["LOCK_NAME", "hold"]
 
 LOCK_NAME = "lock"
 
-#: Far behind the text, because Windows keeps others from reading what is locked.
+#: Far after the text, because Windows keeps others from reading what is locked.
 _LOCKED_BYTE = 1 << 20
 
 _HELD = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}

@@ -27,7 +27,7 @@ _FEWEST_BATCHES = 3
 _MOST_BATCHES = 500
 #: So many changes are tried at most, each in two turns with how the loader is now.
 _CHANGES = 5
-#: A loader without workers that is shorter than what is timed is gone through again, so often at most.
+#: A loader without workers that is shorter than what is timed is iterated over again, so often at most.
 _EPOCHS = 8
 
 

@@ -31,7 +31,7 @@ class EpochRequests:
         counted: whether an index may come twice in an epoch, so that occurrences are told apart.
         listed: batches of indices are lists or tuples, whatever the sampler gives; else they are passed on untouched.
         drops_last: the sampler leaves out a batch that is not full. An epoch that has none for it is warned of.
-        skipped: so many batches were read before, by another loader: the requests go on behind them.
+        skipped: so many batches were read before, by another loader: the requests go on after them.
     """
 
     def __init__(

@@ -70,7 +70,7 @@ def create_multi_dataloaders(
         num_workers: processes for all loaders together, at most; never more than the CPUs this process may use
             (divided by the ranks on this machine), less one for the training. Shared out by ``share_workers``,
             by samples in a step; data in memory needs none, and an iterable dataset gets one at most, because with more
-            each would go through a copy of it.
+            each would iterate over a copy of it.
         is_training: shuffled, incomplete batches dropped (but a dataset's only one), read by equal weights with short
             loaders cycled. Otherwise in order, every sample once, one loader after the other.
         seed: makes shuffles and weighted draws independent of the global generators, and repeatable: each loader gets

@@ -29,7 +29,7 @@ def create_optimized_dataloader(
     ``rank`` and ``world_size`` are those of ``torch.distributed`` where it is initialised, else torchrun's. Training
     loaders shuffle and leave out what does not fill a batch on every rank; order and augmentation repeat with
     ``seed`` and differ between epochs without ``set_epoch``, which is obeyed where it is called (see
-    ``distributed.epochs``). Others go through the dataset in order, every sample on exactly one rank.
+    ``distributed.epochs``). Others iterate over the dataset in order, every sample on exactly one rank.
 
     ``num_workers`` is the most there may be on this rank: none for samples in memory, and no more than its part of the
     CPUs. Nothing is drawn from the global random generators.

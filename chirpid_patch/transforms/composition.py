@@ -76,5 +76,5 @@ def _inner(transform: Transform) -> Sequence[Transform] | None:
 
 
 def _listed(transforms: Any) -> Sequence[Transform] | None:
-    """Transforms that going through them again gives in the same order."""
+    """Transforms that iterating over them again gives in the same order."""
     return transforms if type(transforms) in (list, tuple) else None

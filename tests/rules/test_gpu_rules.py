@@ -105,7 +105,7 @@ def test_a_batch_that_is_used_on_the_cpu_is_left_there(text: str, reason: str) -
         ("every = {'train': loader}", "more with it than a loop"),
         ("return loader", "`f` returns it to code that cannot be seen"),
         ("loader.batches = 3", "more than a look at it"),
-        ("sink(y)", "`y` may be used again behind the loop"),
+        ("sink(y)", "`y` may be used again after the loop"),
     ],
 )
 def test_every_loop_over_the_loader_has_to_be_seen(rest: str, reason: str) -> None:
@@ -456,8 +456,8 @@ def test_what_is_not_proven_to_be_the_same_is_listed(body: str, reason: str | No
         ("def f(data", "@torch.compile\ndef f(data", "a decorator may compile"),
         ("    return total", "    total += sink\n    return total", "is changed elsewhere, too"),
         ("    return total", "    total += loss.item() * sink\n    return total", "is changed elsewhere, too"),
-        ("total, hits, seen = 0.0, 0, 0", "if sink:\n        total = 0.0", "may have no value behind a loop"),
-        ("y.to(device)", "y.to(f'cuda:{len(y)}')", "another one in each turn"),
+        ("total, hits, seen = 0.0, 0, 0", "if sink:\n        total = 0.0", "may have no value after a loop"),
+        ("y.to(device)", "y.to(f'cuda:{len(y)}')", "another one in each iteration"),
         ("= nn.CrossEntropyLoss()\n", "= sink\n    model = vars()\n", "`locals()` or the like"),
     ],
 )

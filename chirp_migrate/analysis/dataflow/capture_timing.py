@@ -22,7 +22,7 @@ def early_binding_problem(module: Module, node: cst.CSTNode, captured: Iterable[
     """Why a function that takes the values of ``captured`` where ``node`` stands could see others than before.
 
     ``None`` when it cannot: each has its value before ``node``, and gets no other one after it, or only in another
-    turn of a loop that ``node`` does not outlive.
+    iteration of a loop that ``node`` does not outlive.
     """
     return next((problem for one in captured if (problem := _problem(module, node, one)) is not None), None)
 
@@ -81,7 +81,7 @@ def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
 
 
 def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
-    """Whether ``later`` can run after ``place`` in one call: not in the other branch, nor behind a ``return``."""
+    """Whether ``later`` can run after ``place`` in one call: not in the other branch, nor after a ``return``."""
     around = set(module.ancestors(later))
     unclear = (cst.For, cst.While, cst.Try, cst.TryStar)
     child, excluded = place, False
@@ -99,7 +99,7 @@ def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
 
 
 def _outlives(module: Module, place: cst.CSTNode, loop: cst.For | cst.While) -> bool:
-    """Whether something made from ``place`` may be kept beyond the current turn of ``loop``."""
+    """Whether something made from ``place`` may be kept beyond the current iteration of ``loop``."""
     if isinstance(place, cst.FunctionDef | cst.ClassDef):
         first: cst.CSTNode = place
         carriers = {place.name.value}

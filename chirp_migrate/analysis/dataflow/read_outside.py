@@ -26,7 +26,7 @@ def is_read_outside(module: Module, loop: cst.For, name: str) -> bool:
 
 
 def _is_given_first(module: Module, read: cst.CSTNode, name: str, loop: tuple[int, int]) -> bool:
-    """Whether an assignment, with no turn of the loop behind it, always runs before ``read`` does."""
+    """Whether an assignment, with no iteration of the loop after it, always runs before ``read`` does."""
     offset = module.span(read)[0]
     for ancestor in module.ancestors(read):
         start, end = module.span(ancestor) if isinstance(ancestor, cst.For | cst.While) else (0, 0)

@@ -54,8 +54,8 @@ def parts_by_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.st
         if isinstance(gate, ast.If) and ast.unparse(gate.test) in (*_EARLY, *_ENCLOSING):
             rest = [*gate.orelse, *body[place + 1 :]]
             early = ast.unparse(gate.test) in _EARLY
-            behind = list(body[place + 1 :])
-            work, left = (rest, list(gate.body)) if early else ([*gate.body, *behind], rest)
+            after = list(body[place + 1 :])
+            work, left = (rest, list(gate.body)) if early else ([*gate.body, *after], rest)
             return list(body[:place]), work, left
     raise DrawsOtherwise("it is not gated by one `random.random() > self.p`")
 

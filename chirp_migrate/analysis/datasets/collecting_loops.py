@@ -1,4 +1,4 @@
-"""Loops that only collect: whether what they read may be read before their first turn."""
+"""Loops that only collect: whether what they read may be read before their first iteration."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _store(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], list[cst.BaseE
 def problem_of(
     module: Module, loop: cst.For, statements: Sequence[cst.CSTNode], read: Iterable[cst.CSTNode]
 ) -> str | None:
-    """Why reading everything before the first turn of ``loop`` could be noticed; ``None`` when it could not.
+    """Why reading everything before the first iteration of ``loop`` could be noticed; ``None`` when it could not.
 
     Args:
         statements: the body, as far as it stays; :func:`is_collecting` holds for it.

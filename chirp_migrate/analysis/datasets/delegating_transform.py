@@ -90,7 +90,7 @@ def _kept(module: Module, init: cst.FunctionDef) -> tuple[str, str, cst.SimpleSt
 
 
 def _composes(module: Module, call: cst.FunctionDef, attribute: str) -> bool | None:
-    """Whether ``__call__`` goes through what ``attribute`` holds (True), calls it (False), or does neither (None)."""
+    """Whether ``__call__`` iterates over what ``attribute`` holds (True), calls it (False), or does neither (None)."""
     names = _two_parameters(call)
     if names is None or call.params.params[1].default is not None:
         return None

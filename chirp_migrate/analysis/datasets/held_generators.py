@@ -94,7 +94,7 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
 
 
 def _maker(module: Module, project: Project, value: cst.BaseExpression) -> cst.Call | None:
-    """The call that makes the generator, also behind ``.manual_seed(…)``."""
+    """The call that makes the generator, also after ``.manual_seed(…)``."""
     for one in contents(module, module.tree, value):
         match one:
             case cst.Call(func=cst.Attribute(value=made, attr=cst.Name(value=method))) if method in _RESEEDING:

@@ -1,4 +1,4 @@
-"""Reading code that goes through a dataset for its labels: which dataset, which indices, which name is the label.
+"""Reading code that iterates over a dataset for its labels: which dataset, which indices, which name is the label.
 
 The forms differ in spelling only: ``dataset[i][1]`` for every ``i``; ``_, y = dataset[i]``, or ``sample = dataset[i]``
 and ``sample[1]``; ``for _, y in dataset``; ``for sample in dataset`` and ``sample[1]``; each also under ``enumerate``.

@@ -80,7 +80,7 @@ def _gets(call: cst.Call, mapping: str) -> bool:
 
 
 def _is_evaluated(module: Module, node: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
-    """Whether an expression has been evaluated behind its statement, up to what is ``around`` another one."""
+    """Whether an expression has been evaluated after its statement, up to what is ``around`` another one."""
     for ancestor in module.ancestors(node):
         if ancestor in around:
             return True

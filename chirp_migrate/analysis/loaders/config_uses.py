@@ -40,7 +40,7 @@ def taken_whole(project: Project) -> str | None:
 
 
 def _definitions(outline: Outline) -> Iterator[tuple[str, list[str]]]:
-    """Functions, methods and classes that can be called, with the names of their parameters behind ``self``."""
+    """Functions, methods and classes that can be called, with the names of their parameters after ``self``."""
     for function in outline.functions:
         names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
         names = names[1:] if names[:1] in (["self"], ["cls"]) else names

@@ -129,7 +129,7 @@ class _Loading(DataReading):
     # Pools
 
     def _hands_out(self, call: cst.Call) -> bool:
-        """Whether a call has a pool read samples that are then used, or go through the dataset of an iterator."""
+        """Whether a call has a pool read samples that are then used, or iterate over the dataset of an iterator."""
         if not isinstance(call.func, cst.Attribute) or not call.args or not self._is_pool(call.func.value):
             return False
         method, given = call.func.attr.value, [one.value for one in call.args]
@@ -140,7 +140,7 @@ class _Loading(DataReading):
         return is_used and method in _MAPS | _SUBMITS and self._reads_samples(given[0], given[1:])
 
     def _is_dropped(self, call: cst.Call) -> bool:
-        """Whether nothing is done with what a call gives, but to go through it: ``list(pool.map(write, order))``."""
+        """Whether nothing is done with what a call gives, but to iterate over it: ``list(pool.map(write, order))``."""
         node: cst.CSTNode = call
         while isinstance(parent := self._module.parents[node], cst.Arg | cst.Call):
             if isinstance(parent, cst.Call) and not isinstance(parent.func, cst.Name):
@@ -261,5 +261,5 @@ class _Loading(DataReading):
 
 
 def _trains(function: Function) -> bool:
-    """Whether a function is a training step, whatever else it goes through."""
+    """Whether a function is a training step, whatever else it iterates over."""
     return any(isinstance(node, cst.Attribute) and node.attr.value in _TRAINS for node in walk(function))

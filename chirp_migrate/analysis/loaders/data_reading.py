@@ -52,7 +52,7 @@ class DataReading:
         return isinstance(node, cst.Name | cst.Attribute) and is_dataset(self._module, self._project, node)
 
     def _sources(self, node: cst.CSTNode) -> list[cst.BaseExpression]:
-        """What a variable was given, and what an iterator goes through."""
+        """What a variable was given, and what an iterator iterates over."""
         match node:
             case cst.Call(func=function, args=[first, *_]):
                 return [first.value] if self._module.qualified_names(function) & _ITERATORS else []
@@ -93,7 +93,7 @@ class DataReading:
         return any(map(self._iterates, nodes)) or self.takes_samples(nodes)
 
     def _iterates(self, node: cst.CSTNode) -> bool:
-        """Whether a loop goes through data, or a call gives an iterator of it."""
+        """Whether a loop iterates over data, or a call gives an iterator of it."""
         if not isinstance(node, cst.For | cst.CompFor):
             return self._takes(node, _ITERATORS)
         if self.is_data(node.iter):
@@ -112,7 +112,7 @@ class DataReading:
     def taken(self, functions: Sequence[Function], *, every_loop: bool) -> set[str]:
         """Names that hold what these functions, which call each other, take from data.
 
-        ``every_loop``: also what any loop goes through is data.
+        ``every_loop``: also what any loop iterates over is data.
         """
         nodes = [node for function in functions for node in walk(function)]
         known = {id(function): function for function in functions}

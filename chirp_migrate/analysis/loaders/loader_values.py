@@ -48,7 +48,7 @@ _DEPTH_LIMIT = 8
 
 @lru_cache(maxsize=8)
 def may_use_loader(text: str) -> bool:
-    """Whether a module may go through a loader: it has a word for one, or a loop with a word for what it gives."""
+    """Whether a module may iterate over a loader: it has a word for one, or a loop with a word for what it gives."""
     if "oader" in text or ("dl" in text and _SHORT.search(text) is not None):
         return True
     return "atch" in text and _BATCHES.search(text) is not None
@@ -94,7 +94,7 @@ class LoaderNames:
     def iterated(
         self, target: cst.BaseExpression, iterable: cst.BaseExpression, depth: int = 0
     ) -> list[tuple[cst.BaseExpression, Loader]]:
-        """Loaders that a loop goes through, each with the part of the loop's target that takes its batches.
+        """Loaders that a loop iterates over, each with the part of the loop's target that takes its batches.
 
         Looks through ``enumerate``, ``zip``, ``tqdm`` and variables that hold one of them.
         """

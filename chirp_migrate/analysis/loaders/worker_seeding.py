@@ -60,7 +60,7 @@ def _seeding(
 def _helper(
     module: Module, function: cst.CSTNode, call: cst.Call, given: set[str]
 ) -> tuple[cst.FunctionDef, set[str]] | None:
-    """A function of the module that is called, and which of its parameters the number of the worker is behind.
+    """A function of the module that is called, and which of its parameters come from the number of the worker.
 
     ``None`` also where what it is given may be another in the next epoch.
     """
@@ -68,14 +68,14 @@ def _helper(
     if called is None or any(argument.star for argument in call.args):
         return None
     names = list(parameters(called))
-    behind: set[str] = set()
+    seeds: set[str] = set()
     for position, argument in enumerate(call.args):
         used = _used(module, function, argument.value)
         if used is None or (argument.keyword is None and position >= len(names)):
             return None
         if used & given:
-            behind.add(names[position] if argument.keyword is None else argument.keyword.value)
-    return called, behind
+            seeds.add(names[position] if argument.keyword is None else argument.keyword.value)
+    return called, seeds
 
 
 def _only_function(module: Module, name: cst.BaseExpression) -> cst.FunctionDef | None:

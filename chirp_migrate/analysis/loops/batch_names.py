@@ -32,7 +32,7 @@ class Batch(LoopNames[Path | None]):
     Args:
         module: the module that holds the loop.
         loop: the loop.
-        targets: the parts of its target that batches are bound to, one for each loader it goes through.
+        targets: the parts of its target that batches are bound to, one for each loader it iterates over.
     """
 
     def __init__(self, module: Module, loop: cst.For, targets: list[cst.BaseExpression]) -> None:
@@ -78,7 +78,7 @@ class Batch(LoopNames[Path | None]):
         for bound in sorted(self._bound.keys() - stored):
             kept = any(_overlap(one, path) for one in self._given(bound, {self._loop.body}, statement))
             if kept and is_read_outside(self._module, self._loop, bound):
-                return f"`{bound}` may be used again behind the loop, and changed before it is copied"
+                return f"`{bound}` may be used again after the loop, and changed before it is copied"
         return None
 
     def _paths(self, node: cst.CSTNode, moving: cst.CSTNode) -> Iterator[Path]:
@@ -104,7 +104,7 @@ class Batch(LoopNames[Path | None]):
                     return
 
     def _earlier_paths(self, node: cst.CSTNode) -> Iterator[Path]:
-        """Where in the batch of an earlier turn a value may lie: it has none in this turn, or runs later."""
+        """Where in the batch of an earlier iteration a value may lie: it has none in this one, or runs later."""
         functions = (cst.FunctionDef, cst.Lambda)
         name = owner_name(node)
         around = [a for a in self._module.ancestors(node) if isinstance(a, (cst.For, *functions))]

@@ -158,7 +158,7 @@ class BatchUses:
         bound = {name for one in find_in(self._loop.body, cst.AssignTarget) for name in names_in_code(one)}
         for name in names_in_code(target) - bound:
             if is_read_outside(self._module, self._loop, name):
-                yield f"`{name}` may be used again behind the loop"
+                yield f"`{name}` may be used again after the loop"
 
 
 def _covers(moved: Path, path: Path) -> bool:

@@ -164,7 +164,7 @@ class LoaderFlow:
             case _:
                 parent = module.parents[node]
                 inside = isinstance(parent, cst.ComparisonTarget) and isinstance(parent.operator, cst.In | cst.NotIn)
-                if not isinstance(parent, _NEUTRAL) or inside:  # `x in loader` goes through the batches
+                if not isinstance(parent, _NEUTRAL) or inside:  # `x in loader` iterates over the batches
                     self.ends.append(f"`{_short(module, parent)}` does more with it than a loop")
 
     def _bound(self, way: _Way, target: cst.BaseExpression) -> None:

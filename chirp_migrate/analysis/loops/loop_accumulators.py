@@ -64,7 +64,7 @@ class _Sum:
     """One ``name += …item()``.
 
     Attributes:
-        suffix: what stands behind the tensor then; nothing behind counts.
+        suffix: what stands after the tensor then; nothing after counts.
     """
 
     name: str
@@ -92,7 +92,7 @@ def summed_on_device(module: Module, project: Project, there: DeviceLoop, waits:
     _look_around(module, loop, sums)
     bound = {name for target in (loop.target, *targets_in(loop)) for name in names_in_code(target)}
     if any(not bound.isdisjoint(names_in_code(device)) for device in there.moves.values()):
-        raise NotProven("the device may be another one in each turn")
+        raise NotProven("the device may be another one in each iteration")
     if any(not one.is_count for one in sums):
         if project.holds(r"\breduction(\s*=(?!\s*['\"](mean|sum)['\"])|['\"]\s*,)", "reduction"):
             raise NotProven("the loss may be unreduced, for which `.item()` raises in every step")
@@ -217,7 +217,7 @@ def _look_around(module: Module, loop: cst.For, sums: list[_Sum]) -> None:
         if any(one.endswith(".inference_mode") for one in module.qualified_names(call.func)) and (
             call.args or not isinstance(module.parents[call], cst.WithItem)
         ):
-            raise NotProven("`torch.inference_mode` may not be on in every turn")
+            raise NotProven("`torch.inference_mode` may not be on in every iteration")
 
 
 def _look_at(module: Module, project: Project, loop: cst.For, name: str, sums: list[_Sum]) -> None:
@@ -256,7 +256,7 @@ def _look_at(module: Module, project: Project, loop: cst.For, name: str, sums: l
         elif mention(module, use) is not Mention.READ:
             raise NotProven(f"`{name}` is changed elsewhere, too")
     if not is_set:
-        raise NotProven(f"`{name}` may have no value behind a loop without a batch")
+        raise NotProven(f"`{name}` may have no value after a loop without a batch")
 
 
 def _value_for(module: Module, name: cst.Name) -> cst.BaseExpression | None:

@@ -42,7 +42,7 @@ class NotProven(Exception):
 
 
 def as_float64(module: Module, project: Project, loop: cst.For, node: cst.BaseExpression, at: cst.CSTNode) -> str:
-    """What is written behind a loss to have it as float64, without dimensions; "" where it is not surely a loss.
+    """What is written after a loss to have it as float64, without dimensions; "" where it is not surely a loss.
 
     A loss of PyTorch's makes it, or the loop went back from it before: that only a tensor of one number can, and what
     the project makes to look like one.
@@ -162,7 +162,7 @@ def targets_in(loop: cst.For) -> Iterator[cst.BaseExpression]:
 
 
 def value_in(module: Module, loop: cst.For, name: str, at: cst.CSTNode) -> cst.BaseExpression | None:
-    """The one value that the body of a loop gives to a name in each turn before ``at``; ``None`` if that is not so."""
+    """The one value that a loop gives to a name in each iteration before ``at``; ``None`` if that is not so."""
     shared = [one for one in module.find(cst.NameItem) if is_name(one.name, name)]  # global, nonlocal
     bound = [one for one in targets_in(loop) if not isinstance(one, cst.Subscript | cst.Attribute)]
     bound = [one for one in bound if names_below(one, name)]
@@ -175,7 +175,7 @@ def value_in(module: Module, loop: cst.For, name: str, at: cst.CSTNode) -> cst.B
 
 
 def has_run(module: Module, scope: cst.CSTNode, node: cst.CSTNode, at: cst.CSTNode) -> bool:
-    """Whether one statement in a loop or function has run, in the same turn or call, when another one does."""
+    """Whether one statement in a loop or function has run, in the same iteration or call, when another one does."""
     around = takewhile(lambda one: one is not scope, module.ancestors(node))
     suites = [one for one in around if isinstance(one, cst.BaseSuite)]
     return module.span(node)[0] < module.span(at)[0] and all(

@@ -1,4 +1,4 @@
-"""What loops that may go through a loader call in their bodies, as far as ``ast`` tells."""
+"""What loops that may iterate over a loader call in their bodies, as far as ``ast`` tells."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _MOVES = frozenset({"to", "cuda"})
 
 
 def may_be_loader(outline: Outline, node: ast.expr) -> bool:
-    """Whether an expression may stand for a loader, or for what goes through one."""
+    """Whether an expression may stand for a loader, or for what iterates over one."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
         return "range" in outline.bound
     return isinstance(node, ast.Call | ast.Name | ast.Attribute | ast.Subscript | ast.IfExp)
 
 
 def calls_in_loops(outline: Outline) -> Iterator[list[ast.Call]]:
-    """For each loop that may go through a loader the calls in it."""
+    """For each loop that may iterate over a loader the calls in it."""
     for loop in outline.find(ast.For):
         if may_be_loader(outline, loop.iter):
             yield [one for one in outline.inside(loop) if isinstance(one, ast.Call)]
 
 
 def called_in_loops(outline: Outline, *, moving: bool = False) -> Iterator[set[str]]:
-    """For each loop that may go through a loader the names, or last parts of names, of what is called in it.
+    """For each loop that may iterate over a loader the names, or last parts of names, of what is called in it.
 
     Args:
         outline: where the loops are.

@@ -21,7 +21,7 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, find_own, mention, method_called, owner_name
 
 _WAITS = frozenset({"item", "tolist", "cpu", "numpy"})
-#: What may stand behind a wait and belongs to it: ``.cpu().numpy().tolist()``.
+#: What may stand after a wait and belongs to it: ``.cpu().numpy().tolist()``.
 _CHAINED = _WAITS | {"detach", "clone", "flatten", "ravel", "astype", "squeeze", "copy", "data"}
 _NUMBERS = frozenset({"builtins.float", "builtins.int"})
 #: Methods and attributes whose value is not on the device.
@@ -43,7 +43,7 @@ class Wait:
     """One expression that waits for the device.
 
     Attributes:
-        node: the whole of it, what is chained behind included.
+        node: the whole of it, what is chained after included.
         value: the tensor that is waited for.
         is_number: whether it is waited for one number, and not for a copy of a tensor.
     """
@@ -54,7 +54,7 @@ class Wait:
 
 
 def is_each_step(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:
-    """Whether code in the body of a loop runs in every turn, as far as its conditions tell; not where errors end up."""
+    """Whether code in the body of a loop runs in every iteration, by its conditions; not where errors end up."""
     child = node
     for ancestor in module.ancestors(node):
         if ancestor is loop:

@@ -99,7 +99,7 @@ def _row(row: Row, shape: _Shape, strong: tuple[int, int]) -> str:
 
 
 def _words(row: Row, margin: int, strong: tuple[int, int]) -> str:
-    """The text behind the margin, its words in their kinds, and hidden characters marked."""
+    """The text after the margin, its words in their kinds, and hidden characters marked."""
     shown = []
     at = 0
     for kind, word in row.words or (("", row.text),):

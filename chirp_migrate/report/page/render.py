@@ -274,7 +274,7 @@ def _places(same: Sequence[FindingStory]) -> str:
 
 
 def _breakable(name: str) -> Markup:
-    """A path or label that may be broken behind a slash, a point or an underscore."""
+    """A path or label that may be broken after a slash, a point or an underscore."""
     shown = escape(visible(name))
     for mark in "/._":
         shown = shown.replace(mark, Markup(f"{mark}<wbr>"))

@@ -98,7 +98,7 @@ class Child(Generic[_T]):
             self._began = time.time()  # of its start, or of its turn
             with theirs:
                 self._process = subprocess.Popen(
-                    # The same number of characters for each: what lies behind them in memory does not move.
+                    # The same number of characters for each: what lies after them in memory does not move.
                     [sys.executable, "-m", self.module, f"{theirs.fileno():05d}"],
                     cwd=PACKAGE_ROOT,
                     env={**_inherited(temporary), **self.environment, MARKER: self._mark},

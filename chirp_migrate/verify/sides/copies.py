@@ -27,7 +27,7 @@ def make_sides(
     Returns:
         Copies of ``before`` and ``after``, and what is not in them or not as in the user's folders, a sentence each.
     """
-    # Names of the same length: paths are in environments and messages, and move what lies behind them in memory.
+    # Names of the same length: paths are in environments and messages, and move what lies after them in memory.
     trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}
     notes: list[str] = []
     too_large = sorted({*copy_tree(root, trees["after"]), *before.write(trees["before"])})
