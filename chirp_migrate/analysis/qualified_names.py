@@ -19,7 +19,7 @@ from chirp_migrate.syntax.project import Project
 
 def one_of(*names: re.Pattern[str] | str) -> re.Pattern[str]:
     """All names that one of the patterns matches."""
-    return re.compile("|".join(one if isinstance(one, str) else one.pattern for one in names))
+    return re.compile("|".join(name if isinstance(name, str) else name.pattern for name in names))
 
 
 # Loaders.

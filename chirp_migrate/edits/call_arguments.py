@@ -36,7 +36,7 @@ def call_text(
         return f"{callee}({line})"
     if len(f"{inner}{line}") <= longest:
         return f"{callee}({newline}{inner}{line}{newline}{indent})"
-    return f"{callee}({newline}{''.join(f'{inner}{one},{newline}' for one in arguments)}{indent})"
+    return f"{callee}({newline}{''.join(f'{inner}{argument},{newline}' for argument in arguments)}{indent})"
 
 
 class CallEdit:

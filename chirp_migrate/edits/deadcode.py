@@ -120,19 +120,19 @@ class _Names:
         if scope not in self._loads:
             tree, inside = self._outline.tree, self._outline.inside
             functions = (one for one in self._outline.functions if self._scope((one, *self._around(one))) == scope)
-            read = (_loads([one, *inside(one)]) for one in functions)
+            read = (_loads([function, *inside(function)]) for function in functions)
             self._loads[scope] = set().union(*read) if scope else _loads(inside(tree)) | _exported(tree)
         return self._loads[scope]
 
     def _around(self, node: ast.AST) -> list[_Definition]:
-        return [one for one in self._outline.ancestors(node) if isinstance(one, _DEFINITIONS)]
+        return [ancestor for ancestor in self._outline.ancestors(node) if isinstance(ancestor, _DEFINITIONS)]
 
     def _scope(self, around: Sequence[_Definition]) -> str:
         return "".join(f".{one.name}" for one in reversed(around))
 
     def _block(self, statement: ast.stmt) -> list[ast.stmt]:
         fields = (value for _, value in ast.iter_fields(self._outline.parents[statement]))
-        return next(one for one in fields if isinstance(one, list) and statement in one)
+        return next(field for field in fields if isinstance(field, list) and statement in field)
 
 
 @lru_cache(maxsize=4)

@@ -79,13 +79,13 @@ def local_import_edits(module: Module, name: cst.Name, needed: Import, style: Im
     found = module.scopes.lookup(name.value, name)
     if found is None or found.scope is module.scopes.module or _loads_torch(module):
         return None
-    statements = [one.node for one in found.bindings if isinstance(one.node, _Statement)]
+    statements = [binding.node for binding in found.bindings if isinstance(binding.node, _Statement)]
     line = _line(needed[0], [needed[1]])
     return [
         edit
-        for one in statements
-        if not _has_neighbour(module, one, line)
-        for edit in _beside(module, one, line, style)
+        for statement in statements
+        if not _has_neighbour(module, statement, line)
+        for edit in _beside(module, statement, line, style)
     ]
 
 
@@ -96,7 +96,7 @@ def _qualified(needed: Import) -> str:
 def _meanings(module: Module, needed: Import) -> set[str]:
     """What the name that ``needed`` would bind stands for at the top level now; an empty string for own code."""
     bindings = module.scopes.module.bindings.get(bound_name(needed[1]), ())
-    return {module.absolute(one.qualified) if one.kind is Kind.IMPORT else "" for one in bindings}
+    return {module.absolute(binding.qualified) if binding.kind is Kind.IMPORT else "" for binding in bindings}
 
 
 def _line(source: str, clauses: list[str]) -> str:
@@ -106,8 +106,8 @@ def _line(source: str, clauses: list[str]) -> str:
 def _beside_names(module: Module, statement: cst.ImportFrom, clauses: list[str], style: ImportStyle) -> Iterator[Edit]:
     """Add ``clauses`` to the names that ``statement`` imports: where they are sorted, in order, else as the last."""
     aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
-    spans = [module.span(one.asname.name if one.asname else one.name) for one in aliases]
-    starts = [module.span(one.name)[0] for one in aliases]
+    spans = [module.span(alias.asname.name if alias.asname else alias.name) for alias in aliases]
+    starts = [module.span(alias.name)[0] for alias in aliases]
     names = [module.text[start:end] for start, (_, end) in zip(starts, spans, strict=True)]
     separator = ", "
     if len(names) > 1 and "#" not in (gap := module.text[spans[0][1] : starts[1]]):
@@ -230,7 +230,7 @@ def _guarded_import(module: Module) -> cst.CSTNode | None:
 
 
 def _is_for_checkers(module: Module, statement: cst.CSTNode) -> bool:
-    guards = (one for one in module.ancestors(statement) if isinstance(one, cst.If))
+    guards = (ancestor for ancestor in module.ancestors(statement) if isinstance(ancestor, cst.If))
     return any("TYPE_CHECKING" in module.source(guard.test) for guard in guards)
 
 
@@ -318,5 +318,5 @@ def _line_behind(module: Module, statement: cst.CSTNode, line: str) -> Edit:
 
 def _changes_path(statement: cst.CSTNode) -> bool:
     smalls = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
-    changing = (one for one in smalls if isinstance(one, cst.Expr | cst.Assign | cst.AugAssign))
+    changing = (small for small in smalls if isinstance(small, cst.Expr | cst.Assign | cst.AugAssign))
     return any(dotted(part) == "sys.path" for one in changing for part in walk(one))

@@ -49,7 +49,7 @@ def layout_edits(
     """
     touched = module.statements_at(edit.start for edit in edits)
     statements = sorted(
-        lines for around in touched for one in walk(around) if (lines := _lines(module, one)) is not None
+        lines for around in touched for node in walk(around) if (lines := _lines(module, node)) is not None
     )
     starts = [start for start, _ in statements]
     inside: dict[tuple[int, int], list[Edit]] = {}
@@ -113,7 +113,7 @@ def _comments_kept(module: Module, style: CodeStyle, lines: tuple[int, int], aft
 def _pairs(old: Sequence[_Comment], new: Sequence[_Comment]) -> Iterator[tuple[_Comment, _Comment]]:
     """The comments that are in both; where one of several that say the same is gone, it is not known which."""
     for text in dict.fromkeys(one.text for one in new):
-        was, now = ([one for one in comments if one.text == text] for comments in (old, new))
+        was, now = ([comment for comment in comments if comment.text == text] for comments in (old, new))
         if len(was) == len(now):
             yield from zip(was, now, strict=True)
 

@@ -50,13 +50,13 @@ class LocalClass:
         captured.pop(self.title, None)
         self.imports = [one for one in captured.values() if one.is_import]
         self.values = [one for one in captured.values() if not one.is_import]
-        self.methods = [one for one in node.body.body if isinstance(one, cst.FunctionDef)]
-        self.init = next((one for one in self.methods if one.name.value == "__init__"), None)
+        self.methods = [statement for statement in node.body.body if isinstance(statement, cst.FunctionDef)]
+        self.init = next((method for method in self.methods if method.name.value == "__init__"), None)
 
     def method_of(self, read: cst.CSTNode) -> cst.FunctionDef | None:
         """The method in whose body a name is read."""
         around = set(self.module.ancestors(read))
-        return next((one for one in self.methods if one.body in around), None)
+        return next((method for method in self.methods if method.body in around), None)
 
     def indent_of(self, method: cst.FunctionDef) -> str:
         """Indentation of a method when the class has moved."""
@@ -78,7 +78,7 @@ class LocalClass:
             raise NotMovable("it is decorated or takes class keywords")
         check_body(module, node)
         self._check_class_state()
-        for name in captures(module, *(one.value for one in node.bases)):
+        for name in captures(module, *(base.value for base in node.bases)):
             raise NotMovable(f"its base class comes from `{name}` of the function")
         for one in (*self.values, *self.imports):
             if re.fullmatch(r"__\w*[^\W_]", one.name):
@@ -118,14 +118,14 @@ class LocalClass:
 
     def _check_constructor(self) -> None:
         """See that the constructor can take what is captured, and that objects keep it."""
-        if any(_OWN_STATE.fullmatch(one.name.value) for one in self.methods):
+        if any(_OWN_STATE.fullmatch(method.name.value) for method in self.methods):
             raise NotMovable("it makes or keeps its objects in its own way")
         if self.init is None:
             if not all(_BARE.fullmatch(base) for base in base_names(self.module, self.project, self.node)):
                 raise NotMovable("the constructor of its base class would have to be called")
         elif not isinstance(self.init.body, cst.IndentedBlock):
             raise NotMovable("its constructor is written in one line")
-        elif self.module.scopes.names_bound(self.init, nested=True) & {one.name for one in self.values}:
+        elif self.module.scopes.names_bound(self.init, nested=True) & {value.name for value in self.values}:
             raise NotMovable("its constructor has a name of its own for what another method captures")
 
     def _check_reads(self, captured: Capture) -> None:
@@ -151,8 +151,8 @@ def _is_plain(project: Project, qualified: str, depth: int = 0) -> bool:
         return False
     module, node = found
     methods = methods_of(node)
-    if any(_OWN_STATE.fullmatch(one) for one in methods) or "__init_subclass__" in methods:
+    if any(_OWN_STATE.fullmatch(method) for method in methods) or "__init_subclass__" in methods:
         return False
     if KEPT in module.source(node):
         return False
-    return all(_is_plain(project, one, depth + 1) for one in base_names(module, project, node))
+    return all(_is_plain(project, name, depth + 1) for name in base_names(module, project, node))

@@ -105,7 +105,7 @@ def stays(module: Module, project: Project, default: cst.BaseExpression | None, 
     if isinstance(default, cst.UnaryOperation):
         return stays(module, project, default.expression, offset)
     if isinstance(default, cst.Tuple):
-        return all(stays(module, project, one.value, offset) for one in default.elements)
+        return all(stays(module, project, element.value, offset) for element in default.elements)
     path = dotted(default) or ""
     first, dot, _ = path.partition(".")
     owner = module.scopes.lookup(first, default)
@@ -128,17 +128,17 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
     Raises:
         NotMovable: they use a name that has no value there.
     """
-    if any(_postpones_annotations(one) for one in module.find(cst.ImportFrom)):
+    if any(_postpones_annotations(statement) for statement in module.find(cst.ImportFrom)):
         return
     annotations = [node.returns, *(one.annotation for one in parameters(node).values())]
-    written = [one for one in annotations if one is not None]
+    written = [annotation for annotation in annotations if annotation is not None]
     if any(find_in(one, cst.Call) for one in written):
         raise NotMovable("its annotations call something")
     for name, owner in _names_read(module, *written):
         if owner is None:
             known = module.scopes.is_builtin(name) or bool(module.scopes.stars)
         else:
-            places = [module.span(one.node)[0] for one in owner.bindings]
+            places = [module.span(binding.node)[0] for binding in owner.bindings]
             known = isinstance(owner.scope.node, cst.Module) and min(places) < offset
         if not known:
             raise NotMovable(f"its annotations use `{name}`, which the module does not define above it")
@@ -146,12 +146,12 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
 
 def _postpones_annotations(statement: cst.ImportFrom) -> bool:
     aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
-    return is_name(statement.module, "__future__") and any(is_name(one.name, "annotations") for one in aliases)
+    return is_name(statement.module, "__future__") and any(is_name(alias.name, "annotations") for alias in aliases)
 
 
 def _names_read(module: Module, *expressions: cst.CSTNode) -> Iterator[tuple[str, Variable | None]]:
     """Names that are read in expressions, each with what binds it."""
-    for name in (name for one in expressions for name in find_in(one, cst.Name)):
+    for name in (name for expression in expressions for name in find_in(expression, cst.Name)):
         if is_read(module, name):
             yield name.value, module.scopes.lookup(name.value, name)
 
@@ -214,10 +214,10 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
             continue
         if not isinstance(owner.scope.node, cst.Module):
             continue  # of the function: told of elsewhere
-        imported = {one.qualified for one in owner.bindings}
+        imported = {binding.qualified for binding in owner.bindings}
         # Imported again, it is the same; otherwise what stands further down may make it another.
         decisive = min if len(imported) == 1 and imported != {""} else max
-        if decisive(module.span(one.node)[0] for one in owner.bindings) >= offset:
+        if decisive(module.span(binding.node)[0] for binding in owner.bindings) >= offset:
             raise NotMovable(f"`{name}` is defined further down in the module")
         if not has_value(module, module.top_level_statement(expression), owner):
             raise NotMovable(f"`{name}` may not be defined when the module is imported")
@@ -250,6 +250,6 @@ def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool
             return False
         outer = outer.parent
     reads = (one for one in module.named(name) if is_read(module, one))
-    used = any(module.scopes.lookup(name, one) is None for one in reads)
+    used = any(module.scopes.lookup(name, read) is None for read in reads)
     elsewhere = project.imported_elsewhere(module, name) or is_replaced(module, project, name)
     return not used and not module.scopes.is_builtin(name) and not elsewhere

@@ -66,11 +66,11 @@ class MovedFunction:
         captured = captures(module, node.body)
         self.is_recursive = isinstance(node, cst.FunctionDef) and captured.pop(node.name.value, None) is not None
         self.captured = list(captured.values())
-        self.imports = [one for one in self.captured if one.is_import]
+        self.imports = [capture for capture in self.captured if capture.is_import]
         self.import_lines: list[str] = []
         self.method = _owning_method(module, captured["self"]) if "self" in captured else None
         own = {"self"} if self.method is not None else ()
-        self.captives = [one.name for one in self.captured if not one.is_import and one.name not in own]
+        self.captives = [capture.name for capture in self.captured if not capture.is_import and capture.name not in own]
         self.bound: list[cst.Param] = []
         self.indent = "" if self.method is None else module.indentation(module.span(self.method)[0])
 
@@ -96,12 +96,12 @@ class MovedFunction:
         A default in front of such a one goes with it, because the language wants parameters without default first.
         """
         given = self.node.params
-        defaulted = [one for one in (*given.posonly_params, *given.params) if one.default is not None]
+        defaulted = [parameter for parameter in (*given.posonly_params, *given.params) if parameter.default is not None]
         moving = [n for n, one in enumerate(defaulted) if not self._stays(one)]
         taken = defaulted[: moving[-1] + 1] if moving else []
         if any(one in given.posonly_params for one in taken):
             raise NotMovable("a positional-only parameter has a default that is evaluated where the function stands")
-        return taken + [one for one in given.kwonly_params if not self._stays(one)]
+        return taken + [parameter for parameter in given.kwonly_params if not self._stays(parameter)]
 
     def _stays(self, parameter: cst.Param) -> bool:
         return stays(self.module, self.project, parameter.default, self.place)
@@ -160,7 +160,7 @@ class MovedFunction:
     def _is_inspected(self, use: cst.CSTNode) -> bool:
         match step_of(self.module, use):
             case Given(_, call):
-                return any(one.startswith("inspect.") for one in self.module.qualified_names(call.func))
+                return any(name.startswith("inspect.") for name in self.module.qualified_names(call.func))
         return False
 
     def _may_be_method(self, use: cst.CSTNode) -> bool:
@@ -170,9 +170,9 @@ class MovedFunction:
             case Chosen(whole):
                 return self._may_be_method(whole)
             case Assigned(targets):
-                owners = (one.value for one in targets if isinstance(one, cst.Attribute))
-                names = (one for one in targets if isinstance(one, cst.Name))
-                in_class = any(isinstance(module.scopes.scope_of(one).node, cst.ClassDef) for one in names)
+                owners = (target.value for target in targets if isinstance(target, cst.Attribute))
+                names = (target for target in targets if isinstance(target, cst.Name))
+                in_class = any(isinstance(module.scopes.scope_of(name).node, cst.ClassDef) for name in names)
                 return in_class or any(map(self._may_be_class, owners))
             case Entry(_, display):
                 match step_of(module, display):
@@ -288,5 +288,5 @@ def _owning_method(module: Module, captured: Variable | Capture) -> cst.Function
     parameters = [*method.params.posonly_params, *method.params.params]
     is_first = bool(parameters) and parameters[0].name.value == "self" and len(captured.bindings) == 1
     owner = module.scopes.scope_of(method).node
-    makes_objects = isinstance(owner, cst.ClassDef) and not any(is_name(one.value, "type") for one in owner.bases)
+    makes_objects = isinstance(owner, cst.ClassDef) and not any(is_name(base.value, "type") for base in owner.bases)
     return method if is_first and makes_objects else None

@@ -104,7 +104,7 @@ def _operand(source: str) -> str:
 
 def _reads_self(module: Module, statement: cst.CSTNode) -> bool:
     """Whether a statement reads an attribute of ``self``."""
-    attributes = () if is_super_init(statement) else (one for one in walk(statement) if is_on_self(one))
+    attributes = () if is_super_init(statement) else (node for node in walk(statement) if is_on_self(node))
     return any(not isinstance(module.parents[attribute], cst.AssignTarget) for attribute in attributes)
 
 

@@ -24,7 +24,7 @@ def early_binding_problem(module: Module, node: cst.CSTNode, captured: Iterable[
     ``None`` when it cannot: each has its value before ``node``, and gets no other one after it, or only in another
     iteration of a loop that ``node`` does not outlive.
     """
-    return next((problem for one in captured if (problem := _problem(module, node, one)) is not None), None)
+    return next((problem for capture in captured if (problem := _problem(module, node, capture)) is not None), None)
 
 
 def _problem(module: Module, node: cst.CSTNode, captured: Capture) -> str | None:
@@ -32,21 +32,21 @@ def _problem(module: Module, node: cst.CSTNode, captured: Capture) -> str | None
     if isinstance(function, _COMPREHENSIONS):
         return f"it sees the last `{name}` of the comprehension around it"
     place = _place(module, node, function)
-    if any(isinstance(module.parents.get(one.node), cst.ExceptHandler) for one in captured.bindings):
+    if any(isinstance(module.parents.get(binding.node), cst.ExceptHandler) for binding in captured.bindings):
         return f"`{name}` is a caught exception, whose name goes with its handler"
     if any(isinstance(module.parents[one], cst.Del) for one in reads_of(module, name, captured.scope)):
         return f"`{name}` is deleted"
     inner = (one for one in module.find(cst.Nonlocal) if function in module.ancestors(one))
     if any(item.name.value == name for one in inner for item in one.names):
         return f"`{name}` is rebound by an inner function"
-    later = [one for one in captured.bindings if _runs_after(module, place, one)]
+    later = [binding for binding in captured.bindings if _runs_after(module, place, binding)]
     if later and len(later) == len(captured.bindings):
         return f"`{name}` is assigned only after it"
     if any(_may_follow(module, place, one.node) for one in later):
         return f"`{name}` is assigned again after it"
     around = takewhile(lambda one: one is not function, module.ancestors(place))
     for loop in (one for one in around if isinstance(one, cst.For | cst.While)):
-        if any(holds(module, loop, one.node) for one in captured.bindings) and _outlives(module, place, loop):
+        if any(holds(module, loop, binding.node) for binding in captured.bindings) and _outlives(module, place, loop):
             return f"it may outlive the iteration of the loop in which `{name}` is assigned"
     if not has_value(module, place, captured):
         return f"`{name}` may have no value yet where it is defined"
@@ -132,27 +132,27 @@ def _keeps(node: cst.CSTNode) -> bool:
 
 
 def _targets(line: cst.CSTNode) -> set[str]:
-    targets = (one.target for one in walk(line) if isinstance(one, cst.AssignTarget | cst.AnnAssign))
+    targets = (node.target for node in walk(line) if isinstance(node, cst.AssignTarget | cst.AnnAssign))
     return {name for target in targets for name in names_in_code(target)}
 
 
 def _read(line: cst.CSTNode) -> set[str]:
     """Names in a line outside of its targets."""
     targets = {name for one in find_in(line, cst.AssignTarget) for name in find_in(one, cst.Name)}
-    return {one.value for one in find_in(line, cst.Name) if one not in targets}
+    return {name.value for name in find_in(line, cst.Name) if name not in targets}
 
 
 def has_value(module: Module, place: cst.CSTNode, variable: Variable | Capture) -> bool:
     """Whether a variable has a value on every way to ``place``."""
-    if any(one.kind is Kind.PARAMETER for one in variable.bindings):
+    if any(binding.kind is Kind.PARAMETER for binding in variable.bindings):
         return True
-    nodes = {one.node for one in variable.bindings}
+    nodes = {binding.node for binding in variable.bindings}
     child = place
     for ancestor in module.ancestors(place):
         heads: Sequence[cst.CSTNode] = ()
         match ancestor:
             case cst.IndentedBlock() | cst.SimpleStatementLine() | cst.SimpleStatementSuite() | cst.Module():
-                before = ancestor.body[: [one is child for one in ancestor.body].index(True)]
+                before = ancestor.body[: [statement is child for statement in ancestor.body].index(True)]
                 if any(_binds(one, nodes) for one in before):
                     return True
             case cst.For(body=body) if child is body and ancestor in nodes:

@@ -31,7 +31,7 @@ class Capture:
     @property
     def is_import(self) -> bool:
         """Whether an import inside the function gives it its value, at least in one place."""
-        return any(one.kind is Kind.IMPORT for one in self.bindings)
+        return any(binding.kind is Kind.IMPORT for binding in self.bindings)
 
 
 def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
@@ -41,7 +41,7 @@ def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
     """
     found: dict[str, Capture] = {}
     for part in parts:
-        around = {one for one in module.ancestors(part) if getattr(one, "body", None) is not part}
+        around = {ancestor for ancestor in module.ancestors(part) if getattr(ancestor, "body", None) is not part}
         for node in walk(part):
             if not isinstance(node, cst.Name) or not is_read(module, node):
                 continue
@@ -61,7 +61,7 @@ def reads_of(module: Module, name: str, scope: Scope) -> list[cst.Name]:
 def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]:
     """Every place where ``name`` stands for the variable of ``scope``, whatever is done with it there."""
     variables = (one for one in module.named(name) if mention(module, one) is not Mention.LABEL)
-    owners = ((one, module.scopes.lookup(name, one)) for one in variables)
+    owners = ((variable, module.scopes.lookup(name, variable)) for variable in variables)
     return [one for one, owner in owners if owner is not None and owner[0] is scope]
 
 

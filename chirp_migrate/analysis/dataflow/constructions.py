@@ -22,7 +22,7 @@ def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, title: st
         parent = module.parents[mention]
         if isinstance(parent, cst.Attribute | cst.Arg) and parent.value is not mention:
             continue
-        if not isinstance(parent, cst.Call) or any(one.star for one in parent.args):
+        if not isinstance(parent, cst.Call) or any(argument.star for argument in parent.args):
             return None
         calls.append(parent)
     owner = module.scopes.lookup(title, node)

@@ -82,7 +82,7 @@ def suspends_or_binds(node: cst.CSTNode) -> bool:
 
 def _only_computes(module: Module, call: cst.Call, strangers: bool) -> bool:
     names = module.qualified_names(call.func)
-    known = (_FUNCTIONS.fullmatch(one) or (strangers and one.startswith(_STRANGERS)) for one in names)
+    known = (_FUNCTIONS.fullmatch(name) or (strangers and name.startswith(_STRANGERS)) for name in names)
     if names and all(known):
         return True
     if not isinstance(call.func, cst.Attribute) or not _METHODS.fullmatch(call.func.attr.value):

@@ -47,8 +47,8 @@ def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
     scope = binding_scope(module, node, name)
     if not isinstance(scope, cst.Module):
         return scope
-    functions = (one for one in module.ancestors(node) if isinstance(one, cst.FunctionDef))
-    return next((one for one in functions if origins(module, one, name)[0]), scope)
+    functions = (ancestor for ancestor in module.ancestors(node) if isinstance(ancestor, cst.FunctionDef))
+    return next((function for function in functions if origins(module, function, name)[0]), scope)
 
 
 def _names_given(module: Module, scope: cst.CSTNode) -> dict[str, _Given]:

@@ -362,8 +362,8 @@ class Evaluator:
                 return Attr(self.expression(base, env), name)
             case cst.Subscript(value=base, slice=[cst.SubscriptElement(slice=cst.Index(value=index))]):
                 return self._item(base, index, env)
-            case cst.Tuple(elements=elements) if all(type(one) is cst.Element for one in elements):
-                return Tuple(tuple(self.expression(one.value, env) for one in elements))
+            case cst.Tuple(elements=elements) if all(type(element) is cst.Element for element in elements):
+                return Tuple(tuple(self.expression(element.value, env) for element in elements))
             case cst.BinaryOperation(left=left, operator=operator, right=right) if type(operator) in _OPERATORS:
                 return Op(_OPERATORS[type(operator)], self.expression(left, env), self.expression(right, env))
             case cst.BooleanOperation(left=left, operator=operator, right=right):
@@ -428,14 +428,14 @@ class Evaluator:
 
 def names_in_code(node: cst.CSTNode) -> set[str]:
     """Every identifier that occurs in ``node``, attributes included."""
-    return {one.value for one in find_in(node, cst.Name)}
+    return {name.value for name in find_in(node, cst.Name)}
 
 
 def takes_plain_arguments(function: cst.FunctionDef | cst.Lambda) -> bool:
     """Whether all parameters of ``function`` are positional, named, and given by every caller."""
     given = function.params
     others = given.star_kwarg or given.kwonly_params or given.posonly_params or isinstance(given.star_arg, cst.Param)
-    return not others and all(one.default is None for one in given.params)
+    return not others and all(parameter.default is None for parameter in given.params)
 
 
 def statements_of(body: cst.BaseSuite) -> Sequence[cst.CSTNode]:

@@ -19,7 +19,7 @@ from chirp_migrate.syntax.scopes import Binding
 def has_subclass(project: Project, title: str) -> bool:
     """Whether a class may inherit from one called ``title``, also from what it is imported as."""
     # What the rules import is called so as well.
-    titles = [title, *sorted(one for one in project.aliases(title) if not one.startswith("WorkerSafe"))]
+    titles = [title, *sorted(alias for alias in project.aliases(title) if not alias.startswith("WorkerSafe"))]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
     return project.search(rf"\bclass\s+\w+\s*\([^)]*{names}|\btype\([^)]*,\s*\([^)]*{names}", *titles)
 
@@ -61,7 +61,7 @@ def calls_of(module: Module, project: Project, names: Collection[str]) -> Iterat
 
 def gives_more(call: ast.Call, most: int) -> bool:
     """Whether a call may give more than ``most`` arguments by position."""
-    return len(call.args) > most or any(isinstance(one, ast.Starred) for one in call.args)
+    return len(call.args) > most or any(isinstance(argument, ast.Starred) for argument in call.args)
 
 
 def _tree(text: str) -> ast.Module:
@@ -77,7 +77,7 @@ def _is_foreign(project: Project, path: str, called: str) -> bool:
     if not called or table is None or table.defines(called):
         return False
     sources = table.imports.get(called, set())
-    return bool(sources) and not any(project.has_package(one.partition(".")[0]) for one in sources)
+    return bool(sources) and not any(project.has_package(source.partition(".")[0]) for source in sources)
 
 
 def is_assigned(project: Project, attribute: str) -> bool:

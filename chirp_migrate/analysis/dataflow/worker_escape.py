@@ -90,7 +90,7 @@ class Destinations:
         return node.name.value if any(inherits(self._project, name, DATASET) for name in names) else None
 
     def _first(self, nodes: list[cst.Name] | list[cst.Attribute]) -> str | None:
-        return next((found for one in nodes if (found := self.of(one)) is not None), None)
+        return next((found for node in nodes if (found := self.of(node)) is not None), None)
 
     def _direct(self, node: cst.CSTNode) -> str | None:
         match step_of(self._module, node):
@@ -136,7 +136,7 @@ class Destinations:
     def _takes_data(self, call: cst.Call, called: set[str]) -> bool:
         """Whether what is called is about data, by its names: other things take a ``transform`` too."""
         names = {*called, self._module.source(call.func)}
-        return any(_DATA.search(one) or inherits(self._project, one, DATASET) for one in names)
+        return any(_DATA.search(name) or inherits(self._project, name, DATASET) for name in names)
 
     def _is_transform(self, called: set[str]) -> bool:
         return not called or any(_TRANSFORM_MODULES.search(name) for name in called)
@@ -221,15 +221,15 @@ class Destinations:
         scope = module.scopes.scope_of(maker)
         owner = scope.node
         mentions = self._on_self(owner, name) if isinstance(owner, cst.ClassDef) else reads_of(module, name, scope)
-        if any(isinstance(around, cst.Decorator) for one in mentions for around in module.ancestors(one)):
+        if any(isinstance(around, cst.Decorator) for mention in mentions for around in module.ancestors(mention)):
             return None
         says_transform = _ABOUT_DATA.search(module.text) is not None and (
             _SAYS_TRANSFORM.fullmatch(inner) or (short != name and _SAYS_TRANSFORM.fullmatch(short))
         )
         if _LOADER_WORDS.search(name) or _LOADER_WORDS.search(inner) or says_transform:
             return short
-        calls = [module.parents[one] for one in mentions]
-        if any(isinstance(one, cst.Call) and one.func in mentions and self.of(one) is not None for one in calls):
+        calls = [module.parents[mention] for mention in mentions]
+        if any(isinstance(call, cst.Call) and call.func in mentions and self.of(call) is not None for call in calls):
             return short
         return short if not _passes_all_on(module, value) and _is_called_elsewhere(self._project, name) else None
 
@@ -330,7 +330,7 @@ class _MayGo:
 
     def function_around(self, node: ast.AST) -> _Function | None:
         """The innermost function that holds a node."""
-        return next((one for one in self._outline.ancestors(node) if isinstance(one, _Function)), None)
+        return next((ancestor for ancestor in self._outline.ancestors(node) if isinstance(ancestor, _Function)), None)
 
     def named(self, name: str, owner: ast.AST | None) -> bool:
         """Whether the variable ``name`` of a function, or of the module, may go to workers."""
@@ -368,11 +368,11 @@ class _MayGo:
                 return _is_key(key)
             case ast.Attribute(value=ast.Name(id="self"), attr=name):
                 owner = next((one for one in self._outline.ancestors(target) if isinstance(one, ast.ClassDef)), None)
-                reads = (one for one in self._outline.find(ast.Attribute) if one.attr == name)
+                reads = (attribute for attribute in self._outline.find(ast.Attribute) if attribute.attr == name)
                 return (
                     name in _LOADER_KEYWORDS
                     or (owner is not None and self._is_dataset(owner))
-                    or any(self.go(one) for one in reads if isinstance(one.ctx, ast.Load))
+                    or any(self.go(read) for read in reads if isinstance(read.ctx, ast.Load))
                 )
             case ast.Attribute(attr=name):
                 return name in _KEYWORDS
@@ -408,9 +408,9 @@ class _MayGo:
         function = self.function_around(statement)
         maker = function.name if function is not None else ""
         names = (maker, last_name(statement.value) if statement.value is not None else "")
-        if any(_LOADER_WORDS.search(one) or "transform" in one for one in names):
+        if any(_LOADER_WORDS.search(name) or "transform" in name for name in names):
             return True
-        calls = (one for one in self._outline.find(ast.Call) if last_name(one.func) == maker)
+        calls = (call for call in self._outline.find(ast.Call) if last_name(call.func) == maker)
         return any(map(self.go, calls)) or _is_called_elsewhere(self._project, maker)
 
 

@@ -40,7 +40,7 @@ def first_line(node: ast.AST) -> str:
 def taking_one_sample(function: ast.FunctionDef) -> tuple[str, list[ast.stmt]]:
     """The name of the only parameter besides ``self``, and the statements but for the docstring."""
     given = function.args
-    names = [one.arg for one in given.args]
+    names = [argument.arg for argument in given.args]
     others = given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults
     if len(names) != 2 or names[0] != "self" or others or function.decorator_list:
         raise DrawsOtherwise(f"`{function.name}` does not take one sample")

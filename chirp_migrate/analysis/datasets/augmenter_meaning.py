@@ -255,7 +255,7 @@ class _Masks:
         if len(steps) != 3:
             raise DrawsOtherwise("a mask is not drawn as a width and a start")
         self._check_asked(asked, count)
-        (width, widest), (start, room) = (self._draw(one, names) for one in steps[:2])
+        (width, widest), (start, room) = (self._draw(step, names) for step in steps[:2])
         size = _SIZES[axis].id
         if widest != f"min({size}, self.{parameter})":
             raise DrawsOtherwise(f"`{width}` is not drawn from 0 to min({parameter}, size)")
@@ -339,8 +339,8 @@ def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
     noisy = f"{x} + torch.randn_like({x}) * self.std"
     ends = ("0, 1", "min=0, max=1", "0.0, 1.0", "min=0.0, max=1.0")
     results = [text for end in ends for text in (f"torch.clamp({noisy}, {end})", f"({noisy}).clamp({end})")]
-    loads = (one for statement in (*steps, last) for one in ast.walk(statement) if isinstance(one, ast.Name))
-    unread = names.keys() - {one.id for one in loads if isinstance(one.ctx, ast.Load)}
+    loads = (node for statement in (*steps, last) for node in ast.walk(statement) if isinstance(node, ast.Name))
+    unread = names.keys() - {load.id for load in loads if isinstance(load.ctx, ast.Load)}
     if unread or Terms(names).text(last.value) not in map(Terms({}).text, results):
         raise DrawsOtherwise("its result is not `clamp(x + randn_like(x) * std, 0, 1)`")
     return ()

@@ -71,7 +71,7 @@ def problem_of(
     for line in (one for one in every if isinstance(one, cst.SimpleStatementLine | cst.SimpleStatementSuite)):
         for small in line.body:
             targets, values = _store(small) or ([], [])
-            problems = (_target_problem(module, scope, small, one, early) for one in targets)
+            problems = (_target_problem(module, scope, small, target, early) for target in targets)
             problem = next(filter(None, problems), None) or more_than_computing(module, values, is_own)
             if problem is not None:
                 return problem
@@ -111,7 +111,7 @@ def _is_fresh(module: Module, scope: cst.CSTNode, name: str) -> bool:
     if any(item.name.value == name for one in shared for item in one.names):
         return False
     values = origins(module, scope, name)[0]
-    return bool(values) and all(one.part is None and _is_new(module, one.value) for one in values)
+    return bool(values) and all(origin.part is None and _is_new(module, origin.value) for origin in values)
 
 
 def _is_new(module: Module, value: cst.BaseExpression) -> bool:
@@ -132,6 +132,6 @@ def _seen_by_handler(module: Module, loop: cst.For) -> str | None:
         if isinstance(ancestor, cst.Try | cst.TryStar):
             return "the `try` around it could go on with what was collected before an error"
         items = ancestor.items if isinstance(ancestor, cst.With) else ()
-        if not all(is_call_of(module, one.item, _TRANSPARENT) for one in items):
+        if not all(is_call_of(module, item.item, _TRANSPARENT) for item in items):
             return "the `with` around it could go on with what was collected before an error"
     return None

@@ -208,14 +208,14 @@ def augmenting(samples: Samples) -> Augmenting | None:
         return None
 
     def where(*conditions: Value | None) -> list[tuple[bool, ...]]:
-        places = [samples.conditions.index(one) for one in conditions if one is not None]
+        places = [samples.conditions.index(condition) for condition in conditions if condition is not None]
         return [truths for truths in chains if all(truths[place] for place in places)]
 
     training = next((c for c in samples.conditions if _flag_name(c) in ("training", "train", "is_training")), None)
     stages: list[Stage] = []
     for function in full:
         applied = [truths for truths, chain in chains.items() if function in chain]
-        gates = [None, *(one for one in samples.conditions if one != training)]
+        gates = [None, *(condition for condition in samples.conditions if condition != training)]
         stages += [Stage(function, gate) for gate in gates if where(training, gate) == applied][:1]
     return Augmenting(datasets.pop(), tuple(stages), training) if len(stages) == len(full) else None
 

@@ -48,13 +48,13 @@ def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
     scope = binding_scope(module, node, name)
     given, annotations = origins(module, scope, name)
     values = [one.value for one in given]
-    parts = (part for one in annotations for part in walk(one))
-    named = [one for one in parts if isinstance(one, cst.Name | cst.Attribute | cst.SimpleString)]
+    parts = (part for annotation in annotations for part in walk(annotation))
+    named = [part for part in parts if isinstance(part, cst.Name | cst.Attribute | cst.SimpleString)]
     if any(_names_dataset(module, project, one) for one in (*named, *map(_maker, values))):
         return True
-    if any(_is_other(module, project, one) for one in annotations):
+    if any(_is_other(module, project, annotation) for annotation in annotations):
         return False
-    if values and name not in parameters(scope) and all(_is_other_value(module, project, one) for one in values):
+    if values and name not in parameters(scope) and all(_is_other_value(module, project, value) for value in values):
         return False
     last = name.rpartition(".")[2]
     return DATASET_NAME.fullmatch(last) is not None or _is_given_away(module, project, scope, name)
@@ -146,7 +146,7 @@ def possible_datasets(outline: Outline, project: Project) -> list[ast.ClassDef]:
         return is_dataset_class(project, name) or inherits(project, name, ITERABLE_DATASET)
 
     return [
-        one
-        for one in outline.find(ast.ClassDef)
-        if any(is_known(name) for base in one.bases for name in project.possible_names(outline, base))
+        definition
+        for definition in outline.find(ast.ClassDef)
+        if any(is_known(name) for base in definition.bases for name in project.possible_names(outline, base))
     ]

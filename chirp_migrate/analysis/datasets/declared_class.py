@@ -100,7 +100,7 @@ def _holds_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples
         return True
     assigns = find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []
     stores = (one for one in assigns if len(one.targets) == 1 and is_on_self(one.targets[0].target, attribute))
-    return any(_LISTS_FILES.search(module.source(one)) for one in stores)
+    return any(_LISTS_FILES.search(module.source(store)) for store in stores)
 
 
 class _DeclaredReader:
@@ -170,7 +170,7 @@ class _DeclaredReader:
 
 def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
     """The names of the ``count`` parameters of a plain method. Raises NotStraightLine if it is none."""
-    names = [one.name.value for one in function.params.params]
+    names = [parameter.name.value for parameter in function.params.params]
     unusual = function.decorators or function.asynchronous or not takes_plain_arguments(function)
     if unusual or len(names) != count:
         raise NotStraightLine(f"something unusual in the signature of {function.name.value}")
@@ -180,7 +180,7 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
 def _held_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
     """Attributes to which ``__init__`` assigns a method of the object: ``self.scale = self._scale``."""
     assigns = find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []
-    stores = (re.fullmatch(r"self\.(\w+) = self\.(\w+)", plain_source(module, one)) for one in assigns)
+    stores = (re.fullmatch(r"self\.(\w+) = self\.(\w+)", plain_source(module, assign)) for assign in assigns)
     return {store[1]: store[2] for store in stores if store is not None and store[2] in methods}
 
 

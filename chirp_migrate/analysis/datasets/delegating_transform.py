@@ -41,7 +41,7 @@ def initialises_super(module: Module, statement: cst.CSTNode) -> bool:
 
 def handing_on(module: Module, definition: cst.ClassDef) -> DelegatingTransform | None:
     """How a class hands its argument on; None where it does anything else, or inherits anything."""
-    bases = [one for one in definition.bases if not is_name(one.value, "object")]
+    bases = [base for base in definition.bases if not is_name(base.value, "object")]
     unusual = definition.keywords or definition.decorators or definition.type_parameters
     methods = only_methods(definition) or {}
     if bases or unusual:
@@ -95,7 +95,7 @@ def _composes(module: Module, call: cst.FunctionDef, attribute: str) -> bool | N
     if names is None or call.params.params[1].default is not None:
         return None
     kept, value = f"{names[0]}.{attribute}", names[1]
-    text = "\n".join(plain_source(module, one) for one in call.body.body if not is_docstring(one))
+    text = "\n".join(plain_source(module, statement) for statement in call.body.body if not is_docstring(statement))
     if text == f"return {kept}({value})":
         return False
     chain = rf"for (\w+) in {re.escape(kept)}:\n    {value} = \1\({value}\)\nreturn {value}"

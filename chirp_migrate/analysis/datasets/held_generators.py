@@ -88,7 +88,7 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
         function = module.enclosing_function(value)
         every = (*function.params.params, *function.params.kwonly_params) if function is not None else ()
         annotations = [p.annotation for p in every if p.name.value == value.value and p.annotation is not None]
-        named = [n for one in annotations for n in find_in(one, cst.Name, cst.Attribute)]
+        named = [n for annotation in annotations for n in find_in(annotation, cst.Name, cst.Attribute)]
         return any(map(_GENERATORS.fullmatch, (name for one in named for name in project.resolved_names(module, one))))
     return isinstance(value, cst.Call) and _maker(module, project, value) is value
 
@@ -109,7 +109,7 @@ def _maker(module: Module, project: Project, value: cst.BaseExpression) -> cst.C
 def _always_alike(module: Module, made: cst.Call) -> bool:
     """Whether a generator made anew is in the same state as before: it is seeded, or PyTorch's, with its fixed seed."""
     calls = find_in(made, cst.Call)
-    return "torch.Generator" in module.qualified_names(calls[-1].func) or all(one.args for one in calls)
+    return "torch.Generator" in module.qualified_names(calls[-1].func) or all(call.args for call in calls)
 
 
 def _draws(state: DatasetState, use: Use) -> bool:

@@ -85,7 +85,7 @@ class Imaging:
 def imaging(paths: Sequence[Path]) -> Imaging | None:
     """The meaning of the paths through a ``__getitem__``, if it is that and does nothing besides."""
     conditions = {condition for path in paths for condition in path.truths}
-    known = {one: holds for one in conditions if (holds := _holds_for_tensor(one)) is not None}
+    known = {condition: holds for condition in conditions if (holds := _holds_for_tensor(condition)) is not None}
     taken = [path for path in paths if all(known.get(one, holds) == holds for one, holds in path.truths.items())]
     masked = next(path for path in taken if all(holds or one in known for one, holds in path.truths.items()))
     found = _imaged(masked.value)

@@ -119,7 +119,7 @@ def _second(node: cst.CSTNode) -> cst.BaseExpression | None:
 
 def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list[cst.CSTNode]:
     """``sample[1]`` wherever it is read in ``code``."""
-    around = [(one, module.parents[one]) for one in uses(module, code, sample)]
+    around = [(use, module.parents[use]) for use in uses(module, code, sample)]
     return [parent for one, parent in around if _second(parent) is one and mention(module, parent) is Mention.READ]
 
 

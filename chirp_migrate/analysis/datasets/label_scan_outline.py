@@ -26,7 +26,7 @@ def may_scan(outline: Outline) -> bool:
         last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         return bool(last) and (facts or DATASET_NAME.fullmatch(last) is not None)
 
-    if any(_collects(one.body) and _is_scan(one, list(one.body), dataset) for one in outline.find(ast.For)):
+    if any(_collects(loop.body) and _is_scan(loop, list(loop.body), dataset) for loop in outline.find(ast.For)):
         return True
     for clause in outline.find(ast.comprehension):
         node = outline.parents[clause]
@@ -70,14 +70,14 @@ def _is_scan(loop: _Loop, code: list[ast.AST], dataset: Callable[[ast.expr], boo
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == 1
     ]
     samples = [*seconds, *_opened(code[0], seconds)]
-    if dataset(iterable) and len([one for one in samples if _is_name(one, each)]) == _uses(code, each) > 0:
+    if dataset(iterable) and len([sample for sample in samples if _is_name(sample, each)]) == _uses(code, each) > 0:
         return True
     return any(
-        isinstance(one, ast.Subscript)
-        and dataset(one.value)
-        and _uses([one.slice], each)
-        and not _uses([one.value], each)
-        for one in samples
+        isinstance(sample, ast.Subscript)
+        and dataset(sample.value)
+        and _uses([sample.slice], each)
+        and not _uses([sample.value], each)
+        for sample in samples
     )
 
 
@@ -86,7 +86,7 @@ def _opened(first: ast.AST, seconds: Sequence[ast.expr]) -> Iterator[ast.expr]:
     match first:
         case ast.Assign(targets=[ast.Tuple(elts=[_, _]) | ast.List(elts=[_, _])], value=sample):
             yield sample
-        case ast.Assign(targets=[ast.Name(id=name)], value=sample) if any(_is_name(one, name) for one in seconds):
+        case ast.Assign(targets=[ast.Name(id=name)], value=sample) if any(_is_name(second, name) for second in seconds):
             yield sample
 
 

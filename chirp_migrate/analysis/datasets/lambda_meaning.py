@@ -87,7 +87,7 @@ def _means_the_same_early(module: Module, project: Project, node: cst.Lambda) ->
     if any(passed_by_name(project, one.name.value) for one in (*node.params.posonly_params, *node.params.params)):
         return False
     names = (one for one in find_in(node.body, cst.Name) if mention(module, one) is not Mention.LABEL)
-    return all(_is_settled(module, project, node, one.value, one) for one in names)
+    return all(_is_settled(module, project, node, name.value, name) for name in names)
 
 
 def _is_settled(module: Module, project: Project, node: cst.Lambda, name: str, use: cst.Name) -> bool:
@@ -105,7 +105,7 @@ def _forwarded(module: Module, project: Project, node: cst.Lambda) -> str | None
     may ask whether it is ``None``, empty, or a module of PyTorch.
     """
     parameters, body = node.params, node.body
-    names = [one.name.value for one in parameters.params]
+    names = [parameter.name.value for parameter in parameters.params]
     if not isinstance(body, cst.Call) or not takes_plain_arguments(node):
         return None
     given = [
@@ -176,7 +176,7 @@ def _shipped(module: Module, project: Project, node: cst.Lambda) -> Shipped | No
 
 def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> str | None:
     """``Standardize(mean, std, …)`` for ``(x - mean) / (std + eps)`` with names for mean and std."""
-    if any(isinstance(one, cst.Attribute) and one.attr.value.endswith("_") for one in walk(body)):
+    if any(isinstance(node, cst.Attribute) and node.attr.value.endswith("_") for node in walk(body)):
         return None  # in place, the dtype stays as it is
     try:
         path, *others = Evaluator(module.source).paths((), {parameter: _SAMPLE}, body)

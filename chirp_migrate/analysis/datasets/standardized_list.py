@@ -43,7 +43,7 @@ def in_comprehension(module: Module, project: Project, node: cst.ListComp) -> St
     loop = node.for_in
     if loop.ifs or loop.inner_for_in is not None or loop.asynchronous is not None:
         return None
-    if any(isinstance(one, cst.FormattedStringExpression) for one in module.ancestors(node)):
+    if any(isinstance(ancestor, cst.FormattedStringExpression) for ancestor in module.ancestors(node)):
         return None
     return _built(module, project, loop.target, loop.iter, node.elt, ())
 
@@ -95,7 +95,7 @@ def _built(
         return None
     if path.calls or not all(is_part(one, path.value) for one in path.evaluated):
         return None
-    mentioned = (one for part in (element, *body) for one in names_below(part, "torch"))
+    mentioned = (name for part in (element, *body) for name in names_below(part, "torch"))
     if any(project.resolved_names(module, one) != {"torch"} for one in mentioned):
         return None
     match parts:
@@ -106,7 +106,7 @@ def _built(
         case _:
             return None
     clear = path.names.keys().isdisjoint(found.names) and all(
-        _surely_has_value(module, source, one) for one in found.names
+        _surely_has_value(module, source, name) for name in found.names
     )
     return found if clear else None
 

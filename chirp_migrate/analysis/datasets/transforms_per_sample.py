@@ -131,12 +131,12 @@ class SampleTransforms:
         self._check_use(method, call)
         self._check_class(method)
         self._check_init()
-        names = {one.value for one in find_in(call, cst.Name)} - {"self"}
+        names = {name.value for name in find_in(call, cst.Name)} - {"self"}
         shadowed = module.scopes.names_bound(self.init) & (names - attributes)
         if shadowed:
             raise NotOnce(f"`{min(shadowed)}` means something else in `__init__`")
         conditional = any(isinstance(one, _CONDITIONS) for one in self._around(call, method))
-        leaves = (module.span(one)[1] for one in find_own(method, cst.Return, cst.Raise))
+        leaves = (module.span(node)[1] for node in find_own(method, cst.Return, cst.Raise))
         returned = any(end < module.span(call)[0] for end in leaves)
         if attributes and (conditional or returned or not ENTRY.fullmatch(method.name.value)):
             raise NotOnce(f"it is only made under a condition, and `self.{min(attributes)}` may not fit otherwise")
@@ -214,7 +214,7 @@ class SampleTransforms:
         if init is None or not isinstance(init.body, cst.IndentedBlock) or init.decorators:
             raise NotOnce("the class has no `__init__` of the usual form")
         firsts = [next(iter(parameters(one)), "") for one in (init, method)]
-        named = {one.value for one in find_in(definition.body, cst.Name)}
+        named = {node.value for node in find_in(definition.body, cst.Name)}
         if definition.decorators or method.decorators or firsts != ["self", "self"] or named & _OWN_STATE:
             raise NotOnce("the class defines how its attributes are set or read")
         if project.holds(r"\b__new__\b", "__new__"):
@@ -264,8 +264,8 @@ def _only_stores(project: Project, qualified: str) -> bool:
     module, definition = found
     methods = [one for one in definition.body.body if isinstance(one, cst.FunctionDef)]
     targets = (one.target for one in find_in(definition, cst.AssignTarget))
-    stored = {one.attr.value for one in targets if isinstance(one, cst.Attribute) and is_on_self(one)}
-    own = {one.name.value for one in methods} | stored
+    stored = {target.attr.value for target in targets if isinstance(target, cst.Attribute) and is_on_self(target)}
+    own = {method.name.value for method in methods} | stored
     for position, statement in enumerate(definition.body.body):
         if isinstance(statement, cst.FunctionDef):
             initialises = statement.name.value == "__init__"
@@ -287,7 +287,7 @@ def _stores(init: cst.FunctionDef) -> bool:
             constant = isinstance(small.value, cst.Integer | cst.Float | cst.SimpleString)
             if not constant and not (isinstance(small.value, cst.Name) and small.value.value in known):
                 return False
-            if not all(is_on_self(one.target) for one in small.targets):
+            if not all(is_on_self(target.target) for target in small.targets):
                 return False
     return not init.decorators
 
@@ -298,7 +298,7 @@ def _reads(module: Module, method: cst.FunctionDef, own: set[str]) -> bool:
     Args:
         own: methods of the class, and attributes that it stores; others are the base's, and may change the object.
     """
-    if any(isinstance(one, cst.Global | cst.Nonlocal) for one in own_nodes(method)):
+    if any(isinstance(node, cst.Global | cst.Nonlocal) for node in own_nodes(method)):
         return False
     for name in names_below(method.body, "self"):
         attribute = module.parents[name]

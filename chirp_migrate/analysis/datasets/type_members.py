@@ -58,7 +58,7 @@ def meaning_of_members(module: Module, node: cst.Call, entries: cst.Dict) -> Aug
 
 
 def _paths_of(module: Module, node: cst.Call, function: cst.Lambda, *arguments: Value) -> list[Path]:
-    names = [one.name.value for one in function.params.params]
+    names = [parameter.name.value for parameter in function.params.params]
     if len(names) != len(arguments) or not takes_plain_arguments(function):
         raise NotStraightLine("something unusual in the parameters of a lambda")
     return _evaluator(module, node).paths((), dict(zip(names, arguments, strict=True)), function.body)

@@ -55,7 +55,7 @@ class DeviceValue:
 
     def surely(self, project: Project) -> frozenset[str]:
         """The kinds of device that it can be; empty when that cannot be seen."""
-        given = (project.holds(set_from_outside(one), one) for one in self.attributes)
+        given = (project.holds(set_from_outside(attribute), attribute) for attribute in self.attributes)
         return self.kinds if self.is_complete and not any(given) else frozenset()
 
 
@@ -95,7 +95,7 @@ def _named(module: Module, node: cst.Name | cst.Attribute, depth: int) -> Device
     scope = scope_of(module, node, name)
     given = origins(module, scope, name)[0]
     values = [one.value for one in given if one.part is None]
-    found = [device_value(module, one, depth + 1) for one in values] if depth < _DEPTH else []
+    found = [device_value(module, value, depth + 1) for value in values] if depth < _DEPTH else []
     is_complete = bool(found) and len(found) == len(given) and name.count(".") <= name.startswith("self.")
     if isinstance(node, cst.Name):
         owner = module.scopes.lookup(name, node)
@@ -104,7 +104,7 @@ def _named(module: Module, node: cst.Name | cst.Attribute, depth: int) -> Device
     whole = reduce(or_, found, DeviceValue(is_complete=is_complete))
     if isinstance(node, cst.Attribute):
         whole = replace(whole, attributes=whole.attributes | {node.attr.value})
-    if not found or not all(_is_literal(module, one) for one in values):
+    if not found or not all(_is_literal(module, value) for value in values):
         last = name.rpartition(".")[2]
         whole = replace(whole, spelled=frozenset(), is_called=_NAME.fullmatch(last) is not None)
     parameter = parameters(scope).get(name)

@@ -42,7 +42,7 @@ def _is_kept(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, att
     if init is None or init is function:
         return False
     targets = (one for one in find_in(owner, cst.AssignTarget) if dotted(one.target) == attribute)
-    is_only = all(module.enclosing_function(one) is init for one in targets)
+    is_only = all(module.enclosing_function(target) is init for target in targets)
     return is_only and _is_read(module, init, attribute, init.body, module.span(init)[1])
 
 
@@ -64,14 +64,14 @@ def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.
 
 def _looked_up(module: Module, function: cst.FunctionDef) -> list[cst.Call]:
     """Calls of a ``get`` in a function."""
-    return [one for one in find_in(function.body, cst.Call) if method_called(one) == "get"]
+    return [node for node in find_in(function.body, cst.Call) if method_called(node) == "get"]
 
 
 def _gets(call: cst.Call, mapping: str) -> bool:
     """Whether a call is ``mapping.get('key')`` or ``mapping.get('key', number)``."""
-    if dotted(call.func) != f"{mapping}.get" or any(one.keyword is not None for one in call.args):
+    if dotted(call.func) != f"{mapping}.get" or any(argument.keyword is not None for argument in call.args):
         return False
-    match [one.value for one in call.args]:
+    match [argument.value for argument in call.args]:
         case [cst.SimpleString()] | [cst.SimpleString(), cst.Integer() | cst.Float()]:
             return True
         case [cst.SimpleString(), default]:

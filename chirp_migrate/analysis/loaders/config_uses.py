@@ -78,12 +78,12 @@ def _use(node: ast.AST, parents: Mapping[ast.AST, ast.AST], known: Mapping[str, 
         case ast.Call(func=ast.Attribute(value=owner, attr="update")) if node in parent.args and _is_config(owner):
             return None
         case ast.Call(args=args) if node in args:
-            place, starred = args.index(node), any(isinstance(one, ast.Starred) for one in args)
+            place, starred = args.index(node), any(isinstance(argument, ast.Starred) for argument in args)
             taking = [names[place : place + 1] for names in known.get(_called(parent), [])]
             same = bool(taking) and all(names and _NAME.fullmatch(names[0]) for names in taking)
             return None if same and not starred else parent
         case ast.Compare(ops=operators):
-            asked = all(isinstance(one, ast.In | ast.NotIn | ast.Is | ast.IsNot) for one in operators)
+            asked = all(isinstance(operator, ast.In | ast.NotIn | ast.Is | ast.IsNot) for operator in operators)
             return None if asked else parent
         case ast.Subscript(value=value) if value is node:
             return None

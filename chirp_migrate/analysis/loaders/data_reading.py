@@ -56,7 +56,7 @@ class DataReading:
         match node:
             case cst.Call(func=function, args=[first, *_]):
                 return [first.value] if self._module.qualified_names(function) & _ITERATORS else []
-        return [one.value for one in values_of(self._module, node) if one.part is None]
+        return [origin.value for origin in values_of(self._module, node) if origin.part is None]
 
     def goes_through(self, node: cst.BaseExpression) -> bool:
         """Whether an iterable is data, or positions of a dataset: ``range(len(dataset))``."""
@@ -64,7 +64,7 @@ class DataReading:
             return True
         match node:
             case cst.Call() if resolves_to(self._module, node, _POSITIONS):
-                return any(self.goes_through(one.value) for one in node.args)
+                return any(self.goes_through(argument.value) for argument in node.args)
         return False
 
     def names_items(self, node: cst.BaseExpression) -> bool:
@@ -124,7 +124,7 @@ class DataReading:
                     if every_loop or self.reads([node]) or self.has_samples(node.iter, found):
                         found |= _bound(node.target)
                 elif isinstance(node, cst.Assign) and self.has_samples(node.value, found):
-                    found = found.union(*(_bound(one.target) for one in node.targets))
+                    found = found.union(*(_bound(target.target) for target in node.targets))
                 elif isinstance(node, cst.Call):
                     for function in self._definitions(node.func):
                         if id(function) in known:
@@ -137,7 +137,7 @@ class DataReading:
     def has_samples(self, node: cst.CSTNode, taken: Set[str]) -> bool:
         """Whether an expression takes samples or batches from data, or mentions one of the names that hold some."""
         parts = list(walk(node))
-        return any(isinstance(one, cst.Name) and one.value in taken for one in parts) or self.takes_samples(parts)
+        return any(isinstance(part, cst.Name) and part.value in taken for part in parts) or self.takes_samples(parts)
 
     def functions_in(self, node: cst.BaseExpression) -> list[Function]:
         """Functions of the module that an expression names or makes, with those that they call."""
@@ -172,6 +172,6 @@ class DataReading:
 def _bound(target: cst.CSTNode) -> set[str]:
     """Names that an assignment or loop gives a value, those of attributes included."""
     if isinstance(target, cst.Tuple | cst.List):
-        return set[str]().union(*(_bound(one.value) for one in target.elements))
+        return set[str]().union(*(_bound(element.value) for element in target.elements))
     name = dotted(target)
     return set() if name is None else {name.rpartition(".")[2]}

@@ -80,7 +80,7 @@ def _made(module: Module, project: Project, value: cst.BaseExpression) -> tuple[
 def _is_imported(module: Module, node: cst.BaseExpression) -> bool:
     """Whether the name that an expression starts with is imported at the top of the module."""
     bindings = module.scopes.module.bindings.get((dotted(node) or "").partition(".")[0], ())
-    lines = (module.parents[one.node] for one in bindings if one.kind is Kind.IMPORT)
+    lines = (module.parents[binding.node] for binding in bindings if binding.kind is Kind.IMPORT)
     return any(isinstance(module.parents.get(line), cst.Module) for line in lines)
 
 

@@ -28,9 +28,9 @@ _PARTIAL = re.compile(r"functools\.partial")
 
 def may_build(outline: Outline, spellings: frozenset[str]) -> bool:
     """Whether the class, or the factory, under one of these names is more than imported and annotated with."""
-    if any(one.asname and one.name in spellings for one in outline.find(ast.alias)):
+    if any(alias.asname and alias.name in spellings for alias in outline.find(ast.alias)):
         return True
-    named = (one for one in outline.find(ast.Name, ast.Attribute) if last_name(one) in spellings)
+    named = (node for node in outline.find(ast.Name, ast.Attribute) if last_name(node) in spellings)
     return any(not _is_annotation(outline, one) for one in named)
 
 
@@ -107,7 +107,7 @@ def _held_by_attribute(module: Module, project: Project, attribute: str) -> Use:
 
 def _only_called(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> Use:
     """What holds the class, and is read there, may be shared with other files."""
-    is_called = bool(reads) and all(isinstance(module.parents[one], cst.Call) for one in reads)
+    is_called = bool(reads) and all(isinstance(module.parents[read], cst.Call) for read in reads)
     return _CALLED_LATER if is_called and not shared else Use("used-as-value", where)
 
 

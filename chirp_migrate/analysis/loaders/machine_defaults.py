@@ -41,7 +41,7 @@ def _from_machine(module: Module, node: cst.CSTNode, depth: int) -> bool:
         case cst.Attribute(value=cst.Attribute(attr=cst.Name(value=owner)) | cst.Name(value=owner), attr=attribute):
             return attribute.value == "type" and "device" in owner  # what kind of device the run is on
         case cst.Call(func=function, args=arguments) if resolves_to(module, function, _MACHINE_QUESTIONS):
-            return all(_from_machine(module, one.value, depth + 1) for one in arguments)
+            return all(_from_machine(module, argument.value, depth + 1) for argument in arguments)
         case cst.IfExp() | cst.UnaryOperation() | cst.BinaryOperation() | cst.BooleanOperation():
             pass
         case cst.Comparison() | cst.ComparisonTarget():

@@ -43,8 +43,8 @@ def _seeding(
 ) -> Iterator[tuple[cst.Call, bool]]:
     """What :func:`repeated_seeds` yields of a function whose parameters ``given`` are the number of the worker."""
     nodes = [*walk(function)]
-    asks = any(isinstance(one, cst.Name) and "worker_info" in one.value for one in nodes)
-    if asks or any(isinstance(one, cst.Global | cst.Nonlocal) for one in nodes):
+    asks = any(isinstance(node, cst.Name) and "worker_info" in node.value for node in nodes)
+    if asks or any(isinstance(node, cst.Global | cst.Nonlocal) for node in nodes):
         return
     for call in nodes:
         if isinstance(call, cst.Call) and call.args and module.qualified_names(call.func) & _SEEDING:
@@ -80,7 +80,7 @@ def _helper(
 
 def _only_function(module: Module, name: cst.BaseExpression) -> cst.FunctionDef | None:
     """The function of a name, if no other one of the module has it."""
-    named = [one for one in module.find(cst.FunctionDef) if is_name(name, one.name.value)]
+    named = [function for function in module.find(cst.FunctionDef) if is_name(name, function.name.value)]
     return named[0] if len(named) == 1 else None
 
 

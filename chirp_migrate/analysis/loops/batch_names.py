@@ -136,8 +136,8 @@ class Batch(LoopNames[Path | None]):
         statement = statement_of(self._module, call)
         if not isinstance(statement, cst.Assign):
             return set()
-        items = (part for one in statement.targets for part in _parts(one.target))
-        return {owner_name(one) for one in items if not isinstance(one, cst.Name) and self.value(one) == path}
+        items = (part for target in statement.targets for part in _parts(target.target))
+        return {owner_name(item) for item in items if not isinstance(item, cst.Name) and self.value(item) == path}
 
     def _only_read(self, node: cst.CSTNode) -> bool:
         """Whether what is done with a value can neither write to its memory nor give it to something that could."""
@@ -154,7 +154,7 @@ class Batch(LoopNames[Path | None]):
                 return True
             case Assigned(targets, cst.Assign()):  # to other names, which are looked at as well
                 kinds = (cst.Tuple, cst.List) if isinstance(node, cst.Tuple) else (cst.Name, cst.Tuple, cst.List)
-                return all(isinstance(one, kinds) for one in targets)
+                return all(isinstance(target, kinds) for target in targets)
         reading = cst.Index | cst.Comparison | cst.ComparisonTarget | cst.BinaryOperation | cst.Del
         return isinstance(self._module.parents[node], reading | cst.FormattedStringExpression)
 

@@ -45,7 +45,7 @@ class BatchUses:
         self.problem = next(iter([*self._problems(), *self._after_the_loop(target)]), None)
 
     def _problems(self) -> Iterator[str]:
-        names = [one for one in find_in(self._loop.body, cst.Name) if mention(self._module, one) is Mention.READ]
+        names = [node for node in find_in(self._loop.body, cst.Name) if mention(self._module, node) is Mention.READ]
         for name in sorted(names, key=lambda one: self._module.span(one)[0]):
             if self._batch.value(name) is None:
                 continue
@@ -113,7 +113,7 @@ class BatchUses:
         device = moved_to(self._module, call)
         if device is not None:
             return self._moved(call, path, device)
-        dtypes = [one.value for one in call.args]
+        dtypes = [argument.value for argument in call.args]
         if method in _RESHAPED or (method == "to" and dtypes and all(is_dtype(self._module, one) for one in dtypes)):
             around = self._module.parents[call]
             outer = self._module.parents[around] if isinstance(around, cst.Attribute) else None
@@ -135,7 +135,7 @@ class BatchUses:
                 case cst.For():
                     end = module.span(ancestor)[1]
             child = ancestor
-        targets = [one.target for one in statement.targets] if isinstance(statement, cst.Assign) else []
+        targets = [target.target for target in statement.targets] if isinstance(statement, cst.Assign) else []
         if any(isinstance(one, cst.Subscript | cst.Attribute) and self._batch.value(one) == path for one in targets):
             self._replaced.append((end or module.span(statement)[1], path))
         return None
@@ -145,7 +145,7 @@ class BatchUses:
         parent = self._module.parents[node]
         while isinstance(parent, cst.Element | cst.Tuple | cst.List):
             parent = self._module.parents[parent]
-        return isinstance(parent, cst.Assign) and all(_only_names(one.target) for one in parent.targets)
+        return isinstance(parent, cst.Assign) and all(_only_names(target.target) for target in parent.targets)
 
     def _is_looped(self, call: cst.CSTNode) -> bool:
         match step_of(self._module, call):
@@ -155,7 +155,7 @@ class BatchUses:
                 return isinstance(step, Iterated)
 
     def _after_the_loop(self, target: cst.BaseExpression) -> Iterator[str]:
-        bound = {name for one in find_in(self._loop.body, cst.AssignTarget) for name in names_in_code(one)}
+        bound = {name for node in find_in(self._loop.body, cst.AssignTarget) for name in names_in_code(node)}
         for name in names_in_code(target) - bound:
             if is_read_outside(self._module, self._loop, name):
                 yield f"`{name}` may be used again after the loop"
@@ -169,7 +169,7 @@ def _covers(moved: Path, path: Path) -> bool:
 
 def _only_names(target: cst.CSTNode) -> bool:
     if isinstance(target, cst.Tuple | cst.List):
-        return all(_only_names(one.value) for one in target.elements)
+        return all(_only_names(element.value) for element in target.elements)
     return isinstance(target, cst.Name)
 
 

@@ -58,7 +58,7 @@ def _read(module: Module, node: cst.BaseExpression | None, place: cst.CSTNode) -
     if not parts[0] or len(parts) < held or (len(parts) > held and not _SETTINGS.fullmatch(parts[held - 1])):
         return None
     home = module.enclosing_class(place) if held > 1 else _home(module, parts[0], place)
-    setting = "".join(f".{one}" for one in parts[held:])
+    setting = "".join(f".{part}" for part in parts[held:])
     return None if home is None else _Device(".".join(parts[:held]), home, setting)
 
 

@@ -214,7 +214,7 @@ class LoaderFlow:
         """Follow what lies at a place of a value, if every target it is assigned to takes it apart there."""
         step = step_of(way.module, value)
         targets = step.targets if isinstance(step, Assigned) and isinstance(step.statement, cst.Assign) else ()
-        parts = [part for one in targets if (part := _part(one, place, size)) is not None]
+        parts = [part for target in targets if (part := _part(target, place, size)) is not None]
         if not parts or len(parts) < len(targets):
             return False
         for part in parts:
@@ -243,7 +243,7 @@ class LoaderFlow:
     def _unlike_its_calls(self, module: Module, function: cst.FunctionDef) -> str | None:
         """Why what a function returns or is given may not be what its calls get or give."""
         name = function.name.value
-        if not all(resolves_to(module, one.decorator, PLAIN_DECORATOR) for one in function.decorators):
+        if not all(resolves_to(module, decorator.decorator, PLAIN_DECORATOR) for decorator in function.decorators):
             return f"a decorator may change what `{name}` does"
         if function.asynchronous is not None:
             return f"`{name}` is a coroutine"
@@ -263,8 +263,8 @@ class LoaderFlow:
         uses: list[tuple[cst.CSTNode, bool]]  # each with whether it is surely this function
         if isinstance(owner, cst.ClassDef):
             is_elsewhere = self._project.mentions(name, besides=module.path)
-            members = (one for one in module.find(cst.Attribute) if one.attr.value == name)
-            uses = [(one, is_on_self(one) and module.enclosing_class(one) is owner) for one in members]
+            members = (attribute for attribute in module.find(cst.Attribute) if attribute.attr.value == name)
+            uses = [(member, is_on_self(member) and module.enclosing_class(member) is owner) for member in members]
         else:
             is_elsewhere = self._project.imported_elsewhere(module, name)
             names = (one for one in module.named(name) if mention(module, one) is Mention.READ)
@@ -310,7 +310,7 @@ class LoaderFlow:
 def _part(target: cst.BaseExpression | None, place: int, size: int | None = None) -> cst.BaseExpression | None:
     """What a target, of so many parts, has at a place; ``None`` where that is not plain to see."""
     parts = target.elements if isinstance(target, cst.Tuple | cst.List) else ()
-    plain = all(isinstance(one, cst.Element) for one in parts) and size in (None, len(parts))
+    plain = all(isinstance(part, cst.Element) for part in parts) and size in (None, len(parts))
     return parts[place].value if plain and place < len(parts) else None
 
 

@@ -99,7 +99,7 @@ def summed_on_device(module: Module, project: Project, there: DeviceLoop, waits:
         if project.holds(rf"\b({'|'.join(_OTHER_TENSORS)})\b", *_OTHER_TENSORS):
             raise NotProven("the loss may be a `DTensor`, or another object that is no plain tensor")
         kinds = [device_value(module, device).surely(project) for device in there.moves.values()]
-        if not all(one and one <= _EXACT for one in kinds):
+        if not all(kind and kind <= _EXACT for kind in kinds):
             raise NotProven("the device may lack float64 (MPS), and would round the sums differently")
     for name in dict.fromkeys(one.name for one in sums):
         _look_at(module, project, loop, name, [one for one in sums if one.name == name])
@@ -204,7 +204,7 @@ def _look_around(module: Module, loop: cst.For, sums: list[_Sum]) -> None:
         if isinstance(ancestor, cst.With) and not lets_errors_pass(module, ancestor):
             raise NotProven("the `with` around the loop could go on before it is over")
     decorators = function.decorators if function is not None else ()
-    if not all(resolves_to(module, one.decorator, PLAIN_DECORATOR) for one in decorators):
+    if not all(resolves_to(module, decorator.decorator, PLAIN_DECORATOR) for decorator in decorators):
         raise NotProven("a decorator may compile the loop, and round differently")
     home = function or module.tree
     if find_own(home, cst.Yield, cst.Await):
@@ -212,9 +212,9 @@ def _look_around(module: Module, loop: cst.For, sums: list[_Sum]) -> None:
     if any(module.qualified_names(call.func) & _INSPECTS for call in find_in(home, cst.Call)):
         raise NotProven("the function uses `locals()` or the like")
     for call in find_own(loop.body, cst.Call):
-        if any(_CLOCKS.fullmatch(one) for one in module.qualified_names(call.func)):
+        if any(_CLOCKS.fullmatch(name) for name in module.qualified_names(call.func)):
             raise NotProven("its steps are timed, and would be timed before they are done")
-        if any(one.endswith(".inference_mode") for one in module.qualified_names(call.func)) and (
+        if any(name.endswith(".inference_mode") for name in module.qualified_names(call.func)) and (
             call.args or not isinstance(module.parents[call], cst.WithItem)
         ):
             raise NotProven("`torch.inference_mode` may not be on in every iteration")
@@ -281,7 +281,7 @@ def _adds_the_same(module: Module, project: Project, statement: cst.AugAssign, c
         return False
     if count:
         return factor is None and isinstance(item.func, cst.Attribute) and _is_count(module, item.func.value)
-    loop = next((one for one in module.ancestors(statement) if isinstance(one, cst.For)), None)
+    loop = next((ancestor for ancestor in module.ancestors(statement) if isinstance(ancestor, cst.For)), None)
     return factor is None or (loop is not None and _is_size(module, project, loop, factor, statement))
 
 

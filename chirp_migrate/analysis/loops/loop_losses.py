@@ -85,7 +85,7 @@ def _is_made_by_torch(module: Module, project: Project, call: cst.Call) -> bool:
     made = values_of(module, call.func)
     if is_on_self(call.func):  # one that is not made in `__init__` may be the class's own until then
         makers = (module.enclosing_function(one.value) for one in made)
-        made = made if any(one is not None and one.name.value == "__init__" for one in makers) else []
+        made = made if any(maker is not None and maker.name.value == "__init__" for maker in makers) else []
     return (
         name is not None
         and bool(made)
@@ -148,7 +148,7 @@ def _gives_item(text: str) -> bool:
                 return True
             case ast.ClassDef(body=statements):
                 names = (one for part in statements for one in ast.walk(part) if isinstance(one, ast.Name))
-                if any(one.id == "item" and isinstance(one.ctx, ast.Store) for one in names):
+                if any(name.id == "item" and isinstance(name.ctx, ast.Store) for name in names):
                     return True
     return False
 
@@ -179,10 +179,10 @@ def has_run(module: Module, scope: cst.CSTNode, node: cst.CSTNode, at: cst.CSTNo
     around = takewhile(lambda one: one is not scope, module.ancestors(node))
     suites = [one for one in around if isinstance(one, cst.BaseSuite)]
     return module.span(node)[0] < module.span(at)[0] and all(
-        holds(module, one, at) or lets_errors_pass(module, module.parents[one]) for one in suites
+        holds(module, suite, at) or lets_errors_pass(module, module.parents[suite]) for suite in suites
     )
 
 
 def lets_errors_pass(module: Module, node: cst.CSTNode) -> bool:
     """Whether it is a ``with`` that neither goes on after an error nor leaves the device's stream."""
-    return isinstance(node, cst.With) and all(is_call_of(module, one.item, _TRANSPARENT) for one in node.items)
+    return isinstance(node, cst.With) and all(is_call_of(module, item.item, _TRANSPARENT) for item in node.items)

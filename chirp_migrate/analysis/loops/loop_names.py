@@ -101,7 +101,7 @@ class LoopNames(ABC, Generic[T]):
 
     def _elements(self, target: cst.BaseExpression, iterable: cst.BaseExpression) -> Iterator[tuple[str, T]]:
         """Names that a loop over ``iterable`` binds, with what each gets."""
-        parts = [one.value for one in target.elements] if isinstance(target, cst.Tuple | cst.List) else []
+        parts = [element.value for element in target.elements] if isinstance(target, cst.Tuple | cst.List) else []
         called = self._module.qualified_names(iterable.func) if isinstance(iterable, cst.Call) else set()
         match iterable:
             case cst.Call(args=[first, *_]) if called == {"builtins.enumerate"} and len(parts) == 2:

@@ -32,6 +32,6 @@ def called_in_loops(outline: Outline, *, moving: bool = False) -> Iterator[set[s
         moving: only loops that may move something to a device: by ``x.to(…)``, ``x.cuda(…)``, or a function of theirs.
     """
     for calls in calls_in_loops(outline):
-        names = {last_name(one.func) for one in calls}
-        if not moving or names & _MOVES or any(len(one.args) + len(one.keywords) > 1 for one in calls):
+        names = {last_name(call.func) for call in calls}
+        if not moving or names & _MOVES or any(len(call.args) + len(call.keywords) > 1 for call in calls):
             yield names

@@ -108,10 +108,10 @@ class DeviceLoop(LoopNames[bool]):
             parts: list[cst.CSTNode] = [call.func]
             if device is None:  # to_device(batch, device)
                 device = next((one.value for one in call.args if names_device(self._module, one.value)), None)
-                parts = [one.value for one in call.args]
+                parts = [argument.value for argument in call.args]
             names = (name for part in parts for name in find_in(part, cst.Name))
             if device is not None and any(
-                mention(self._module, one) is Mention.READ and batch.value(one) is not None for one in names
+                mention(self._module, name) is Mention.READ and batch.value(name) is not None for name in names
             ):
                 yield call, device
 
@@ -162,15 +162,15 @@ class DeviceLoop(LoopNames[bool]):
             ):
                 return False
             case cst.Call(func=cst.Attribute(value=owner), args=args):
-                return self.value(owner) or any(self.value(one.value) for one in args)
+                return self.value(owner) or any(self.value(argument.value) for argument in args)
             case cst.Call(func=function, args=args):
                 is_here = bool(self._module.qualified_names(function) & _HERE_TOO)
-                return not is_here and any(self.value(one.value) for one in args)
+                return not is_here and any(self.value(argument.value) for argument in args)
             case cst.Comparison(comparisons=[*asked]) if any(isinstance(one.operator, _IDENTITIES) for one in asked):
                 return False
             case cst.Lambda() | cst.SimpleString() | cst.FormattedString() | cst.CompFor():
                 return False
-        return any(self.value(one) for one in code_children(node))
+        return any(self.value(child) for child in code_children(node))
 
     def _part(self, value: bool, position: str) -> bool:
         return value
@@ -182,7 +182,7 @@ class DeviceLoop(LoopNames[bool]):
         super()._read(node)
         match node:
             case cst.Call(func=cst.Attribute(value=cst.Name() as grown, attr=cst.Name(value="append" | "extend"))):
-                if any(self.value(one.value) for one in node.args):
+                if any(self.value(argument.value) for argument in node.args):
                     self._give(grown, True, node)
             case cst.AugAssign() if self.value(node.value):
                 self._give(node.target, True, node)
