@@ -193,7 +193,7 @@ def _install_requires(text: str) -> list[Any] | None:
     except configparser.Error as error:
         raise ValueError(f"it cannot be read ({error.message})") from None
     listed = parser.get("options", "install_requires", fallback=None)
-    return None if listed is None else [one.strip() for one in listed.splitlines() if one.strip()]
+    return None if listed is None else [line.strip() for line in listed.splitlines() if line.strip()]
 
 
 def _project_dependencies(text: str) -> list[Any] | None:

@@ -104,7 +104,7 @@ def _codes(rules: str | None, line: int, found: Suppressions) -> frozenset[str]:
     if rules is None:
         return frozenset(rule.code for rule in all_rules())
     selectors = [one.strip() for one in rules.split(",") if one.strip()]
-    found.notes += [(line, unknown_rule(one)) for one in selectors if not codes_of(one)]
+    found.notes += [(line, unknown_rule(selector)) for selector in selectors if not codes_of(selector)]
     return frozenset().union(*map(codes_of, selectors))
 
 

@@ -114,7 +114,7 @@ class RunStory:
     @property
     def findings(self) -> tuple[FindingStory, ...]:
         """Everything that was found: what is rewritten, then what is not."""
-        return (*(one for file in self.files for hunk in file.hunks for one in hunk.findings), *self.reported)
+        return (*(finding for file in self.files for hunk in file.hunks for finding in hunk.findings), *self.reported)
 
 
 @dataclass(frozen=True)

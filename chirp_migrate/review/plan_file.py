@@ -230,7 +230,7 @@ def _hunk_entry(hunk: Hunk, lines: Lines, choice: Choice | None) -> HunkEntry:
 
 
 def _replacements(edits: Iterable[Edit], lines: Lines) -> list[Replacement]:
-    return [Replacement(lines.position(one.start), lines.position(one.end), one.replacement) for one in edits]
+    return [Replacement(lines.position(edit.start), lines.position(edit.end), edit.replacement) for edit in edits]
 
 
 def _decision(choice: Choice | None) -> Decision | None:
@@ -332,7 +332,7 @@ class _Reading:
 
 
 def _edits(entries: Iterable[Replacement], lines: Lines) -> tuple[Edit, ...]:
-    return tuple(Edit(lines.offset(*one.start), lines.offset(*one.end), one.text) for one in entries)
+    return tuple(Edit(lines.offset(*entry.start), lines.offset(*entry.end), entry.text) for entry in entries)
 
 
 def _import(line: str) -> tuple[str, str]:

@@ -78,7 +78,7 @@ class Review:
 
     def undecided(self) -> int:
         """How many items are left to decide."""
-        return sum(one.id not in self.choices for one in self.items)
+        return sum(item.id not in self.choices for item in self.items)
 
     def decide(self, accepted: bool) -> None:
         """Accept or refuse the current item, and go on to the next undecided one."""
@@ -90,12 +90,12 @@ class Review:
     def decide_rest_of_file(self, accepted: bool) -> int:
         """Accept or refuse the current item and all undecided ones of its file; how many these are."""
         path = self._here().file.path
-        return self._decide_all(accepted, (one for one in self.items if one.file.path == path))
+        return self._decide_all(accepted, (item for item in self.items if item.file.path == path))
 
     def decide_rest_of_kind(self, accepted: bool) -> int:
         """Accept or refuse the current item and all undecided ones of its rule, in any file; how many these are."""
         kind = self._here().kind
-        return self._decide_all(accepted, (one for one in self.items if one.kind == kind))
+        return self._decide_all(accepted, (item for item in self.items if item.kind == kind))
 
     def back(self) -> bool:
         """Go to the item before the current one; false when there is none."""
@@ -117,7 +117,7 @@ class Review:
 
     def _decide_all(self, accepted: bool, items: Iterable[Item]) -> int:
         here = self._here()
-        chosen = [one for one in items if one.id == here.id or one.id not in self.choices]
+        chosen = [item for item in items if item.id == here.id or item.id not in self.choices]
         for one in chosen:
             self.choices[one.id] = Choice(accepted)
         self._advance()

@@ -61,7 +61,7 @@ def listed(parts: Sequence[str]) -> str:
 
 def quoted(module: Module, *nodes: cst.CSTNode) -> str:
     """The source of nodes, each on one line, as a message names them; what says the same is said once."""
-    return listed(list(dict.fromkeys(f"`{one_line(module, one)}`" for one in nodes)))
+    return listed(list(dict.fromkeys(f"`{one_line(module, node)}`" for node in nodes)))
 
 
 class Rule(ABC):

@@ -99,7 +99,7 @@ class DataLoaderFactory(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite every call that resolves to PyTorch's ``DataLoader``; report other uses of the class."""
         spellings = {"DataLoader", *project.aliases("DataLoader")}
-        nodes: list[cst.Name | cst.Attribute] = [one for one in module.find(cst.Name) if one.value in spellings]
+        nodes: list[cst.Name | cst.Attribute] = [name for name in module.find(cst.Name) if name.value in spellings]
         attributes = module.find(cst.Attribute)
         nodes += [one for one in attributes if one.attr.value in spellings or _METHOD.fullmatch(one.attr.value)]
         for node in sorted(nodes, key=lambda one: module.span(one)[0]):

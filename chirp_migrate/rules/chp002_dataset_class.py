@@ -71,12 +71,12 @@ class WorkerSafeDatasetClass(Rule):
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class at the top level inherits from PyTorch's alone, and has nothing but methods."""
         return any(
-            isinstance(one, ast.ClassDef)
-            and len(one.bases) == 1
-            and not (one.keywords or one.decorator_list)
-            and "__getitem__" in functions_of(one)
-            and bases_may_be(outline, project, one, TORCH_DATASET)
-            for one in outline.tree.body
+            isinstance(statement, ast.ClassDef)
+            and len(statement.bases) == 1
+            and not (statement.keywords or statement.decorator_list)
+            and "__getitem__" in functions_of(statement)
+            and bases_may_be(outline, project, statement, TORCH_DATASET)
+            for statement in outline.tree.body
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:

@@ -106,7 +106,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
     init, method = methods.get("__init__"), "forward" if node.bases else "__call__"
     if init is None or method not in methods:
         return None
-    parameters = {one.name.value for one in init.params.params[1:]}
+    parameters = {parameter.name.value for parameter in init.params.params[1:]}
     offset, title = module.span(node.name)[0], node.name.value
     for decorator, entry, expected, check in _DECLARED:
         if entry != method or parameters != set(expected):
@@ -119,7 +119,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
             problem = str(reason)
         if problem is not None:
             return Proposal(offset, f"`{title}`: left alone, not known to draw as `@{decorator}` declares: {problem}")
-        calls_made = [one.func for one in find_in(methods[entry], cst.Call)]
+        calls_made = [call.func for call in find_in(methods[entry], cst.Call)]
         called = [name for name in methods if any(is_on_self(one, name) for one in calls_made)]
         calls = [f"calls={tuple_of(called)}"] if called else []
         edit = class_decorator(module, project.code_style, node, decorator, [*said, *calls])

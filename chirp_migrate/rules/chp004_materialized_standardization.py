@@ -80,7 +80,7 @@ class MaterializedStandardization(Rule):
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a comprehension or loop over a name divides something."""
-        loops = [one for one in outline.find(ast.For) if isinstance(one.iter, ast.Name)]
+        loops = [loop for loop in outline.find(ast.For) if isinstance(loop.iter, ast.Name)]
         makers = [one for one in outline.find(ast.ListComp) if isinstance(one.generators[0].iter, ast.Name)]
         code = (one for loop in (*loops, *makers) for one in outline.inside(loop))
         return any(isinstance(getattr(one, "op", 0), ast.Div) or _DIVIDES.search(last_name(one)) for one in code)

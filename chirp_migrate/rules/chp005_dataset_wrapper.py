@@ -69,14 +69,14 @@ class DatasetWrapper(Rule):
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where ``type`` is given three arguments."""
-        return any(last_name(one.func) == "type" and len(one.args) == 3 for one in outline.find(ast.Call))
+        return any(last_name(call.func) == "type" and len(call.args) == 3 for call in outline.find(ast.Call))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Replace understood datasets where they are constructed."""
         for call in module.find(cst.Call):
-            match [call.func, *(one.value for one in call.args)]:
+            match [call.func, *(argument.value for argument in call.args)]:
                 case [cst.Name(value="type"), cst.SimpleString(), cst.Tuple(elements=bases), cst.Dict() as entries]:
-                    proposal = _made_by_type(module, project, call, [one.value for one in bases], entries)
+                    proposal = _made_by_type(module, project, call, [base.value for base in bases], entries)
                     if proposal is not None:
                         yield proposal
 
@@ -88,7 +88,7 @@ def _made_by_type(
     removal: list[Edit] = []
     if isinstance(parent, cst.Call) and parent.func is node:
         constructions = [parent]
-    elif isinstance(parent, cst.Assign) and [type(one.target) for one in parent.targets] == [cst.Name]:
+    elif isinstance(parent, cst.Assign) and [type(target.target) for target in parent.targets] == [cst.Name]:
         constructions = constructor_calls(module, parent, module.source(parent.targets[0].target)) or []
         line = module.parents[parent]
         removal.append(line_deletion(module, line))
@@ -112,7 +112,7 @@ def _made_by_type(
     training = "" if meaning.training is None else f"training={meaning.training}, "
     arguments = f"{meaning.dataset}, {training}transforms=[{', '.join(str(one.function) for one in meaning.stages)}]"
     built = f"{_SHIPPED}({arguments})"
-    edits = (*removal, *(Edit(*module.span(one), built) for one in constructions))
+    edits = (*removal, *(Edit(*module.span(construction), built) for construction in constructions))
     message = f"dataset of `type()` and lambdas cannot be pickled for workers: now a `{_SHIPPED}`"
     return Proposal(offset, message, edits, frozenset({runtime(_SHIPPED)}))
 

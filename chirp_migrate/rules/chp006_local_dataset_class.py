@@ -113,7 +113,7 @@ def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     taken.add(name)
     start, end = move.definition_range(module, node)
     reads = reads_of(module, title, local.scope) if name != title else []
-    own = [one for one in reads if start <= module.span(one)[0] < end]
+    own = [read for read in reads if start <= module.span(read)[0] < end]
     inside = [*(Edit(*module.span(one), name) for one in (node.name, *own)), *_handed_in(local), *_imported(local)]
     text = move.moved(module, (start, end), "", inside)
     edits = [lines_deletion(module, start, end), *move.insert_at(module, move.insertion_offset(module, node), text)]
@@ -140,12 +140,12 @@ def _construction(local: LocalClass, call: cst.Call, name: str) -> Iterator[Edit
             raise NotMovable("it is given arguments for the constructor of its base class")
         end = module.span(call)[1] - 1
         lead = ", " if last is not None and not isinstance(last.comma, cst.Comma) else ""
-        yield Edit(end, end, lead + ", ".join(f"{one.name}={one.name}" for one in local.values))
+        yield Edit(end, end, lead + ", ".join(f"{value.name}={value.name}" for value in local.values))
 
 
 def _handed_in(local: LocalClass) -> Iterator[Edit]:
     """Edits that keep what the constructor is given, and read it from ``self``."""
-    module, init, names = local.module, local.init, [one.name for one in local.values]
+    module, init, names = local.module, local.init, [value.name for value in local.values]
     for one in local.values:
         for read in one.reads:
             if local.method_of(read) is not init:

@@ -68,12 +68,12 @@ def _is_read_otherwise(project: Project, key: str, default: str) -> bool:
 
 
 def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | None:
-    entries = [one.key for one in node.elements if isinstance(one, cst.DictElement)]
-    keys = {one.evaluated_value for one in entries if isinstance(one, cst.SimpleString)}
+    entries = [element.key for element in node.elements if isinstance(element, cst.DictElement)]
+    keys = {entry.evaluated_value for entry in entries if isinstance(entry, cst.SimpleString)}
     if len(keys & _TRAINING_KEYS) < 3:
         return None
     function = module.enclosing_function(node)
-    arguments = {one.name.value for one in function.params.params} if function is not None else set()
+    arguments = {parameter.name.value for parameter in function.params.params} if function is not None else set()
     wanted = {
         key: key if key in arguments else "False"
         for key in _AUGMENTATION

@@ -49,7 +49,7 @@ class WireAugmentation(Rule):
 
 
 def _wire(module: Module, project: Project, name: str, wrapper: cst.Parameters) -> Iterable[Proposal]:
-    more = [one.name.value for one in (*wrapper.params[1:], *wrapper.kwonly_params)]
+    more = [parameter.name.value for parameter in (*wrapper.params[1:], *wrapper.kwonly_params)]
     needed = {one.name.value for one in (*wrapper.params[1:], *wrapper.kwonly_params) if one.default is None}
     for loader in loader_calls(module, project):
         call = loader.call

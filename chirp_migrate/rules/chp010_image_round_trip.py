@@ -108,5 +108,5 @@ def _mask_construction(module: Module, project: Project, augmenter: Store | None
         return None
     found = project.class_definition(module.absolute(bindings[0].qualified or f"{module.name}.{made['augmenter']}"))
     init = methods_of(found[1]).get("__init__") if found is not None else None
-    names = {one.name.value for one in init.params.params[1:]} if init is not None else None
+    names = {parameter.name.value for parameter in init.params.params[1:]} if init is not None else None
     return made if names is not None and names <= set(MASK_PARAMETERS) else None

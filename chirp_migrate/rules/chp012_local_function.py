@@ -170,11 +170,11 @@ def _is_plain(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -
 def _name(moved: MovedFunction, node: cst.FunctionDef, goes: bool, taken: set[str]) -> str:
     module, title = moved.module, node.name.value
     said = _said(module, node)
-    same = (one for one in module.find(cst.FunctionDef) if one.name.value == title)
+    same = (function for function in module.find(cst.FunctionDef) if function.name.value == title)
     namesakes = [one for one in same if _said(module, one) != said]
     is_free = goes and title not in taken and not namesakes
     if is_free and movability.is_unused(module, moved.project, title, module.scopes.scope_of(node)):
         return title
     bare = title.strip("_")
-    wishes = [f"_{bare}"] if not any(_is_local(module, one) for one in namesakes) else []
+    wishes = [f"_{bare}"] if not any(_is_local(module, namesake) for namesake in namesakes) else []
     return moved.free_name([*wishes, f"_{movability.outer_name(module, node)}_{bare}"], taken)

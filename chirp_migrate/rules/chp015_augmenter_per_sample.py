@@ -58,14 +58,14 @@ class AugmenterPerSample(Rule):
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class that inherits from nothing else has such a method, and makes something in one."""
         return any(
-            any(map(ENTRY.fullmatch, functions_of(one)))
-            and bases_may_be(outline, project, one, BASE)
+            any(map(ENTRY.fullmatch, functions_of(definition)))
+            and bases_may_be(outline, project, definition, BASE)
             and any(
                 isinstance(call, ast.Call) and project.possible_class(outline, call.func)
-                for name, method in functions_of(one).items()
+                for name, method in functions_of(definition).items()
                 for call in (outline.inside(method) if name != "__init__" else ())
             )
-            for one in outline.find(ast.ClassDef)
+            for definition in outline.find(ast.ClassDef)
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
@@ -100,7 +100,7 @@ def _move(
         taken.add(name)
     old, indent = module.indentation(start), module.indentation(module.span(init.body.body[0])[0])
     lines = module.text[start:end].splitlines(keepends=True)
-    text = lines[0] + "".join(indent + one[len(old) :] if one.startswith(old) else one for one in lines[1:])
+    text = lines[0] + "".join(indent + line[len(old) :] if line.startswith(old) else line for line in lines[1:])
     after = module.line_end(module.span(init.body.body[-1])[1] - 1)
     lead = "" if module.text[:after].endswith(("\n", "\r")) else module.newline
     made = Edit(after, after, f"{lead}{indent}self.{name} = {text}{module.newline}")

@@ -43,8 +43,8 @@ class LoaderRestarted(Rule):
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where the first of something is taken in a loop."""
         return any(
-            last_name(one.func) == "next" and any(isinstance(around, _LOOPS) for around in outline.ancestors(one))
-            for one in outline.find(ast.Call)
+            last_name(call.func) == "next" and any(isinstance(around, _LOOPS) for around in outline.ancestors(call))
+            for call in outline.find(ast.Call)
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:

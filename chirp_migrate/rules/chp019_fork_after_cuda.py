@@ -39,7 +39,7 @@ class ForkAfterCuda(Rule):
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where forking is asked for, or a class may be a dataset."""
         asked = any(one.arg == "multiprocessing_context" for one in outline.find(ast.keyword)) or any(
-            outline.possible_names(one.func) & _STARTS for one in outline.find(ast.Call)
+            outline.possible_names(call.func) & _STARTS for call in outline.find(ast.Call)
         )
         return asked or bool(outline.once(possible_datasets, project))
 
@@ -56,7 +56,7 @@ def _samples_on_gpu(state: DatasetState) -> Iterator[Proposal]:
         if method.module is not module or method.owner not in (state.node, module.tree):
             continue
         calls = find_in(method.function, cst.Call)
-        moving = next((one for one in calls if moves_to_cuda(module, one)), None)
+        moving = next((call for call in calls if moves_to_cuda(module, call)), None)
         if moving is not None:
             yield Proposal(
                 module.span(moving)[0],

@@ -53,10 +53,10 @@ class UnguardedScript(Rule):
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a call that names workers for a loader stands behind no guard."""
         return any(
-            any(keyword.arg in _WORKERS for keyword in one.keywords)
-            and may_build_loader(outline, project, one)
-            and not _may_be_guarded(outline, one)
-            for one in outline.find(ast.Call)
+            any(keyword.arg in _WORKERS for keyword in call.keywords)
+            and may_build_loader(outline, project, call)
+            and not _may_be_guarded(outline, call)
+            for call in outline.find(ast.Call)
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
@@ -81,7 +81,7 @@ class UnguardedScript(Rule):
 
 def _may_be_guarded(outline: Outline, node: ast.AST) -> bool:
     """See :func:`_is_guarded`."""
-    tests = (one.test for one in outline.ancestors(node) if isinstance(one, ast.If))
+    tests = (ancestor.test for ancestor in outline.ancestors(node) if isinstance(ancestor, ast.If))
     return any(last_name(part) == "__name__" for test in tests for part in (test, *outline.inside(test)))
 
 
@@ -120,10 +120,10 @@ def _is_guarded(module: Module, node: cst.CSTNode) -> bool:
 def _loader_names(run: list[cst.CSTNode], built: Set[cst.Call]) -> set[str]:
     """Names that the code run on import gives to loaders, or to what its own functions that build loaders return."""
     functions = (scope for scope in run if isinstance(scope, cst.FunctionDef))
-    makers = {one.name.value for one in functions if not built.isdisjoint(find_own(one, cst.Call))}
+    makers = {function.name.value for function in functions if not built.isdisjoint(find_own(function, cst.Call))}
     names: set[str] = set()
     for assign in (node for scope in run for node in find_own(scope, cst.Assign)):
-        if any(one in built or is_name(one.func, *makers) for one in find_in(assign.value, cst.Call)):
+        if any(node in built or is_name(node.func, *makers) for node in find_in(assign.value, cst.Call)):
             names |= {name.value for target in assign.targets for name in find_in(target.target, cst.Name)}
     return names
 

@@ -34,7 +34,7 @@ class ValidationDropsSamples(Rule):
         calls = (
             outline.parents[one] for one in given if isinstance(one.value, ast.Constant) and one.value.value is True
         )
-        return any(isinstance(one, ast.Call) and may_build_loader(outline, project, one) for one in calls)
+        return any(isinstance(call, ast.Call) and may_build_loader(outline, project, call) for call in calls)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report loaders without shuffling and sampler whose ``drop_last`` is the constant ``True``."""

@@ -71,7 +71,7 @@ class ItemInLoop(Rule):
         """Keep the sums of a loop on the device; list what else reads a number in every step."""
         for there in reversed(list(device_loops(module, project))):  # what stands after two: of the inner first
             waits = there.waits()
-            numbers = [one for one in waits if one.is_number]
+            numbers = [wait for wait in waits if wait.is_number]
             if not numbers:
                 continue
             try:
@@ -87,7 +87,7 @@ class ItemInLoop(Rule):
 
 
 def _shown(module: Module, waits: list[Wait]) -> str:
-    texts = [quoted(module, one.node) for one in waits]
+    texts = [quoted(module, wait.node) for wait in waits]
     return f"{listed(texts)} {'forces' if len(texts) == 1 else 'force'} a GPU sync"
 
 
@@ -96,7 +96,7 @@ def _instead(module: Module, wait: Wait) -> str:
     statement = statement_of(module, wait.node)
     if isinstance(statement, cst.AugAssign):
         return _SUM
-    if any(method_called(one) in ("append", "extend") for one in module.ancestors(wait.node)):
+    if any(method_called(ancestor) in ("append", "extend") for ancestor in module.ancestors(wait.node)):
         return "collect detached tensors, and call `torch.stack(…).tolist()` after the loop"
     if isinstance(statement, cst.If | cst.While | cst.Assert):
         return "decide on the device (`torch.where`), or every N steps"

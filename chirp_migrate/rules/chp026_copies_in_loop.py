@@ -62,7 +62,7 @@ class CopiesInLoop(Rule):
         for there in device_loops(module, project):
             copies = (one for one in there.waits() if not one.is_number)
             for instead, waits in by_advice(copies, partial(_instead, module, there.loop)).items():
-                shown = " and ".join(quoted(module, one.node) for one in waits)
+                shown = " and ".join(quoted(module, wait.node) for wait in waits)
                 verb = "forces" if len(waits) == 1 else "force"
                 message = f"{shown} {verb} a GPU sync in every step; {instead}"
                 yield Proposal(module.span(waits[0].node)[0], message)
@@ -74,9 +74,9 @@ def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
         return _LATER
     match step_of(module, wait.node):
         case Assigned((cst.Name(value=name),), cst.Assign() as statement):
-            names = (one for one in find_own(loop.body, cst.Name) if one.value == name)
+            names = (node for node in find_own(loop.body, cst.Name) if node.value == name)
             reads = [one for one in names if mention(module, one) is Mention.READ and not holds(module, statement, one)]
-            return _LATER if reads and all(_is_collected(module, one) for one in reads) else None
+            return _LATER if reads and all(_is_collected(module, read) for read in reads) else None
     for ancestor in module.ancestors(wait.node):
         if isinstance(ancestor, cst.For) and ancestor is not loop and holds(module, ancestor.iter, wait.node):
             return _ONE_BY_ONE
@@ -106,7 +106,7 @@ def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
     """``all = torch.cat([all, new])``."""
     match step_of(module, call):
         case Assigned(targets, cst.Assign()):
-            given = [one.value for one in call.args]
+            given = [argument.value for argument in call.args]
             given += [part.value for one in given if isinstance(one, cst.Tuple | cst.List) for part in one.elements]
             return any(target.deep_equals(one) for target in targets for one in given)
     return False

@@ -60,11 +60,11 @@ class CacheEmptiedInLoop(Rule):
         for loop, loaders in module.once(LoaderNames, project).loops():
             if all(_gives_single(loader) for _, loader in loaders):
                 continue
-            calls = [one for one in find_own(loop.body, cst.Call) if is_each_step(module, loop, one)]
+            calls = [node for node in find_own(loop.body, cst.Call) if is_each_step(module, loop, node)]
             calls.sort(key=lambda one: module.span(one)[0])
-            emptying = [one for one in calls if resolves_to(module, one, _EMPTIES, project)]
-            collecting = [one for one in calls if project.resolved_names(module, one.func) & _COLLECTS]
-            waiting = [one for one in calls if resolves_to(module, one, _WAITS, project)]
+            emptying = [call for call in calls if resolves_to(module, call, _EMPTIES, project)]
+            collecting = [call for call in calls if project.resolved_names(module, call.func) & _COLLECTS]
+            waiting = [call for call in calls if resolves_to(module, call, _WAITS, project)]
             if emptying:
                 yield Proposal(
                     module.span(emptying[0])[0],

@@ -63,11 +63,11 @@ class ComposedTransforms(Rule):
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class at the top level inherits from nothing and has the two methods alone that hand on."""
         return any(
-            isinstance(one, ast.ClassDef)
-            and all(last_name(base) == "object" for base in one.bases)
-            and not (one.keywords or one.decorator_list)
-            and _may_hand_on(functions_of(one))
-            for one in outline.tree.body
+            isinstance(statement, ast.ClassDef)
+            and all(last_name(base) == "object" for base in statement.bases)
+            and not (statement.keywords or statement.decorator_list)
+            and _may_hand_on(functions_of(statement))
+            for statement in outline.tree.body
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
@@ -81,7 +81,7 @@ def _may_hand_on(methods: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef]) 
     """Whether the two methods take one argument, and ``__call__`` returns in one or two steps."""
     if not methods.keys() >= {"__init__", "__call__"}:
         return False
-    steps = [one for one in methods["__call__"].body if not _is_text(one)]
+    steps = [statement for statement in methods["__call__"].body if not _is_text(statement)]
     plain = all(len(methods[name].args.args) == 2 for name in ("__init__", "__call__"))
     return plain and len(steps) in (1, 2) and isinstance(steps[-1], ast.Return)
 
@@ -129,7 +129,7 @@ def _problem(
         return f"other code reads its `{kept}`, which is `{attribute}` there"
     if renamed and re.search(rf"(\.|\bdef )\s*{attribute}\b", module.source(node)):
         return f"it has a `{attribute}` of its own"
-    calls_super = any(initialises_super(module, one) for one in hands_on.init.body.body)
+    calls_super = any(initialises_super(module, statement) for statement in hands_on.init.body.body)
     if (renamed or calls_super) and has_subclass(project, node.name.value):
         return "a subclass may need what it does not have there"
     return None

@@ -105,7 +105,7 @@ def _is_at_hand(module: Module, iterable: cst.BaseExpression) -> bool:
         owner = module.scopes.lookup(iterable.value, iterable)
         values = origins(module, owner[0].node, iterable.value)[0] if owner is not None else []
         every = owner is not None and len(values) == len(owner[1])
-        return every and all(one.part is None and _is_made(module, one.value) for one in values)
+        return every and all(origin.part is None and _is_made(module, origin.value) for origin in values)
     return _is_made(module, iterable)
 
 

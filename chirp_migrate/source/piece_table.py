@@ -163,7 +163,7 @@ def sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[in
     for edit, present in edits:
         first, end = lines_of(edit, line_starts)
         if first <= last:
-            yield from ((one, other) for one in owners for other in present)
+            yield from ((owner, other) for owner in owners for other in present)
             last, owners = max(last, end - 1), owners | present
         elif end > first:
             last, owners = end - 1, present

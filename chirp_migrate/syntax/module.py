@@ -179,7 +179,7 @@ class Module:
     def find(self, *types: type[Node]) -> list[Node]:
         """Every node of the given types, in order of the text for each type."""
         by_type = self._index[1]
-        return [node for one in types for node in by_type.get(one, ())]  # type: ignore[misc]
+        return [node for kind in types for node in by_type.get(kind, ())]  # type: ignore[misc]
 
     def named(self, name: str) -> list[cst.Name]:
         """Every name of that spelling, in order of the text: variables, attributes, keywords and definitions."""
@@ -249,7 +249,7 @@ class Module:
 
     def statements_at(self, offsets: Iterable[int]) -> list[Statement]:
         """The top-level statements that the offsets lie in or after."""
-        starts = [self.statement_start(one) for one in self.tree.body]
+        starts = [self.statement_start(statement) for statement in self.tree.body]
         places = {bisect_right(starts, offset) - 1 for offset in offsets} - {-1}
         return [self.tree.body[place] for place in sorted(places)]
 
@@ -336,7 +336,7 @@ class Module:
 
     @property
     def _stars(self) -> list[tuple[str, cst.ImportFrom]]:
-        return [one for one in self.scopes.stars if not _never_loads(one[0])]
+        return [star for star in self.scopes.stars if not _never_loads(star[0])]
 
     def names_from_later_stars(self, node: cst.CSTNode) -> set[str]:
         """Further qualified names of ``node``, if an ``import *`` after all that binds it should bind it anew."""

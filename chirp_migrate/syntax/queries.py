@@ -98,7 +98,7 @@ def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 def find_own(scope: cst.CSTNode, *types: type[Node]) -> list[Node]:
     """Of :func:`own_nodes` those of just these types."""
-    return [one for one in own_nodes(scope) if type(one) in types]  # type: ignore[misc]
+    return [node for node in own_nodes(scope) if type(node) in types]  # type: ignore[misc]
 
 
 def parameters(scope: cst.CSTNode) -> dict[str, cst.Param]:

@@ -79,7 +79,7 @@ def _reads_apart(dataset: Any, pairs: bool) -> bool:
         tensors = dataset.tensors
         plain = all(type(one) is Tensor and one.layout is torch.strided and not one.is_nested for one in tensors)
         # Else indexing x could do or raise something that indexing y does not.
-        fits = plain and all(one.ndim and len(one) == len(tensors[0]) for one in tensors)
+        fits = plain and all(tensor.ndim and len(tensor) == len(tensors[0]) for tensor in tensors)
         return fits and (len(tensors) == 2 or (len(tensors) > 2 and not pairs))
     joint = joint_of(dataset)
     if joint is not None:

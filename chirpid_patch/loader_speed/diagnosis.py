@@ -109,7 +109,7 @@ class _Diagnosis:
     def result(self) -> LoaderDiagnosis:
         """All that was found."""
         findings = self._faster() if self._can_try() else []
-        without_workers = any(one.setting == "num_workers" and not one.suggested for one in findings)
+        without_workers = any(finding.setting == "num_workers" and not finding.suggested for finding in findings)
         others = [
             None if without_workers else self._start_up(),
             self._prefetching(),

@@ -167,8 +167,8 @@ def foreseen_peak(peaks: Mapping[int, int], size: int) -> float:
     close to each other would tell more of the noise than of a sample.
     """
     last, nothing = max(peaks), peaks[0]
-    before = max(one for one in peaks if one <= last * 2 // 3)
-    first = max((one for one in peaks if one <= before * 2 // 3), default=before)
+    before = max(peak for peak in peaks if peak <= last * 2 // 3)
+    first = max((peak for peak in peaks if peak <= before * 2 // 3), default=before)
     slope = (peaks[last] - peaks[before]) / max(last - before, 1)
     bend = 0.0
     if first != before:

@@ -163,7 +163,7 @@ def _counts(findings: Sequence[Finding]) -> str:
 def loaders_in_tests(plan: Plan) -> str:
     """One line on the tests that were left alone, or "" if there is no loader in them."""
     tests = [one for one in plan.left_out if one.loaders]
-    loaders = count(sum(one.loaders for one in tests), "loader")
+    loaders = count(sum(test.loaders for test in tests), "loader")
     return f"Tests left alone: {loaders} in {count(len(tests), 'file')} (--tests includes them)." if tests else ""
 
 
@@ -201,7 +201,7 @@ def show_account(
 
 def _show_findings(findings: Sequence[Finding], screen: Screen) -> None:
     """What each rule says of a file, one line with all of its places; with -v one by one and in full."""
-    for same in [[one] for one in findings] if screen.verbose else _by_rule(findings):
+    for same in [[finding] for finding in findings] if screen.verbose else _by_rule(findings):
         first = same[0]
         if screen.verbose:
             screen.item(f"{first.place:>5}  {first.rule}", first.message, indent=0, style="cyan")
@@ -218,7 +218,7 @@ def _by_rule(findings: Iterable[Finding]) -> list[list[Finding]]:
 
 def _places(findings: Sequence[Finding], most: int) -> str:
     """``3, 9``, or of more than ``most`` the first ones and how many there are: ``3, 9, … (12)``."""
-    places = list(dict.fromkeys(one.place for one in findings))
+    places = list(dict.fromkeys(finding.place for finding in findings))
     if len(places) <= most:
         return ", ".join(places)
     return f"{', '.join(places[:most])}, … ({len(places)})"

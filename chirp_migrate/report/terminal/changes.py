@@ -68,11 +68,11 @@ def _rules(run: RunStory, screen: Screen) -> None:
     ):
         members = list(of_rule)
         first = members[0].finding
-        counts = Counter(one.finding.status for one in members)
+        counts = Counter(member.finding.status for member in members)
         what = ", ".join(f"{number} {word}" for _, word, number in outcomes(counts))
         safety = safeties.get(code, first.safety)  # that of a finding may only be that it is reported
         screen.item(code, f"{first.name}, {safety.value}: {what}", style="cyan")
-        screen.text(next((one.reason for one in members if one.reason), ""), 4 + len(plain(code)), "dim")
+        screen.text(next((member.reason for member in members if member.reason), ""), 4 + len(plain(code)), "dim")
 
 
 def _file(file: FileStory, screen: Screen) -> None:

@@ -93,7 +93,7 @@ def compare_traces(
         varying = set() if again is None else {name for name, _ in compare_entry(old.traces, again[label].traces)}
         if varying and varying <= _VALUES:
             values = varying != {"losses-differ"}
-            differences = compare_entry(*([_without_values(one, values) for one in of.traces] for of in (old, new)))
+            differences = compare_entry(*([_without_values(trace, values) for trace in of.traces] for of in (old, new)))
             tests += _value_tests(label, old.traces, new.traces, values)
             result.unrepeatable.add(label)
             what = "batches and losses" if values else "losses"
