@@ -15,7 +15,7 @@ import libcst as cst
 
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.import_style import ImportStyle
-from chirp_migrate.syntax.import_table import ImportTable
+from chirp_migrate.syntax.import_table import ImportTable, absolute_name
 from chirp_migrate.syntax.module import Module, UnparsableModule, module_name, package_name, syntax_tree
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.word_index import WordIndex
@@ -35,6 +35,14 @@ _TORCH_DATA = re.compile(
 )
 _GLOBAL = re.compile(r"(?m)(?:^|[;:\r])[ \t\f]*global\b")
 _CAPITAL = re.compile(r"[A-Z]")
+#: What may stand between the words of a statement, and behind a word in brackets or quotes.
+_GAP = r"[\s\\]*"
+_BEHIND = r"""(?:[\s\\)\]"']|\#[^\n]*\n)*"""
+_BLANK = re.compile(r"[\s\\]+")
+_FROM_DOTS = re.compile(rf"from\b(?<!\wfrom){_GAP}(\.[\s\\.]*)import\b")
+_ASSIGNED = re.compile(r"(\w+)\s*:?=\s*(?:\w+\.)*$")
+#: What follows ``import``: names up to the closing bracket, or to the end of the line.
+_IMPORTED = re.compile(rf"{_GAP}\((?:[^()#]|#[^\n]*)*\)|(?:[^\n\\]|\\\r?\n?)*")
 #: The name of a module, or of something else, and what is replaced in it.
 _REPLACEMENT = re.compile(
     r"""(?:patch|setattr)(?=\w*\s*\(\s*["'](?:\w+\.)*(\w+)\.(\w+)["'])"""
@@ -364,16 +372,26 @@ class Project:
 
     def _words_taken(self, module: Module) -> Iterator[str]:
         """Words of what other files import from a module, and of the attributes that they ask it for."""
-        last = re.escape(module.name.rpartition(".")[2])
-        imports = re.compile(rf"from\s+([\w.]*\b{last})\s+import\b")
-        dotted = re.compile(rf"{last}\b(?<!\w{last})(?=\s*\.\s*(\w+))")
-        for text in self._others(module.path, module.name.rpartition(".")[2]):
-            yield from dotted.findall(text)
+        full = module.name or self._name
+        last = full.rpartition(".")[2]
+        imports = re.compile(rf"from\b(?<!\wfrom){_GAP}((?:(?:\w+{_GAP})?\.{_GAP})*{last}){_GAP}\bimport\b")
+        for text in self._others(module.path, last) if last else ():
             for statement in imports.finditer(text):
-                if _may_name(statement.group(1), module.name):
-                    clause = text[statement.end() : statement.end() + 2000]
-                    end = clause.find(")") if clause.lstrip(" \t\\\r\n").startswith("(") else clause.find("\n")
-                    yield from re.findall(r"\w+|\*", clause if end < 0 else clause[:end])
+                if _may_name(_BLANK.sub("", statement.group(1)), full):
+                    yield from _names_imported(text, statement.end())
+            for name in {last, *_names_given(last, text)}:
+                yield from _attributes_of(name, text)
+        if module.path.endswith("__init__.py"):
+            yield from self._words_taken_inside(module)
+
+    def _words_taken_inside(self, package: Module) -> Iterator[str]:
+        """Words of what the modules of a package import from it by dots alone."""
+        folder = package.path.removesuffix("__init__.py")
+        for path, text in chain(self._texts.items(), self._notebooks.items()):
+            if path != package.path and path.startswith(folder):
+                for statement in _FROM_DOTS.finditer(text):
+                    if absolute_name(_BLANK.sub("", statement.group(1)), package_name(path)) == package.name:
+                        yield from _names_imported(text, statement.end())
 
     def is_replaced(self, module: str, name: str, besides: str = "") -> bool:
         """Whether a file other than ``besides`` puts something else in the place of ``name`` in a module, as tests do.
@@ -409,6 +427,27 @@ class Project:
 def _has_globals(text: str) -> bool:
     """Whether a function may say ``global``: a statement begins with the word."""
     return "global" in text and _GLOBAL.search(text) is not None
+
+
+def _names_imported(text: str, start: int) -> list[str]:
+    """Words of what ``from … import`` takes, from where that word ends."""
+    clause = _IMPORTED.match(text, start)
+    return re.findall(r"\w+|\*", clause.group()) if clause is not None else []
+
+
+def _names_given(module: str, text: str) -> Iterator[str]:
+    """Names that a text may give a module besides the last part of its own."""
+    word = rf"{module}\b(?<!\w{module})"
+    yield from re.findall(rf"{word}{_GAP}\bas\b{_GAP}(\w+)", text)
+    for mention in re.finditer(rf"{word}(?!{_GAP}[.(\[])", text):
+        if (target := _ASSIGNED.search(text, text.rfind("\n", 0, mention.start()) + 1, mention.start())) is not None:
+            yield target.group(1)
+
+
+def _attributes_of(name: str, text: str) -> Iterator[str]:
+    """Words behind a dot behind a name, also where it stands in brackets or quotes, and in a ``getattr`` of it."""
+    after = rf"{name}\b(?<!\w{name})(?:{_BEHIND}\.{_GAP}(\w+)|{_GAP},{_GAP}[\"'](\w+))"
+    yield from (first or second for first, second in re.findall(after, text))
 
 
 def _may_name(written: str, name: str) -> bool:

@@ -132,6 +132,36 @@ def test_an_import_another_module_takes_from_here_stays(tmp_path: Path) -> None:
     assert "import DataLoader" not in after(plan, "a.py")
 
 
+@pytest.mark.parametrize(
+    ("path", "use"),
+    [
+        ("p/b.py", "from .a import make, \\\n    DataLoader\n"),
+        ("p/b.py", "from . a \\\n    import DataLoader\n"),
+        ("p/b.py", "from p.a import (make,  # (all of them)\n    DataLoader)\n"),
+        ("p/b.py", "from . import a as loading\nprint(loading.DataLoader)\n"),
+        ("b.py", "import p.a as loading\nprint(loading.DataLoader)\n"),
+        ("b.py", "import p.a\nloading = p.a\nprint(loading.DataLoader)\n"),
+        ("b.py", "from p import a\nprint((a).DataLoader, (a  # it\n    .DataLoader))\n"),
+        ("b.py", "from p import a\nprint(getattr(a, 'DataLoader'))\n"),
+        ("b.py", "from importlib import import_module\nprint(import_module('p.a').DataLoader)\n"),
+    ],
+)
+def test_an_import_stays_however_another_module_takes_it(tmp_path: Path, path: str, use: str) -> None:
+    plan = plan_of(tmp_path, {"p/__init__.py": "", "p/a.py": LOADER, path: use})
+    assert "import DataLoader" in after(plan, "p/a.py")
+
+
+@pytest.mark.parametrize("path", ["p/b.py", "p/q/b.py"])
+def test_an_import_that_a_module_takes_from_the_package_around_it_stays(tmp_path: Path, path: str) -> None:
+    use = f"from {'.' * path.count('/')} import DataLoader\n"
+    plan = plan_of(tmp_path, {"p/__init__.py": LOADER, "p/q/__init__.py": "", path: use})
+    assert "import DataLoader" in after(plan, "p/__init__.py")
+    plan = plan_of(
+        tmp_path / "other", {"p/__init__.py": LOADER, "p/q/__init__.py": "", "p/q/b.py": "from . import DataLoader\n"}
+    )
+    assert "import DataLoader" not in after(plan, "p/__init__.py")
+
+
 def test_what_was_unused_before_stays(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, {"a.py": "import os\nimport json\n" + LOADER})
     assert after(plan, "a.py").startswith("import os\nimport json\n")
