@@ -182,19 +182,25 @@ class Project:
                 self._tables[path] = read.renamed(partial(self._from_root, path))
         return self._tables[path]
 
-    def resolve(self, qualified: str) -> str:
+    def resolve(self, qualified: str, around: frozenset[str] = frozenset()) -> str:
         """Follow re-exports through modules of the backend to the name's origin.
 
         ``utils.common.DataLoader`` becomes ``torch.utils.data.DataLoader`` when ``utils/common.py`` imports it from
         there. A name defined in the backend comes back as its own module calls it, by the path from the root, however
         it was imported; one from outside, or that may be one of several, as it is.
+
+        Args:
+            qualified: the name.
+            around: names that are being followed, of which this one is part: ``from ._C import *`` may bring ``_C``.
         """
         for _ in range(_REEXPORT_LIMIT):
             owner, _, name = qualified.rpartition(".")
             path = self._paths.get(owner)
-            if path is None and owner and (known := self.resolve(owner)) != owner:
-                qualified = f"{known}.{name}"
-                continue
+            if path is None and owner and owner not in around:
+                known = self.resolve(owner, around | {owner})
+                if known != owner:
+                    qualified = f"{known}.{name}"
+                    continue
             table = self.table(path) if path is not None and self._may_bind(path, name) else None
             if path is None or table is None:
                 return qualified

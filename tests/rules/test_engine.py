@@ -125,6 +125,14 @@ def test_names_are_resolved_not_spelled(tmp_path: Path, text: str, expected: boo
     assert ("pkg/use.py" in {file.path for file in plan.files}) is expected
 
 
+@pytest.mark.parametrize("use", ["from pkg._C import load", "from . import _C", "import pkg._C as _C"])
+def test_a_package_that_takes_everything_from_a_compiled_module_is_read(tmp_path: Path, use: str) -> None:
+    loader = "loader = DataLoader(dataset, collate_fn=_C.collate)\n"
+    text = f"{use}\nfrom torch.utils.data import DataLoader\n\n{loader}"
+    plan = plan_of(tmp_path, {"pkg/__init__.py": "from ._C import *\n", "pkg/a.py": text})
+    assert not plan.skipped and "create_loader" in after(plan, "pkg/a.py")
+
+
 def test_an_import_another_module_takes_from_here_stays(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, {"a.py": LOADER, "b.py": "from a import DataLoader\n"})
     assert "import DataLoader" in after(plan, "a.py")
