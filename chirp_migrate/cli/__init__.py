@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from chirp_migrate import __version__
-from chirp_migrate.console.text import visible
+from chirp_migrate.console.text import instead, visible
 from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
 
@@ -65,8 +65,7 @@ class _LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            near = get_close_matches(args[0], _COMMANDS, n=1)
-            meant = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(_COMMANDS)}."
+            meant = instead(args[0], _COMMANDS, "the commands are")
             raise click.UsageError(f"there is no command {args[0]!r}; {meant}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -102,7 +101,7 @@ def _in_a_sentence(error: click.ClickException) -> str:
         name = error.option_name.lstrip("-")
         near = [one for one in error.possibilities or () if get_close_matches(name, [one.lstrip("-")])]
         message = f"there is no option {error.option_name}" + (f"; did you mean {near[0]}?" if near else ".")
-    message = f"{message[:1].lower()}{message[1:]}"
+    message = f"{message[:1].lower()}{message[1:]}" + ("" if message.endswith((".", "?")) else ".")
     context = error.ctx if isinstance(error, click.UsageError) else None
     return f"{message} See `{context.command_path} --help`." if context is not None else message
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import click
 
-from chirp_migrate.cli.options import Command, option, output_options, plan_file_option, wait_option
+from chirp_migrate.cli.options import Command, Text, option, output_options, plan_file_option, wait_option
 from chirp_migrate.cli.planning import Request, planned, planning_options, read_plan_file
 from chirp_migrate.cli.progress import planning_progress, writing_progress
 from chirp_migrate.console.json_document import as_bytes
@@ -57,7 +57,7 @@ from chirp_migrate.transaction.rollback import rollback
 @plan_file_option("Apply exactly this plan (see `plan` and `review`).")
 @option("--diff", "show_diff", is_flag=True, help="Print a unified diff of everything and write nothing.")
 @option(
-    "--check-with", "command", metavar="CMD", group="Safety",
+    "--check-with", "command", type=Text("a command"), metavar="CMD", group="Safety",
     help="Run CMD with the shell in the project's folder afterwards; if it fails, roll everything back.",
 )  # fmt: skip
 @option("--allow-dirty", is_flag=True, group="Safety", help="Proceed over uncommitted changes in a git work tree.")

@@ -89,7 +89,7 @@ def _show(rule: Rule, reports: Sequence[tuple[Finding, str]], screen: Screen) ->
 def _rule(selector: str) -> Rule:
     codes = codes_of(selector)
     if not codes:
-        raise UsageProblem(f"{unknown_rule(selector)} (`chirp-migrate rules` lists them).")
+        raise UsageProblem(f"{unknown_rule(selector)}.")
     if len(codes) > 1:
         raise UsageProblem(f"{selector} means {', '.join(sorted(codes))}: give one of them.")
     return next(rule for rule in all_rules() if rule.code in codes)

@@ -20,8 +20,10 @@ from chirp_migrate.rules import all_rules
 __all__ = [
     "SETTING_PLACES",
     "Command",
+    "File",
     "Folder",
     "Number",
+    "Text",
     "Whole",
     "complete_rules",
     "counts",
@@ -76,8 +78,47 @@ class Number(click.FloatRange):
         return number if math.isfinite(number) else self.fail(f"{written!r} is no finite number.", param, ctx)
 
 
-class Folder(click.Path):
+class Text(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
+    """A text that is not empty, as that of a variable of the shell that is not set.
+
+    Args:
+        what: what is to be given.
+    """
+
+    name = "text"
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See :class:`click.ParamType`."""
+        if not isinstance(value, str) or not value.strip():
+            self.fail(f"it is empty: give {self._what}.", param, ctx)
+        return value
+
+
+class File(click.Path):
+    """The path of a file, there or to be made; the empty one is not the folder one is in.
+
+    Keywords are those of ``click.Path``.
+    """
+
+    what = "a file"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(path_type=Path, **kwargs)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See :class:`click.ParamType`."""
+        if value == "":  # of a variable of the shell that is not set
+            self.fail(f"it is empty: give {self.what}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Folder(File):
     """A folder, there or to be made."""
+
+    what = "a folder"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """See :class:`click.ParamType`."""
@@ -191,15 +232,12 @@ def gathered(
     return decorated
 
 
-class _Project(click.Path):
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "":  # of a variable of the shell that is not set: not the folder one is in
-            self.fail("it is empty: give the folder of your project.", param, ctx)
-        return super().convert(value, param, ctx)
+class _Project(File):
+    what = "the folder of your project"
 
 
 #: ``path``: the project; by default the folder one is in. Keywords are those of ``click.argument``.
-argument = partial(click.argument, "path", type=_Project(path_type=Path), default=".")
+argument = partial(click.argument, "path", type=_Project(), default=".")
 path_argument = argument()
 
 #: ``wait_s``: how long to wait for another run.
@@ -212,7 +250,7 @@ wait_option = option(
 def plan_file_option(what: str, *, default: str | None = None) -> Callable[[_Decorated], _Decorated]:
     """``plan_file``: a plan as a file."""
     return option(
-        "--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False), default=default,
+        "--plan", "plan_file", type=File(dir_okay=False), default=default,
         show_default=default is not None, metavar="FILE", help=what,
     )  # fmt: skip
 
@@ -229,7 +267,7 @@ def output_options(
         "output",
         Output,
         _printed(
-            *names, "json_file", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
+            *names, "json_file", type=File(allow_dash=True), metavar="FILE",
             help=f"Write {json} as JSON ('-': standard output).",
         ),
         _printed("-q", "--quiet", is_flag=True, help=quiet),

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.options import Command, Whole, option, output_options, path_argument, plan_file_option
+from chirp_migrate.cli.options import Command, File, Whole, option, output_options, path_argument, plan_file_option
 from chirp_migrate.console.json_document import plain
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.console.text import count
@@ -36,13 +36,13 @@ from chirp_migrate.report.terminal.render import show_story
 )
 @path_argument
 @option(
-    "-o", "--output", "page_file", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
+    "-o", "--output", "page_file", type=File(allow_dash=True), metavar="FILE",
     help="Write one HTML file that needs nothing else, to be sent to others ('-': standard output).",
 )  # fmt: skip
 @plan_file_option("Report this plan instead of what was applied (see `plan`).")
 @option("--run", type=Whole(1), metavar="N", help="Only run N of those that stand (`rollback --list`).")
 @option(
-    "--verdict", "verdict_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--verdict", "verdict_file", type=File(dir_okay=False), metavar="FILE",
     help="What `verify --json FILE` wrote.  [default: what the last verify of PATH kept]",
 )  # fmt: skip
 @output_options("all that the report says", "Print the verdict and its figures alone.", "Explain the words, too.")

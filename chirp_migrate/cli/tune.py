@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.options import Command, Number, counts, gathered, option, output_options, path_argument
+from chirp_migrate.cli.options import Command, File, Number, counts, gathered, option, output_options, path_argument
 from chirp_migrate.cli.verify import options_of
+from chirp_migrate.cli.verify_settings import REFERENCE, WORKLOAD
 from chirp_migrate.console.output import Output
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -47,11 +48,18 @@ _kept = partial(option, group="What is kept")
     ),
 )
 @path_argument
-@_data("--workload", metavar="FILE:FUNCTION", help="Watch this training, as verify runs it (see init-workload).")
-@_data("--dataset", default="", metavar="MODULE:CALLABLE", help="Measure the dataset or loader that this gives.")
-@_data("--unaugmented", default="", metavar="MODULE:CALLABLE", help="The same dataset without augmentation.")
 @_data(
-    "--config", "config_file", type=click.Path(path_type=Path), metavar="FILE",
+    "--workload",
+    type=WORKLOAD,
+    metavar="FILE:FUNCTION",
+    help="Watch this training, as verify runs it (see init-workload).",
+)
+@_data(
+    "--dataset", type=REFERENCE, metavar="MODULE:CALLABLE", help="Measure the dataset or loader that this gives."
+)  # fmt: skip
+@_data("--unaugmented", type=REFERENCE, metavar="MODULE:CALLABLE", help="The same dataset without augmentation.")
+@_data(
+    "--config", "config_file", type=File(), metavar="FILE",
     help="The training's configuration (YAML, TOML, JSON): data.* and training.batch_size.",
 )  # fmt: skip
 @gathered(
@@ -85,22 +93,22 @@ _kept = partial(option, group="What is kept")
     help="Count the process as hung after that long.  [default: 600, or four times --time-budget]",
 )  # fmt: skip
 @_kept(
-    "--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--plot", type=File(dir_okay=False), metavar="FILE",
     help="Draw throughput over workers (.svg, .png, .pdf); with --config by default into system.output_dir.",
 )  # fmt: skip
 @_kept(
     "--save/--no-save", default=True, show_default=True, help="Keep what was picked in a profile that the factory uses."
 )
 @_kept(
-    "--profile", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--profile", type=File(dir_okay=False), metavar="FILE",
     help="That profile.  [default: CHIRPID_PROFILE, or the user's cache folder]",
 )  # fmt: skip
 @output_options("all raw values", "Print the recommendations alone.", "Print the rates of every round, too.")
 def tune(
     path: Path,
     workload: str | None,
-    dataset: str,
-    unaugmented: str,
+    dataset: str | None,
+    unaugmented: str | None,
     config_file: Path | None,
     grid: Grid,
     timeout: float | None,
@@ -121,7 +129,9 @@ def tune(
     root = path.resolve()
     if not grid.prefetch:
         raise UsageProblem("--prefetch is empty: give numbers of batches, such as 2,4.")
-    watches = not dataset and config_file is None
+    if unaugmented is not None and dataset is None:
+        raise UsageProblem("--unaugmented belongs to a --dataset: give both.")
+    watches = dataset is None and config_file is None
     if workload is not None and not watches:
         raise UsageProblem("--workload watches a training, and --dataset or --config name its data: give one of them.")
     if profile is not None and not save:
@@ -135,8 +145,8 @@ def tune(
     request = Request(
         str(root),
         grid,
-        dataset,
-        unaugmented,
+        dataset or "",
+        unaugmented or "",
         config,
         profile=str(_profile(profile)) if save else "",
     )

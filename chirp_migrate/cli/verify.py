@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from chirp_migrate.cli.options import Command, Folder, Number, Whole, argument, counts, option, output_options
+from chirp_migrate.cli.options import Command, Folder, Number, Text, Whole, argument, counts, option, output_options
 from chirp_migrate.cli.verify_settings import (
     COMMAND,
     DATA,
@@ -122,7 +122,7 @@ Examples:
     help="Show the entry points and how they are called, and run nothing.",
 )  # fmt: skip
 @option(
-    "--baseline", metavar="REV|FOLDER", group=_DECIDED,
+    "--baseline", type=Text("a git revision or a folder"), metavar="REV|FOLDER", group=_DECIDED,
     help="Compare with a git revision or a folder.  [default: before apply]",
 )  # fmt: skip
 @_decided(
@@ -165,7 +165,7 @@ Examples:
     help="Seconds that each side may spend on measuring its datasets, beside training.",
 )  # fmt: skip
 @_measured(
-    "--plot", type=Folder(path_type=Path, file_okay=False), metavar="FOLDER",
+    "--plot", type=Folder(file_okay=False), metavar="FOLDER",
     help="Draw the measurements into this folder (SVG).",
 )  # fmt: skip
 @output_options("all raw values", "Print the verdict alone.", "Show everything that was measured, and what it ran in.")
@@ -278,7 +278,7 @@ def _list(root: Path, baseline: str | None, options: VerifyOptions, output: Outp
         with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
             scratch = Path(folder).resolve()
             trees, _ = make_sides(root, before, options, scratch)
-            discovery = find_training(trees["before"], root, options, output.progress)
+            discovery = find_training(trees["before"], root, before, options, output.progress)
     calls = {one.label: call_of(one, discovery.model, options.sizes) for one in discovery.entry_points}
     found = [{"entry_point": label, "call": call} for label, call in calls.items()]
     output.write({"schema": 1, "entry_points": found, "left_out": list(discovery.left_out)})

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
-from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,12 +15,24 @@ import click
 from click.core import ParameterSource
 
 from chirp_migrate.cli.options import SETTING_PLACES, Number, Whole
+from chirp_migrate.console.text import instead
 from chirp_migrate.engine.settings import read_verify_table
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.hook import is_reference
 
-__all__ = ["COMMAND", "DATA", "EXPRESSION", "MODEL", "RESULT", "SHAPE", "WORKLOAD", "said", "settings_as_defaults"]
+__all__ = [
+    "COMMAND",
+    "DATA",
+    "EXPRESSION",
+    "MODEL",
+    "REFERENCE",
+    "RESULT",
+    "SHAPE",
+    "WORKLOAD",
+    "said",
+    "settings_as_defaults",
+]
 
 #: Names of settings in the last release, and what they are called now.
 _FORMER = {"rounds": "max-rounds", "budget": "time-budget", "threshold": "min-saving", "each": "per-entry"}
@@ -52,9 +63,7 @@ def settings_as_defaults(ctx: click.Context, parameter: click.Parameter, path: P
         place = f"{file}: [tool.chirp-migrate.verify] {key}"
         name = names.get(_FORMER.get(key, key))
         if name is None:
-            near = get_close_matches(key, names, n=1)
-            meant = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(names)}."
-            raise UsageProblem(f"{place} is unknown; {meant}")
+            raise UsageProblem(f"{place} is unknown; {instead(key, names, 'the keys are')}")
         if _FORMER.get(key) in table:
             raise UsageProblem(f"{place} is the former name of {_FORMER[key]}, which is there, too: remove {key}.")
         if isinstance(value, str) and isinstance(kinds[name], Whole | Number):
@@ -146,10 +155,9 @@ def _shape(value: Any) -> tuple[int, int, int]:
     return channels, bins, frames
 
 
-WORKLOAD = _Read(
-    "workload",
-    _text(is_reference, 'must name a function as "package.module:function" or "folder/file.py:function"'),
-)
+_FORMS = '"package.module:{0}" or "folder/file.py:{0}"'
+WORKLOAD = _Read("workload", _text(is_reference, f"must name a function as {_FORMS.format('function')}"))
+REFERENCE = _Read("reference", _text(is_reference, f"must name a function or class as {_FORMS.format('name')}"))
 MODEL = _Read("model", _text(_CLASS.fullmatch, 'must name a class as "package.module:ClassName"'))
 COMMAND = _Read("command", _command)
 RESULT = _Read("result", _result)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
-__all__ = ["count", "figure", "in_picture", "plain", "sentence", "visible"]
+__all__ = ["count", "figure", "in_picture", "instead", "plain", "sentence", "shortened", "visible"]
+
+#: Names that a sentence lists before it only counts.
+_NAMED = 12
 
 
 def visible(text: str) -> str:
@@ -29,7 +34,8 @@ def sentence(text: str) -> str:
     """With a capital and a point; a name that it begins with (a path, a label) stays as it is written."""
     begins_with_name = re.match(r"\S*[._:/]\S|\w+: ", text) is not None
     first = text[:1] if begins_with_name else text[:1].upper()
-    return f"{first}{text[1:].rstrip('.')}." if text else ""
+    end = "" if text.endswith("?") else "."
+    return f"{first}{text[1:].rstrip('.')}{end}" if text else ""
 
 
 def figure(value: float | None) -> str:
@@ -44,3 +50,23 @@ def figure(value: float | None) -> str:
 def count(number: int, noun: str) -> str:
     """``1 file``, ``2 files``, ``2 classes``."""
     return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
+
+
+def shortened(names: Iterable[str], most: int = _NAMED) -> str:
+    """``a, b and 7 more``: the names, of which those behind the first ``most`` are only counted."""
+    listed = list(names)
+    more = len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def instead(wrong: str, names: Iterable[str], there_are: str) -> str:
+    """What may have been meant by a ``wrong`` name: the end of a sentence with the nearest of ``names``, or all.
+
+    Args:
+        there_are: what stands before all of them, such as "the commands are".
+    """
+    known = list(names)
+    near = get_close_matches(wrong, known, n=1)
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"{there_are} {shortened(known) or 'none'}."

@@ -9,11 +9,11 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from chirp_migrate.console.text import instead
 from chirp_migrate.engine.discover import root_of
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.rules import Rule, all_rules, codes_of, selected_codes, unknown_rule
@@ -204,9 +204,7 @@ class _Reader:
     def settings(self, prefix: str) -> Settings:
         for key in self.table:
             if key not in _KEYS:
-                near = get_close_matches(key, _KEYS, n=1)
-                meant = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(_KEYS)}."
-                raise self._problem(f"has an unknown key {key!r}; {meant}")
+                raise self._problem(f"has an unknown key {key!r}; {instead(key, _KEYS, 'the keys are')}")
         select, ignore = self._selectors("select"), self._selectors("ignore")
         codes = selected_codes(select or ["ALL"], ignore)
         if not codes:

@@ -52,8 +52,8 @@ def unknown_rule(selector: str) -> str:
     """What to say of a selector that means no rule: half a sentence that names one that is close."""
     names = {name.upper(): rule for rule in all_rules() for name in (rule.code, rule.name)}
     near = get_close_matches(selector.upper(), names, n=1)
-    nearest = f"; the nearest is {names[near[0]].code} ({names[near[0]].name})" if near else ""
-    return f"there is no rule {selector!r}{nearest}"
+    nearest = f"the nearest is {names[near[0]].code} ({names[near[0]].name}), " if near else ""
+    return f"there is no rule {selector!r}; {nearest}`chirp-migrate rules` lists them"
 
 
 def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[str]:

@@ -12,6 +12,7 @@ from chirp_migrate.exit_codes import ExitCode
 __all__ = [
     "InvalidData",
     "InvalidTree",
+    "NotFound",
     "NotMigrated",
     "NotUsable",
     "Raised",
@@ -35,6 +36,10 @@ class NotMigrated(ChirpMigrateError):
 
 class NotUsable(Exception):
     """In a child: what was asked for cannot be run. The message says it all: no traceback would add to it."""
+
+
+class NotFound(NotUsable):
+    """In a child: what the user named is not there, and none of the user's code has failed."""
 
 
 class Raised(Exception):

@@ -13,7 +13,6 @@ from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.process.run_child import Child, Role
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.entry_points import Source
-from chirp_migrate.training.workload.hook import is_reference
 from chirp_migrate.tune.document import TuneReport
 from chirp_migrate.tune.request import Request
 from chirp_migrate.verify.options import VerifyOptions, training_of
@@ -40,7 +39,6 @@ def tune_tree(
         UsageProblem: what was asked for cannot be measured.
         WorkloadFailed: the user's code failed.
     """
-    _check(request)
     root = Path(request.tree)
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-tune-", ignore_cleanup_errors=True) as name:
         if training is None:
@@ -54,16 +52,6 @@ def tune_tree(
             Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child,
         ):
             return child.result()
-
-
-def _check(request: Request) -> None:
-    for option, reference in (("--dataset", request.dataset), ("--unaugmented", request.unaugmented)):
-        if reference and not is_reference(reference):
-            raise UsageProblem(
-                f'{option} {reference} must name a function or class as "package.module:name" or "folder/file.py:name".'
-            )
-    if request.unaugmented and not request.dataset:
-        raise UsageProblem("--unaugmented belongs to a --dataset: give both.")
 
 
 def _of_training(request: Request, options: VerifyOptions, tree: Path, progress: Callable[[str], None]) -> Request:

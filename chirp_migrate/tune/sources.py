@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch.utils.data import DataLoader
 
 from chirp_migrate.training.errors import NotUsable, user_code
-from chirp_migrate.training.process.imports import importable
+from chirp_migrate.training.process.imports import modules_of, named
 from chirp_migrate.tune.config import TuneConfig
 from chirp_migrate.tune.document import Candidate
 from chirp_migrate.tune.subject import Subject, of_dataset, of_loader
@@ -24,7 +24,6 @@ DEFAULT_BATCH_SIZE = 32
 
 _TRAIN_TRANSFORMS, _PLAIN_TRANSFORMS = "get_train_transforms", "get_val_transforms"
 _TRANSFORM = "transform"
-_LEFT_OUT = ("tests", "test", "build", "dist", "site-packages", "node_modules")
 
 
 def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, migrated: bool) -> Subject:
@@ -62,7 +61,7 @@ def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
         NotUsable: no module, or more than one, is of that form, or a parameter cannot be filled.
         Raised: the user's code raised.
     """
-    found = [(module, kind) for module, path in _modules(tree) for kind in _dataset_classes(path)]
+    found = [(module, kind) for module, path in modules_of(tree).items() for kind in _dataset_classes(path)]
     if len(found) != 1:
         names = ", ".join(f"{module}:{kind}" for module, kind in found) or "none"
         raise NotUsable(
@@ -70,7 +69,8 @@ def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
             f"{_TRAIN_TRANSFORMS}; found: {names}): name it with --dataset MODULE:CALLABLE"
         )
     module_name, kind = found[0]
-    module = _imported(module_name)
+    with user_code(f"importing {module_name}"):
+        module = importlib.import_module(module_name)
     dataset_class: Any = getattr(module, kind)
     arguments = _filled(f"{module_name}:{kind}", dataset_class, config, leave=_TRANSFORM)
 
@@ -101,17 +101,16 @@ def _with_settings(subject: Subject, config: TuneConfig | None) -> Subject:
 
 
 def _made(reference: str, config: TuneConfig | None) -> Any:
-    place, _, name = reference.rpartition(":")
-    importable_as = importable(place)
-    if importable_as is None:
-        raise NotUsable(f"there is no {place} here: give the file relative to PATH")
-    module = _imported(importable_as)
-    value: Any = getattr(module, name, None)
-    if value is None:
-        raise NotUsable(f"{place} has no {name}: give --dataset a function or class that is there")
+    with user_code(f"importing {reference.rpartition(':')[0]}"):
+        value = named(reference, "function or class", lambda one: not inspect.ismodule(one))
     if not callable(value) or isinstance(value, DataLoader):
         return value
     arguments = [config.location] if config is not None and _wants_one(value) else []
+    if problem := _misfit(value, arguments):
+        raise NotUsable(
+            f"{reference} cannot be called {'with the path of --config' if arguments else 'without arguments'} "
+            f"({problem}): give --dataset a function that makes the dataset"
+        )
     with user_code(reference):
         return value(*arguments)
 
@@ -126,16 +125,17 @@ def _wants_one(function: Callable[..., Any]) -> bool:
     return any(p.kind in positional and p.default is p.empty for p in parameters)
 
 
-def _imported(module: str) -> Any:
-    with user_code(f"importing {module}"):
-        try:
-            return importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name and f"{module}.".startswith(f"{error.name}."):
-                raise NotUsable(
-                    f"there is no module {module}: give the name by which the training imports it from PATH"
-                ) from None
-            raise
+def _misfit(function: Callable[..., Any], arguments: Sequence[str]) -> str:
+    """Why a function cannot be called with these arguments, by its parameters; empty where it can."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # it does not say
+        return ""
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        return str(error)
+    return ""
 
 
 def _filled(what: str, function: Any, config: TuneConfig, leave: str = "") -> dict[str, Any]:
@@ -159,17 +159,6 @@ def _from_sections(name: str, config: TuneConfig) -> tuple[str | None, Any]:
     keys = (name, f"data_{name}", f"data_{name.removesuffix('_file')}")
     sections: tuple[Mapping[str, Any], ...] = (config.data, config.training)
     return next(((key, section[key]) for section in sections for key in keys if key in section), (None, None))
-
-
-def _modules(tree: Path) -> list[tuple[str, Path]]:
-    """Importable name and file of the modules at the root of a tree and in its folders, but for tests and the like."""
-    found = []
-    for path in sorted([*tree.glob("*.py"), *tree.glob("*/*.py"), *tree.glob("src/*/*.py")]):
-        parts = path.relative_to(tree / "src" if (tree / "src") in path.parents else tree).with_suffix("").parts
-        hidden = any(part.startswith(".") or part in _LEFT_OUT for part in parts)
-        if not hidden and all(part.isidentifier() for part in parts):
-            found.append((".".join(parts), path))
-    return found
 
 
 def _dataset_classes(path: Path) -> list[str]:

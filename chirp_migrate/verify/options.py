@@ -127,9 +127,13 @@ def training_of(tree: Path, root: Path, options: VerifyOptions) -> Discovery:
 def _entry(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
     if "command" in said:
         program = said["command"][0]
-        if "{" not in program and os.sep not in program and shutil.which(program) is None:
+        # With a slash in it, it is looked for in the copy of the project.
+        if "{" not in program and shutil.which(str(root / program) if os.sep in program else program) is None:
             raise UsageProblem(f"{program} is not a program that is found here: give --command one that is.")
-        return EntryPoint("", "command", command=said["command"], result=said.get("result", ""))
+        result = said.get("result", "")
+        if (root / result).is_dir() and result:
+            raise UsageProblem(f"{result} is a folder of {root}: give --result the file that the command writes.")
+        return EntryPoint("", "command", command=said["command"], result=result)
     if "workload" in said:
         return EntryPoint("", "", hook=said["workload"])
     if (root / DEFAULT_WORKLOAD).is_file():

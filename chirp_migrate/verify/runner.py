@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from chirp_migrate.training.errors import NotUsable, Raised
+from chirp_migrate.training.errors import NotFound, NotUsable, Raised
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
 from chirp_migrate.training.watch.interception import FewerWorkers, Interception
@@ -54,6 +54,8 @@ def _code_of(entry: EntryPoint, stage: str) -> Iterator[None]:
     """While code of the backend runs for an entry point: what it raises becomes :class:`Raised`, which names it."""
     try:
         yield
+    except NotFound:
+        raise
     except NotUsable as error:
         raise Raised(str(error)) from error
     except (Exception, SystemExit) as error:
@@ -67,11 +69,12 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
 
     Raises:
         Raised: the backend's code raised.
+        NotFound: what the user named is not there.
     """
     torch.set_num_threads(spec.threads)
     result = RunResult()
-    if spec.trial_s:
-        _try(spec, parent, result)
+    if spec.trial_s is not None:
+        _try(spec, spec.trial_s, parent, result)
         return result
     if not spec.modes:
         (entry,) = spec.entry_points
@@ -97,7 +100,7 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
     return result
 
 
-def _try(spec: RunSpec, parent: Parent, result: RunResult) -> None:
+def _try(spec: RunSpec, trial_s: float, parent: Parent, result: RunResult) -> None:
     """Train every entry point on a few samples: does it fail, and how long does it take?
 
     The first training has a worker for every loader that has any, which is enough to fail with one. For the times
@@ -111,7 +114,7 @@ def _try(spec: RunSpec, parent: Parent, result: RunResult) -> None:
             _prepared(spec, entry, data[few.samples], spec.sizes.warm_up())  # imports its code; or fails below
     gc.freeze()  # what the imports made is not looked through before every training
     parent.wait_for_turn()
-    until = time.monotonic() + spec.trial_s
+    until = time.monotonic() + trial_s
     worker_s = _worker_s(data[few.samples])
     for entry in spec.entry_points:
         if time.monotonic() > until and not all(one.error for one in result.tried.values()):

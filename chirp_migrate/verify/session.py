@@ -61,7 +61,7 @@ def verification(
         trees, notes = make_sides(root, before, options, scratch)
         for note in notes:
             progress(note)
-        discovery = find_training(trees["before"], root, options, progress)
+        discovery = find_training(trees["before"], root, before, options, progress)
         labels = [entry.label for entry in discovery.entry_points]
         what = count(len(labels), "entry point") if options.source is Source.FOUND else ", ".join(labels)
         progress(f"verify runs the project's own code in separate processes: {what}")

@@ -39,7 +39,7 @@ class RunSpec:
         api_names: names to describe (see :func:`chirp_migrate.verify.equivalence.api.public_names`); empty for none.
         by_entry: whether a pass is made of one entry point after the other, each in a turn of its own.
         trial_s: instead of passes, train each entry point briefly and tell which of them fail (:class:`Tried`); after
-            so many seconds no other one begins. 0 for passes.
+            so many seconds no other one begins. None for passes.
         hash_seed: ``PYTHONHASHSEED`` of the process.
     """
 
@@ -49,7 +49,7 @@ class RunSpec:
     modes: tuple[Mode, ...] = ()
     api_names: dict[str, list[str]] = field(default_factory=dict)
     by_entry: bool = False
-    trial_s: float = 0.0
+    trial_s: float | None = None
     hash_seed: int = 0
 
     @property

@@ -93,4 +93,4 @@ def test_settings_of_the_backend_are_read_and_the_command_line_goes_first(tmp_pa
     assert "CHP001" in run("apply", "--diff", "--select", "CHP001", root).stdout
     (root / "pyproject.toml").write_text("[tool.chirp-migrate]\nselct = []\n")
     done = run("apply", "--diff", root)
-    assert done.exit_code == 2 and "'selct'" in sentence(done) and "'select'" in sentence(done)
+    assert done.exit_code == 2 and "'selct'; did you mean select?" in sentence(done)

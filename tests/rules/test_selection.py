@@ -239,7 +239,7 @@ def test_outside_a_work_tree_only_the_folder_itself_is_asked(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ('exlude = ["a"]', r"unknown key 'exlude'; did you mean 'exclude'\?"),
+        ('exlude = ["a"]', r"unknown key 'exlude'; did you mean exclude\?"),
         ("colour = 1", "unknown key 'colour'; the keys are include, exclude"),
         ('exclude = "old"', "exclude must be a list of strings"),
         ("include = [1]", "include must be a list of strings"),

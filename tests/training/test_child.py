@@ -129,7 +129,7 @@ def test_whatever_ends_it_is_told_in_one_sentence(stub: Start, act: str, sentenc
 
 def test_what_cannot_be_run_as_asked_is_the_user_s_to_change(stub: Start) -> None:
     with (
-        pytest.raises(UsageProblem, match=r"^The stub failed: .*there is no dataset\.$"),
+        pytest.raises(UsageProblem, match=r"^on the before side, there is no dataset\.$"),
         stub("raise NotUsable('there is no dataset')") as child,
     ):
         child.result()

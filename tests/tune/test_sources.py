@@ -116,9 +116,13 @@ def test_of_a_loader_everything_about_batches_is_kept(tree: Callable[..., Path])
 @pytest.mark.parametrize(
     ("reference", "problem"),
     [
-        ("no_such_module:x", "there is no module no_such_module"),
-        ("no_such.py:x", "there is no no_such.py here"),
-        ("tune_sets:Missing", "tune_sets has no Missing"),
+        ("no_such_module:x", "there is no module no_such_module .*; its modules are tune_sets"),
+        ("tune_stes.py:x", r"there is no file tune_stes.py in PATH; did you mean tune_sets.py\?"),
+        ("tune_sets:Missing", "tune_sets has no function or class Missing; it has Numbers, "),
+        (
+            "tune_sets:given_the_configuration",
+            "cannot be called without arguments .*'path'",
+        ),
         ("tune_sets:empty", "Numbers has no samples"),
         ("tune_sets:Stream", "Stream gives its samples as a stream"),
         ("tune_sets:Endless", "Endless has no length"),

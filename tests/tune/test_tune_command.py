@@ -88,7 +88,6 @@ def test_what_goes_wrong_in_the_process_that_measures_is_told(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--dataset", "not a name"], "must name a function or class"),
         (["--unaugmented", "a:b"], "--unaugmented belongs to a --dataset"),
         (["--workload", "chirp_verify.py:workload", "--dataset", "a:b"], "give one of them"),
         (["--workload", "nowhere.py:workload"], "there is no nowhere.py"),

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.training.errors import NotUsable
+from chirp_migrate.training.errors import NotFound, NotUsable
+from chirp_migrate.training.workload.calls import load_model
 from chirp_migrate.training.workload.entry_points import Sizes
 from chirp_migrate.training.workload.hook import call_names, file_of, is_reference, make_call
 
@@ -70,7 +71,7 @@ def test_calls_are_named_and_each_gets_objects_of_its_own(tree: Path) -> None:
 @pytest.mark.parametrize(
     "number, body, sentence",
     [
-        (1, "work = 3", "has no function work"),
+        (1, "work = 3", "wrong1.py:work is no function; it has none"),
         (2, "def work(sizes): return [print]", "returned list: it must return a dictionary"),
         (3, "def work(sizes): return {}", "without entries"),
         (4, "def work(sizes): return {'a': 3}", "gives int for 'a'"),
@@ -82,6 +83,17 @@ def test_what_a_function_must_give(tree: Path, number: int, body: str, sentence:
     (tree / f"wrong{number}.py").write_text(body + "\n")
     with pytest.raises(NotUsable, match=sentence):
         call_names(f"wrong{number}.py:work", SIZES)
+
+
+def test_a_model_that_is_not_there_is_said_with_those_that_are(tree: Path) -> None:
+    (tree / "own_models.py").write_text("import torch\n\nclass Bird(torch.nn.Module): ...\n")
+    for reference, there in [
+        ("own_models:Brid", r"own_models has no class Brid; did you mean Bird\?"),
+        ("own_models:torch", r"own_models:torch is no class; it has Bird\."),
+        ("own_model:Bird", r"there is no module own_model to be imported from PATH; did you mean own_models\?"),
+    ]:
+        with pytest.raises(NotFound, match=there):
+            load_model(reference)
 
 
 def test_a_file_that_is_not_there(tree: Path) -> None:

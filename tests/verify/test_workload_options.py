@@ -62,7 +62,7 @@ def test_apply_accepts_the_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text, sentence",
     [
-        ("sample = 3", "did you mean 'samples'"),
+        ("sample = 3", "did you mean samples?"),
         ("samples = 3.5", "samples: '3.5' is not a valid whole number"),
         ("epochs = true", "epochs: 'True' is not a valid whole number"),
         ("per-entry = 3", "per-entry: '3' is not a valid boolean"),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from chirp_migrate.training.errors import NotUsable
+from chirp_migrate.console.text import instead
+from chirp_migrate.training.errors import NotFound, NotUsable
 
-__all__ = ["PACKAGE_ROOT", "check_imports", "enter_tree", "importable", "missing_module"]
+__all__ = ["PACKAGE_ROOT", "check_imports", "enter_tree", "missing_module", "modules_of", "named"]
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 """Folder that this package is imported from."""
@@ -27,6 +31,7 @@ _DISTRIBUTIONS = {
 }
 """Well-known distributions whose name is not that of their module."""
 
+_LEFT_OUT = ("tests", "test", "build", "dist", "site-packages", "node_modules")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _PLACE = re.compile(r'File "([^"\n]+)", line (\d+)')
 
@@ -57,20 +62,61 @@ def check_imports(tree: Path, origin: str) -> None:
             )
 
 
-def importable(place: str) -> str | None:
-    """The name to import ``place`` by, a module or a ``.py`` file relative to here; None where there is no such file.
+def named(reference: str, what: str, fits: Callable[[Any], bool] = callable) -> Any:
+    """What ``package.module:name`` or ``folder/file.py:name`` names, relative to the working directory.
 
     A file is imported under its own name, from its folder, so that worker processes can import it, too.
+
+    Args:
+        what: what is to be named, in a word: ``class``.
+        fits: whether a value is one.
+
+    Raises:
+        NotFound: there is no such module, file or name, or something else goes by that name.
     """
+    place, _, name = reference.rpartition(":")
+    module = _imported(place)
+    value = getattr(module, name, None)
+    if value is None or not fits(value):
+        own = [
+            one
+            for one, other in vars(module).items()
+            if not one.startswith("_") and getattr(other, "__module__", None) == module.__name__ and fits(other)
+        ]
+        there = f"{place} has no {what} {name}" if value is None else f"{reference} is no {what}"
+        raise NotFound(f"{there}; {instead(name, own, 'it has')}")
+    return value
+
+
+def modules_of(tree: Path) -> dict[str, Path]:
+    """Files of the modules at the root of a tree and in its folders, but for tests and the like, by importable name."""
+    found = {}
+    for path in sorted([*tree.glob("*.py"), *tree.glob("*/*.py"), *tree.glob("src/*/*.py")]):
+        parts = path.relative_to(tree / "src" if (tree / "src") in path.parents else tree).with_suffix("").parts
+        hidden = any(part.startswith(".") or part in _LEFT_OUT for part in parts)
+        if not hidden and all(part.isidentifier() for part in parts):
+            found[".".join(parts)] = path
+    return found
+
+
+def _imported(place: str) -> Any:
+    modules = modules_of(Path())
     if not place.endswith(".py"):
-        return place
+        try:
+            return importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            if error.name and f"{place}.".startswith(f"{error.name}."):
+                there = f"there is no module {place} to be imported from PATH"
+                raise NotFound(f"{there}; {instead(place, modules, 'its modules are')}") from None
+            raise
     path = Path(place)
     if not path.is_file():
-        return None
+        files = map(str, modules.values())
+        raise NotFound(f"there is no file {place} in PATH; {instead(place, files, 'its files are')}")
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(1, folder)
-    return path.stem
+    return importlib.import_module(path.stem)
 
 
 def missing_module(log: str) -> str | None:

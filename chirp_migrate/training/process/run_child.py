@@ -170,10 +170,10 @@ class Child(Generic[_T]):
                 with suppress(ValueError):
                     return msgspec.convert(value, self.answer)
             case Failed(sentence, usage):
-                problem = as_sentence(f"{self.role.failed}{sentence}")
                 if usage:
-                    raise UsageProblem(problem)
-                self._fail(problem)
+                    side = f"on the {self.role.side} side, " if self.role.side else ""
+                    raise UsageProblem(f"{side}{sentence}" + ("" if sentence.endswith((".", "?")) else "."))
+                self._fail(as_sentence(f"{self.role.failed}{sentence}"))
         self._fail(f"{self.role.name} ended with {ending(self._process.returncode)} and gave no result.")
 
     def _tell(self, data: bytes) -> None:

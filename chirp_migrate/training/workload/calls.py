@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from chirp_migrate.training.process.imports import named
 from chirp_migrate.training.workload.data import TrainingData, make_training_data
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Source, call_options
 from chirp_migrate.training.workload.hook import make_call
@@ -26,11 +27,12 @@ def seed_everything(seed: int) -> None:
 
 
 def load_model(reference: str) -> Any:
-    """Import the model class named by ``module:ClassName``; None where none is named."""
-    if not reference:
-        return None
-    module, _, name = reference.partition(":")
-    return getattr(importlib.import_module(module), name)
+    """Import the model class named by ``module:ClassName``; None where none is named.
+
+    Raises:
+        NotFound: there is no such class.
+    """
+    return named(reference, "class") if reference else None
 
 
 def data_for(entry_points: tuple[EntryPoint, ...], sizes: Sizes) -> TrainingData:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import shortened
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.entry_points import (
     DATA_PARAMETERS,
@@ -63,9 +63,8 @@ def chosen(discovery: Discovery, expression: str | None) -> Discovery:
     fits = parse_expression(expression)
     entries = tuple(entry for entry in discovery.entry_points if fits(entry.label))
     if not entries:
-        raise UsageProblem(
-            f"-k {expression!r} fits none of {count(len(discovery.entry_points), 'entry point')}: see --list."
-        )
+        labels = [entry.label for entry in discovery.entry_points]
+        raise UsageProblem(f"-k {expression!r} fits no entry point; --list shows them: {shortened(labels, 4)}.")
     return replace(discovery, entry_points=entries)
 
 

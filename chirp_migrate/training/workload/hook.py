@@ -11,13 +11,12 @@ It is called anew for each training call, so that one training cannot change wha
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from chirp_migrate.training.errors import NotUsable
-from chirp_migrate.training.process.imports import importable
+from chirp_migrate.training.process.imports import named
 from chirp_migrate.training.workload.entry_points import Sizes
 
 __all__ = ["call_names", "file_of", "is_reference", "make_call"]
@@ -46,7 +45,8 @@ def call_names(reference: str, sizes: Sizes) -> list[str]:
     """Names of the training calls, in the order in which they are to run.
 
     Raises:
-        NotUsable: the function is not there, or does not give what it should.
+        NotFound: the function is not there.
+        NotUsable: it does not give what it should.
     """
     return [name[:] for name in _calls(reference, sizes)]  # plain text, whatever kind of text the keys are
 
@@ -55,7 +55,8 @@ def make_call(reference: str, name: str, sizes: Sizes) -> Callable[[], Any]:
     """The training call ``name``, on objects of its own.
 
     Raises:
-        NotUsable: the function is not there, or does not give what it should.
+        NotFound: the function is not there.
+        NotUsable: it does not give what it should.
     """
     calls = _calls(reference, sizes)
     if name not in calls:
@@ -64,7 +65,7 @@ def make_call(reference: str, name: str, sizes: Sizes) -> Callable[[], Any]:
 
 
 def _calls(reference: str, sizes: Sizes) -> Mapping[str, Callable[[], Any]]:
-    calls = _function(reference)(sizes)
+    calls = named(reference, "function")(sizes)
     if not isinstance(calls, Mapping) or not calls:
         raise NotUsable(
             f"{reference} returned {type(calls).__name__}{' without entries' if isinstance(calls, Mapping) else ''}: "
@@ -76,17 +77,6 @@ def _calls(reference: str, sizes: Sizes) -> Mapping[str, Callable[[], Any]]:
         if not callable(call):
             raise NotUsable(f"{reference} gives {type(call).__name__} for {name!r}: it must be a function to call")
     return calls
-
-
-def _function(reference: str) -> Callable[[Sizes], Any]:
-    place, _, name = reference.rpartition(":")
-    module = importable(place)
-    if module is None:
-        raise NotUsable(f"{place} does not exist in this tree")
-    function: Callable[[Sizes], Any] | None = getattr(importlib.import_module(module), name, None)
-    if not callable(function):
-        raise NotUsable(f"{place} has no function {name}")
-    return function
 
 
 def _is_file(place: str) -> bool:

@@ -55,6 +55,8 @@ def before_side(root: Path, against: str | None) -> Before:
         if folder == root:
             raise InvalidTree(f"--baseline {against} is PATH itself: give the folder of the project before.")
         return Before(f"the folder {folder}", lambda target: copy_tree(folder, target))
+    if folder.is_file():
+        raise InvalidTree(f"--baseline {against} is a file: give the folder of the project before, or a git revision.")
     return _in_revision(root, against)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from chirp_migrate.training.errors import InvalidTree
 from chirp_migrate.training.process.snapshot import copy_tree, keep_pristine
 from chirp_migrate.training.workload.choosing import chosen
 from chirp_migrate.training.workload.entry_points import Discovery, Source
@@ -45,15 +46,25 @@ def make_sides(
     return trees, tuple(notes)
 
 
-def find_training(tree: Path, root: Path, options: VerifyOptions, progress: Callable[[str], None]) -> Discovery:
+def find_training(
+    tree: Path, root: Path, before: Before, options: VerifyOptions, progress: Callable[[str], None]
+) -> Discovery:
     """What is trained: found in the source of the side before, at ``tree``, or named by the hook, in a process.
 
     Raises:
-        UsageProblem: nothing of it is to be run.
+        UsageProblem: nothing of it is to be run, or the hook is not there.
         InvalidTree: nothing is found, or no file is where the hook is said to be.
         WorkloadFailed: the hook failed.
     """
-    found = training_of(tree, root, options)
+    try:
+        found = training_of(tree, root, options)
+    except InvalidTree as problem:
+        if options.source is not Source.FOUND:
+            raise
+        # It is found in the project itself, and ``tree`` means nothing to anybody.
+        raise InvalidTree(
+            f"no training is found in {before.described}: give --baseline the project as it was before."
+        ) from problem
     if options.source is Source.HOOK:
         (entry,) = found.entry_points
         progress(f"asking {entry.hook} for its training calls")
