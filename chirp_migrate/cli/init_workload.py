@@ -10,7 +10,7 @@ import click
 
 from chirp_migrate.cli.options import Command, option, output_options, path_argument
 from chirp_migrate.console.output import Output
-from chirp_migrate.engine.discover import journal_root, root_of
+from chirp_migrate.engine.discover import discover, journal_root, root_of
 from chirp_migrate.engine.settings import read_verify_table
 from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -49,7 +49,7 @@ workload = "{_WORKLOAD}:workload"
     epilog=epilog(
         {
             ExitCode.OK: "written",
-            ExitCode.USAGE: f"PATH is no folder, or has a {_WORKLOAD} or settings for verify already",
+            ExitCode.USAGE: f"PATH is no folder with code, or has a {_WORKLOAD} or settings for verify already",
             ExitCode.REFUSED: "refused, nothing changed (uncommitted changes in pyproject.toml, another run)",
             ExitCode.UNDONE: "the files cannot be written",
         },
@@ -68,6 +68,7 @@ def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: give the folder of your project.")
     root = root_of(path)
+    discover(path)  # a folder without any code has nothing to train: it is hardly the one that is meant
     interrupted = recover(journal_root(root))
     if interrupted is not None:
         click.echo(interrupted, err=True)

@@ -178,7 +178,7 @@ def discover(
     if not files and not books:
         left = sorted({one.reason for one in left_out})
         why = f" (left out: {', '.join(left)})" if left else ""
-        raise UsageProblem(f"{path} holds no Python file to migrate{why}: give the folder of your project.")
+        raise UsageProblem(f"{path} holds no Python file to work on{why}: give the folder of your project.")
     return Discovery(root, files, books, tuple(sorted(left_out, key=lambda one: one.path)), tuple(context))
 
 

@@ -20,6 +20,8 @@ from chirp_migrate.training.workload.hook import call_names, make_call
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.rollback import rollback
 
+TRAINER = "def train(dataset, epochs, batch_size):\n    return len(dataset), epochs, batch_size\n"
+
 
 def run(*arguments: str) -> str:
     done = CliRunner().invoke(init_workload, arguments)
@@ -29,9 +31,15 @@ def run(*arguments: str) -> str:
     return done.output
 
 
+@pytest.fixture(autouse=True)
+def code(tmp_path: Path) -> None:
+    """Something that could be trained."""
+    (tmp_path / "own_trainer.py").write_text(TRAINER)
+
+
 def test_a_folder_gets_a_file_and_settings_that_name_it(tmp_path: Path) -> None:
     said = run(str(tmp_path))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["chirp_verify.py", "pyproject.toml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["chirp_verify.py", "own_trainer.py", "pyproject.toml"]
     assert "chirp_verify.py" in said and f"chirp-migrate verify {tmp_path}" in said
     entry = options_of(str(tmp_path)).entry
     assert entry is not None and entry.hook == "chirp_verify.py:workload"
@@ -51,9 +59,6 @@ def test_what_is_written_works_once_it_is_filled_in(tmp_path: Path, monkeypatch:
     lines = [line for line in text.splitlines() if "raise NotImplementedError" not in line]
     filled = "\n".join(lines).replace("# from trainer.training import train", "from own_trainer import train")
     (tmp_path / "chirp_verify.py").write_text(filled.replace("# return train(", "return train("))
-    (tmp_path / "own_trainer.py").write_text(
-        "def train(dataset, epochs, batch_size):\n    return len(dataset), epochs, batch_size\n"
-    )
     monkeypatch.delitem(sys.modules, "chirp_verify")
     try:
         assert call_names("chirp_verify.py:workload", sizes) == ["train"]
@@ -93,7 +98,19 @@ def test_nothing_is_overwritten(tmp_path: Path, name: str, content: bytes, sente
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UsageProblem, match=sentence):
         run(str(tmp_path))
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {name: content}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        "own_trainer.py": TRAINER.encode(),
+        name: content,
+    }
+
+
+def test_a_folder_without_code_is_not_the_one_that_is_meant(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "notes.txt").write_text("")
+    with pytest.raises(UsageProblem, match="empty holds no Python file to work on: give the folder of your project"):
+        run(str(empty))
+    assert [path.name for path in empty.iterdir()] == ["notes.txt"]
 
 
 def test_uncommitted_settings_are_guarded(tmp_path: Path) -> None:
