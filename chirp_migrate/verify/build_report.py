@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from chirp_migrate import __version__
+from chirp_migrate.console.text import shortened
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
@@ -113,6 +114,7 @@ def build_report(
             workload=discovery.describe(settings.sizes),
             machine=machine.line(on),
             compared=discovery.compared(saw_loaders=any(traces["before"].values())) or "",
+            unseen=_unseen(traces),
         ),
         **_made(),
         **conditions,
@@ -155,6 +157,22 @@ def rounds_line(rounds: Rounds) -> str:
             f"machine was busy too often to wait for quiet ({busy}), which makes intervals wide.{ended}"
         )
     return f"{text}, {rounds.discarded} discarded because others used more than {limit} of the CPUs ({busy}).{ended}"
+
+
+def _unseen(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) -> str:
+    """What batches hold and nobody looked into, as one sentence; empty for nothing."""
+    types: dict[str, set[str]] = {}
+    for entries in traces.values():
+        for label, records in entries.items():
+            types.setdefault(label, set()).update(*(record.unseen for record in records))
+    holders: dict[tuple[str, ...], list[str]] = {}
+    for label, names in types.items():
+        if names:
+            holders.setdefault(tuple(sorted(names)), []).append(label)
+    if not holders:
+        return ""
+    held = "; ".join(f"{shortened(labels, 3)}: {shortened(names, 3)}" for names, labels in holders.items())
+    return f"Batches hold objects that verify does not look into, so what is in them was not compared ({held})."
 
 
 def _made() -> dict[str, Any]:

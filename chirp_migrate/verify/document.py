@@ -126,13 +126,15 @@ class Workload(Sizes):
 class Described(msgspec.Struct, frozen=True, kw_only=True):
     """In words: how many rounds count and why, what was trained, what it ran on.
 
-    ``compared`` is what "the same training" is limited to; empty where all of it was watched.
+    ``compared`` is what "the same training" is limited to; empty where all of it was watched. ``unseen`` is what
+    batches hold and verify does not look into; empty for nothing.
     """
 
     rounds: str = ""
     workload: str = ""
     machine: str = ""
     compared: str = ""
+    unseen: str = ""
 
 
 class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -112,6 +112,7 @@ class Trace:
         repeats: pairs of samples in each of the ``augmentation.RELATIONS``, and how many
             of them were augmented with the same random numbers.
         unpicklable: why the loader could not be sent to worker processes; "" when it could.
+        unseen: names of the types of what batches hold and is not looked into, sorted.
     """
 
     loader: int
@@ -137,6 +138,7 @@ class Trace:
     paired: list[list[float]] = field(default_factory=list)
     repeats: dict[str, tuple[int, int]] = field(default_factory=dict)
     unpicklable: str = ""
+    unseen: list[str] = field(default_factory=list)
 
     def mean_loss(self) -> float | None:
         """Mean of the batches' losses, or None when no loss module ran."""

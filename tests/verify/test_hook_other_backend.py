@@ -49,8 +49,9 @@ def root(tmp_path: Path) -> Path:
 def timed(root: Path, scratch: Path, given: dict[str, object], *which: str) -> dict[str, dict[str, EntryResult]]:
     """Side → training call → result of a timed pass, for the sides asked for."""
     options = resolve(root, given)
-    trees, _ = make_sides(root, before_side(root, None), options, scratch)
-    discovery = find_training(trees["before"], root, options, lambda _line: None)
+    before = before_side(root, None)
+    trees, _ = make_sides(root, before, options, scratch)
+    discovery = find_training(trees["before"], root, before, options, lambda _line: None)
     results = {}
     for side in which:
         spec = RunSpec(str(trees[side]), discovery, options, (Mode.TIMED,))

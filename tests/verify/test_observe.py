@@ -243,3 +243,29 @@ def test_code_that_asks_for_hooks_of_all_modules_finds_none() -> None:
         assert not has_global_hooks()
         assert torch.nn.MSELoss()(torch.ones(2), torch.zeros(2)) == 1
     assert "__call__" not in vars(torch.nn.modules.loss._Loss)
+
+
+class Graph:
+    """An object that is not to be asked for anything."""
+
+    def __getattribute__(self, name: str) -> Any:
+        assert name == "__class__", name  # what `isinstance` asks for
+        return Graph
+
+
+def test_objects_that_are_not_looked_into_are_named_by_their_types() -> None:
+    def batches(samples: list[Any]) -> Any:
+        return {
+            "graphs": (Graph(), 1),
+            "x": torch.stack([x for x, _ in samples]),
+            "names": {"a"},
+            "who": "me",
+            "n": 2.0,
+        }
+
+    with LoaderWatch() as watch:
+        assert len(list(DataLoader(DATA, batch_size=16, collate_fn=batches))) == 7
+        assert len(list(DataLoader(DATA, batch_size=16))) == 7
+        graphs, plain = watch.take()
+    assert graphs.unseen == ["set", f"{__name__}.Graph"] and plain.unseen == []
+    assert graphs.samples == 101, "the rest is compared"

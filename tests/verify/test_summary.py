@@ -49,8 +49,15 @@ def measured(
     return reported(tuple(after), of, equivalence or Equivalence(), Trial(failing=failing or {}))
 
 
-def reported(labels: tuple[str, ...], rounds: Rounds, equivalence: Equivalence, trial: Trial) -> VerifyReport:
-    seen = {label: EntryResult(1.0, {}, [Trace(0, "train")]) for label in labels}
+def reported(
+    labels: tuple[str, ...],
+    rounds: Rounds,
+    equivalence: Equivalence,
+    trial: Trial,
+    unseen: Mapping[str, list[str]] | None = None,
+) -> VerifyReport:
+    held = unseen or {}
+    seen = {label: EntryResult(1.0, {}, [Trace(0, "train", unseen=held.get(label, []))]) for label in labels}
     probe = dict.fromkeys(("before", "after"), RunResult({Mode.PROBE: seen}))
     discovery = Discovery(tuple(EntryPoint("", label) for label in labels), "utils.models:BirdCNN")
     return build_report(discovery, SETTINGS, trial, probe, equivalence, rounds, {})
@@ -127,3 +134,15 @@ def test_it_fits_on_one_screen_however_much_there_is_to_say(slower: bool) -> Non
     assert len(lines) <= 24, "and one says where the rest is"
     assert all(len(line) <= 100 for line in lines)
     assert len(said(found, verbose=True).splitlines()) > 80
+
+
+def test_what_batches_hold_and_was_not_looked_into_is_said_everywhere() -> None:
+    unseen = {"graphs": ["geometric.Data"], "more": ["geometric.Data"], "sets": ["set"]}
+    rounds = measured({"graphs": 0.5}).rounds
+    report = reported(("graphs", "more", "sets", "plain"), rounds, Equivalence(), Trial(), unseen)
+    held = "graphs, more: geometric.Data; sets: set"
+    assert held in report.described.unseen
+    assert "not seen    Batches hold objects that verify does not look into" in said(report)
+    assert f"({held})." in " ".join(said(report).split())
+    assert said(report, verbose=True).count("that verify does not look into") == 2, "in the summary and in full"
+    assert "not seen" not in said(measured({"a": 0.5}))

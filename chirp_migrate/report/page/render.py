@@ -226,7 +226,8 @@ def _same_training(found: VerifyReport) -> list[str]:
         share = noticed(found, label)
         could = "" if share is None else f"; {share:.2f} more or less of any probability would be noticed 9 times in 10"
         lines.append(f"{label}: compared by distribution, which is the same (smallest adjusted p {p:.2g}{could}).")
-    return [*lines, *(f"Note: {one.rstrip('.')}." for one in found.notes)]
+    limits = [one for one in (found.described.compared, found.described.unseen) if one]
+    return [*lines, *limits, *(f"Note: {one.rstrip('.')}." for one in found.notes)]
 
 
 def _parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from chirp_migrate.verify.document import VerifyReport
 __all__ = ["show_verify"]
 
 _INDENT = 12
-_LINES = {"undecided": 6, "differs": 4, "left out": 2, "the same": 3}
+_LINES = {"undecided": 6, "differs": 4, "left out": 2, "the same": 3, "not seen": 4}
 """At most so many of one fact; one of the others."""
 
 
@@ -43,6 +43,8 @@ def _facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
     if not report.differences:
         yield from _not_known(report)
     yield from _sameness(report)
+    if report.described.unseen:
+        yield "not seen", report.described.unseen
     work = report.workload
     if work is not None and work.source == "found":
         amount = f"{count(work.epochs, 'epoch')} of {work.samples} samples in batches of {work.batch_size}"

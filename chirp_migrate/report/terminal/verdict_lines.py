@@ -147,9 +147,10 @@ def _sameness(verdict: VerifyReport, screen: Screen) -> None:
             for label, p in verdict.smallest_adjusted_p.items()
         ]
         screen.table(["entry point", "p", "change of a probability noticed 9 times in 10"], rows)
-    if verdict.notes:
+    limits = [one for one in (verdict.described.compared, verdict.described.unseen) if one]
+    if verdict.notes or limits:
         screen.heading("Notes of the comparison")
-    for note in verdict.notes:
+    for note in (*limits, *verdict.notes):
         screen.item("-", sentence(note))
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from operator import index as as_int
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import (
     IterableDataset,
@@ -90,7 +92,9 @@ class Walk:
     def saw(self, batch: Any) -> None:
         """Add a batch."""
         record = self.record
-        tensors = _tensors(batch)
+        leaves = contents(batch).values()
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        record.unseen = sorted({*record.unseen, *map(_type_name, filterfalse(_is_plain, leaves))})
         size = next((tensor.shape[0] for tensor in tensors if tensor.ndim > 0), 0)
         rows = _row_hashes(tensors, size)
         whole = Hash(b"".join(rows))
@@ -213,6 +217,18 @@ def _sum_of(hashes: Iterable[bytes]) -> str:
 def _tensors(batch: Any) -> list[torch.Tensor]:
     """Tensors and arrays of a batch, in order; other leaves stand for nothing that training computes with."""
     return [leaf for leaf in contents(batch).values() if isinstance(leaf, torch.Tensor)]
+
+
+def _is_plain(leaf: Any) -> bool:
+    """Whether a leaf is a tensor, an array, a number or a text; other objects are not asked what they hold."""
+    if isinstance(leaf, np.ndarray):
+        return not leaf.dtype.hasobject
+    return leaf is None or isinstance(leaf, (torch.Tensor, np.generic, int, float, complex, str, bytes))
+
+
+def _type_name(leaf: Any) -> str:
+    kind = type(leaf)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _names_each_sample_once(sampler: Any) -> bool:
