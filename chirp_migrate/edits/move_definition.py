@@ -180,6 +180,20 @@ def whole_span(module: Module, node: cst.CSTNode) -> tuple[int, int]:
     return module.span(left[0])[0] if left else start, module.span(right[-1])[1] if right else end
 
 
+def instead_of(module: Module, node: cst.BaseExpression, text: str) -> Edit:
+    """A name or call for an expression that needed brackets: those that stand beside it on its lines go with it."""
+    start, end = module.span(node)
+    for left, right in zip(reversed(node.lpar), node.rpar, strict=True):
+        before, after = module.span(left)[0], module.span(right)[1]
+        between = module.text[before + 1 : start] + module.text[end : after - 1]
+        if between.strip(" \t"):  # a comment, or the end of a line
+            return Edit(start, end, text)
+        start, end = before, after
+    # A bracket may be all that parts it from a word, as in `return(lambda x: x)`.
+    apart = (" " if re.match(r"\w", module.text[start - 1 : start]) else "") + text
+    return Edit(start, end, apart + (" " if re.match(r"\w\w", text[-1:] + module.text[end : end + 1]) else ""))
+
+
 def lines_in_strings(module: Module) -> set[int]:
     """Starts of the lines that begin inside a string."""
     strings = map(module.span, module.find(cst.SimpleString, cst.FormattedString))

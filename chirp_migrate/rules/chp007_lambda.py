@@ -100,10 +100,10 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     match instead:
         case Forwarded(function):
             message = f"a lambda that only calls `{function}`: passed directly"
-            return Proposal(span[0], message, (Edit(*span, function),))
+            return Proposal(span[0], message, (move.instead_of(module, node, function),))
         case Shipped(source, shipped, does):
             message = f"a lambda that {does}: {shipped} does it for whole batches"
-            edits = move.joined([Edit(*span, source), *left_over])
+            edits = move.joined([move.instead_of(module, node, source), *left_over])
             return Proposal(span[0], message, edits, frozenset({runtime(shipped)}))
     moved.check_calls(called, [node, *reads])
     if moved.is_changed and isinstance(scope.node, cst.ClassDef):
@@ -123,7 +123,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     taken.add(moved.spelled(name))
     what = f"the {'method' if moved.method else 'function'} `{name}`"
     message = f"lambda cannot be pickled for workers: now {what}"
-    return Proposal(span[0], message, move.joined([Edit(*span, value), *place, *left_over]), imports)
+    return Proposal(span[0], message, move.joined([move.instead_of(module, node, value), *place, *left_over]), imports)
 
 
 def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:

@@ -566,3 +566,24 @@ def test_a_function_of_the_module_that_says_the_same_takes_the_place_of_a_lambda
         "def train(data):\n    return DataLoader(data, collate_fn=lambda b: tuple(b[0]), num_workers=2)\n"
     )
     assert migrate(text, "CHP007")[0] == text.replace("lambda b: tuple(b[0])", "first")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("g or (lambda b: len(b) + 1)", "g or _collate_fn"),
+        ("g or ( (lambda b: len(b) + 1) )", "g or _collate_fn"),
+        ("(lambda b: len(b) + 1)if g is None else g", "_collate_fn if g is None else g"),
+        ("g or (lambda b: len(b)\n    + 1)", "g or _collate_fn"),
+        ("g or (lambda b: len(b) + 1  # why\n)", "g or (_collate_fn  # why\n)"),
+        ("g or (  # why\n    lambda b: len(b) + 1)", "g or (  # why\n    _collate_fn)"),
+        ("g or (\n    (lambda b: len(b) + 1)\n)", "g or (\n    _collate_fn\n)"),
+        ("g or (lambda b: len(b))", "g or len"),
+        ("g or (lambda b: len(b) + pad)", "g or partial(_collate_fn, pad)"),
+    ],
+)
+def test_brackets_that_only_the_lambda_needed_go_with_it(before: str, after: str) -> None:
+    body = "def make(d, pad, g=None):\n    return DataLoader(d, collate_fn={})\n"
+    text, _ = migrate(body.format(before))
+    assert f"collate_fn={after})" in text, text
+    compile(text, "after.py", "exec")
