@@ -53,7 +53,7 @@ def count(number: int, noun: str) -> str:
 
 
 def shortened(names: Iterable[str], most: int = _NAMED) -> str:
-    """``a, b and 7 more``: the names, of which those behind the first ``most`` are only counted."""
+    """``a, b and 7 more``: the names, of which those after the first ``most`` are only counted."""
     listed = list(names)
     more = len(listed) - most
     return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from chirp_migrate.console.text import shortened
+from chirp_migrate.console.text import count, shortened
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.entry_points import (
     DATA_PARAMETERS,
@@ -64,7 +64,9 @@ def chosen(discovery: Discovery, expression: str | None) -> Discovery:
     entries = tuple(entry for entry in discovery.entry_points if fits(entry.label))
     if not entries:
         labels = [entry.label for entry in discovery.entry_points]
-        raise UsageProblem(f"-k {expression!r} fits no entry point; --list shows them: {shortened(labels, 4)}.")
+        raise UsageProblem(
+            f"-k {expression!r} fits none of {count(len(labels), 'entry point')}: {shortened(labels, 4)} (see --list)."
+        )
     return replace(discovery, entry_points=entries)
 
 
