@@ -9,10 +9,10 @@ from typing import Any
 
 from torch.utils.data import default_collate
 
-from chirpid_patch.datasets.gather import Batch, Part, RowKinds, WrappingDataset, is_shipped, node_of
+from chirpid_patch.datasets.gather import Batch, Part, RowKinds, WrappingDataset, node_of, uses_package_read
 from chirpid_patch.datasets.samples import fetch_each, fetch_pairs, fetch_sample, stack_pairs
 from chirpid_patch.declaration import served
-from chirpid_patch.randomness.keyed_random import Keys, RandomKey, derive, keys_for
+from chirpid_patch.randomness.keyed_random import Keys, RandomKey, fold_in, keys_for
 from chirpid_patch.transforms.composition import Position, parts_of
 from chirpid_patch.transforms.spectrograms import (
     BatchTransform,
@@ -171,7 +171,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         """One sample through the chain, its key (1,)."""
         for position, transform in self._stages():
             if keys is not None and isinstance(transform, BatchTransform) and is_batchable(transform):
-                x = transform.transform_sample(x, derive(keys, *position))
+                x = transform.transform_sample(x, fold_in(keys, *position))
             else:
                 x = transform(x)
         return x
@@ -180,7 +180,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         below = None if key is None else key.deeper()
         batchable = self._is_batchable()
         # Code that is not ours takes samples one by one: gathering them first pays only where that is work of ours.
-        gathers = not self.training or batchable or is_shipped(served(self.base_dataset))
+        gathers = not self.training or batchable or uses_package_read(served(self.base_dataset))
         pairs = fetch_pairs(self.base_dataset, indices, below) if gathers else None
         if not self.training:
             return None if pairs is None else list(pairs)
@@ -203,5 +203,5 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
             return None  # single samples raise what they raise
         for position, transform in stages:
             assert isinstance(transform, BatchTransform) and keys is not None
-            xs = transform.transform_batch(xs, derive(keys, *position))
+            xs = transform.transform_batch(xs, fold_in(keys, *position))
         return [xs, ys]

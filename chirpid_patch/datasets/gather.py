@@ -100,7 +100,7 @@ class BatchedDataset(Node, Dataset[Any]):
 
         What is in memory is read at once, and each sample is then a part of that batch's memory.
         """
-        at_once = is_shipped(self) and self.in_memory and self.gathers and len(indices) > 0
+        at_once = uses_package_read(self) and self.in_memory and self.gathers and len(indices) > 0
         batch = self.read_batch(indices, None) if at_once else None
         if batch is None or not all(type(column) is Tensor and column.ndim for column in batch):
             return [self[index] for index in indices]
@@ -135,7 +135,7 @@ class WrappingDataset(BatchedDataset):
         self.base_dataset = dataset
 
 
-def is_shipped(dataset: Any) -> bool:
+def uses_package_read(dataset: Any) -> bool:
     """Whether ``dataset`` is ours and nothing replaced how its samples are read."""
     kind = type(dataset)
     return (
@@ -358,7 +358,7 @@ def node_of(dataset: Any) -> Node:
     if joint is not None:
         return joint
     dataset = served(dataset)
-    if is_shipped(dataset):
+    if uses_package_read(dataset):
         shipped: Node = dataset
         return shipped
     return _Rows(dataset) if _is_gatherable(dataset) else _OWN_CODE

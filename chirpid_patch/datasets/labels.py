@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from chirpid_patch.datasets.gather import WRITTEN_DOWN, BatchedDataset, is_exactly, is_shipped, joint_of, node_of
+from chirpid_patch.datasets.gather import WRITTEN_DOWN, BatchedDataset, is_exactly, joint_of, node_of, uses_package_read
 from chirpid_patch.datasets.rows import as_ints, is_integer
 
 
@@ -91,7 +91,7 @@ def _reads_apart(dataset: Any, pairs: bool) -> bool:
 
 def _passes_labels_on(dataset: Any) -> bool:
     """Whether ``dataset`` is one of ours that says by ``resolve`` whose labels its are, and nothing replaced that."""
-    if not is_shipped(dataset):
+    if not uses_package_read(dataset):
         return False
     owners = [next(kind for kind in type(dataset).__mro__ if name in vars(kind)) for name in ("resolve", "read_sample")]
     return owners[0] is owners[1] is not BatchedDataset and dataset.resolve([]) is not None

@@ -11,7 +11,7 @@ from torch.utils.data import Subset, default_collate, get_worker_info
 
 from chirpid_patch.datasets.buffers import batch_memory
 from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
-from chirpid_patch.datasets.gather import fetch_batch, is_exactly, is_in_memory, is_shipped, node_of
+from chirpid_patch.datasets.gather import fetch_batch, is_exactly, is_in_memory, node_of, uses_package_read
 from chirpid_patch.declaration import served
 from chirpid_patch.randomness.keyed_random import RandomKey
 
@@ -20,7 +20,7 @@ Collate = Callable[[Any], Any]
 
 def _takes_key(dataset: Any) -> bool:
     """Whether single samples of ``dataset`` can be read with a key."""
-    return _takes_key(dataset.dataset) if is_exactly(dataset, Subset) else is_shipped(dataset)
+    return _takes_key(dataset.dataset) if is_exactly(dataset, Subset) else uses_package_read(dataset)
 
 
 def fetch_sample(dataset: Any, index: Any, key: RandomKey | None = None) -> Any:
@@ -65,7 +65,7 @@ def reads_singly(dataset: Any) -> bool:
     """Whether a batch of ``dataset`` is read as single samples anyway, so that these may be read apart."""
     if is_exactly(dataset, Subset):
         return reads_singly(dataset.dataset)
-    if is_shipped(dataset):
+    if uses_package_read(dataset):
         base = getattr(dataset, "base_dataset", None)
         return not dataset.in_memory and (base is None or reads_singly(base))
     return not hasattr(dataset, "__getitems__") and not is_in_memory(dataset)
@@ -76,7 +76,7 @@ def fetch_pairs(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> 
 
     A batch put together from samples that may differ has the dtype of none of them: it is not one to compute on.
     """
-    if is_shipped(served(dataset)) and not node_of(dataset).gathers:
+    if uses_package_read(served(dataset)) and not node_of(dataset).gathers:
         return None
     batch = fetch_batch(dataset, indices, key)
     if batch is None or len(batch) != 2 or not isinstance(batch[0], Tensor):

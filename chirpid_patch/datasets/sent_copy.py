@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset
 
-from chirpid_patch.datasets.gather import is_exactly, is_in_memory, is_shipped
+from chirpid_patch.datasets.gather import is_exactly, is_in_memory, uses_package_read
 from chirpid_patch.transforms.spectrograms import is_batchable
 
 #: Shorter lists of indices stay lists.
@@ -32,7 +32,7 @@ def sent_copy(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
     if id(dataset) in made:
         return made[id(dataset)]
     kinds = (Subset, ConcatDataset)
-    known = is_shipped(dataset) or any(is_exactly(dataset, kind) for kind in kinds) or is_in_memory(dataset)
+    known = uses_package_read(dataset) or any(is_exactly(dataset, kind) for kind in kinds) or is_in_memory(dataset)
     if not known or hasattr(type(dataset), "__del__"):  # whose end the caller's own would share
         return dataset
     made[id(dataset)] = twin = object.__new__(type(dataset))

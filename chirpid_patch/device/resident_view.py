@@ -11,7 +11,7 @@ from torch.utils.data import TensorDataset
 
 from chirpid_patch.datasets.arrays import WorkerSafeArrayDataset
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
-from chirpid_patch.datasets.gather import RowsOnDevice, is_exactly, is_shipped, joint_of
+from chirpid_patch.datasets.gather import RowsOnDevice, is_exactly, joint_of, uses_package_read
 from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
 from chirpid_patch.declaration import served
@@ -37,7 +37,7 @@ def _does_as(thing: Any, kind: type) -> bool:
 
 
 def _reads_as(dataset: Any, kind: type) -> bool:
-    return is_shipped(dataset) and _does_as(dataset, kind)
+    return uses_package_read(dataset) and _does_as(dataset, kind)
 
 
 def base_tensors(dataset: Any) -> list[Tensor]:

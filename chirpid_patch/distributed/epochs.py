@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import DistributedSampler
 
-from chirpid_patch.randomness.keyed_random import derive
+from chirpid_patch.randomness.keyed_random import fold_in
 
 
 class RankEpochs:
@@ -43,7 +43,7 @@ class RankEpochs:
         epoch = int(loader.sampler.epoch)
         # Kept workers have one base seed in their life; the epoch is then told apart by the keys alone.
         words = (self.seed, self.rank) if loader.persistent_workers else (self.seed, self.rank, epoch)
-        loader.generator.manual_seed(int(derive(np.zeros(1, dtype=np.uint64), *words)[0]))
+        loader.generator.manual_seed(int(fold_in(np.zeros(1, dtype=np.uint64), *words)[0]))
         return epoch
 
     def count(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:

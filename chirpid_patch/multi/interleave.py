@@ -13,7 +13,7 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from chirpid_patch.randomness.keyed_random import derive, uniforms
+from chirpid_patch.randomness.keyed_random import fold_in, uniforms
 
 #: The loader's index at each step of an epoch.
 Turns = npt.NDArray[np.int64]
@@ -89,7 +89,7 @@ class Interleaving:
         """``steps`` loaders drawn with replacement."""
         chances = np.asarray(weights, dtype=np.float64)
         bounds = np.cumsum(chances)
-        key = derive(np.zeros(1, dtype=np.uint64), self.seed, epoch, stage)
+        key = fold_in(np.zeros(1, dtype=np.uint64), self.seed, epoch, stage)
         drawn = np.searchsorted(bounds, uniforms(key, steps)[0] * bounds[-1], side="right")
         # A number just below 1 may be rounded to the upper end.
         within: Turns = np.minimum(drawn, np.flatnonzero(chances)[-1]).astype(np.int64)

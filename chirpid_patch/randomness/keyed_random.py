@@ -40,7 +40,7 @@ def _mix_word(word: int) -> int:
     return mixed ^ (mixed >> 31)
 
 
-def derive(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
+def fold_in(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
     """New keys from ``keys`` (B,) and further words: integers of any size or sign, or int64 arrays (B,)."""
     for word in words:
         if isinstance(word, np.ndarray):
@@ -113,7 +113,7 @@ class RandomKey:
         run = 0
         for word in (self.seed, self.epoch, self.rank, self.depth):
             run = _mix_word(run ^ (word & _MASK))
-        return derive(np.full(self.indices.shape, run, dtype=np.uint64), self.indices, self.occurrences)
+        return fold_in(np.full(self.indices.shape, run, dtype=np.uint64), self.indices, self.occurrences)
 
 
 def keys_for(key: RandomKey | None, count: int) -> Keys:

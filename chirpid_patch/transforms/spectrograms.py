@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from chirpid_patch.randomness.keyed_random import Keys, derive, fresh_keys, uniforms
+from chirpid_patch.randomness.keyed_random import Keys, fold_in, fresh_keys, uniforms
 from chirpid_patch.transforms import off_cpu
 from chirpid_patch.transforms.device_noise import add_device_noise_
 from chirpid_patch.transforms.noise import NOISE_MODES, NoiseMode, add_noise_
@@ -215,9 +215,9 @@ class GaussianNoise(BatchTransform):
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
         if off_cpu.is_away(batch):
-            add_device_noise_(batch, rows, derive(keys[rows], 1), self.std, self.mode)
+            add_device_noise_(batch, rows, fold_in(keys[rows], 1), self.std, self.mode)
             return
-        add_noise_(batch, rows, derive(keys[rows], 1), self.std, self.mode)
+        add_noise_(batch, rows, fold_in(keys[rows], 1), self.std, self.mode)
 
 
 class Standardize(BatchTransform):
