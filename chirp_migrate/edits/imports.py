@@ -41,7 +41,7 @@ def bound_name(clause: str) -> str:
 
 def conflicting(module: Module, needed: Collection[Import]) -> set[str]:
     """Names of ``needed`` that already mean something else at the top level of the module."""
-    return {bound_name(one[1]) for one in needed if _meanings(module, one) - {_qualified(one)}}
+    return {bound_name(clause) for source, clause in needed if _meanings(module, clause) - {_qualified(source, clause)}}
 
 
 def import_edits(
@@ -56,8 +56,8 @@ def import_edits(
         first_use: offset of the first place that needs one of them; an import below is no use to it.
     """
     edits: list[Edit] = []
-    for source in sorted({one[0] for one in needed}):
-        missing = sorted(one[1] for one in needed if one[0] == source and not _meanings(module, one))
+    for source in sorted({source for source, _ in needed}):
+        missing = sorted(clause for origin, clause in needed if origin == source and not _meanings(module, clause))
         existing = _import_from(module, source)
         late = existing is not None and first_use is not None and module.span(existing)[0] > first_use
         if late or style.one_name_a_line:
@@ -76,10 +76,10 @@ def local_import_edits(module: Module, name: cst.Name, needed: Import, style: Im
 
     ``None`` when it belongs at the top level: ``name`` comes from there, or the module needs torch to load anyway.
     """
-    found = module.scopes.lookup(name.value, name)
-    if found is None or found.scope is module.scopes.module or _loads_torch(module):
+    variable = module.scopes.lookup(name.value, name)
+    if variable is None or variable.scope is module.scopes.module or _loads_torch(module):
         return None
-    statements = [binding.node for binding in found.bindings if isinstance(binding.node, _Statement)]
+    statements = [binding.node for binding in variable.bindings if isinstance(binding.node, _Statement)]
     line = _line(needed[0], [needed[1]])
     return [
         edit
@@ -89,13 +89,13 @@ def local_import_edits(module: Module, name: cst.Name, needed: Import, style: Im
     ]
 
 
-def _qualified(needed: Import) -> str:
-    return f"{needed[0]}.{needed[1].split()[0]}"
+def _qualified(source: str, clause: str) -> str:
+    return f"{source}.{clause.split()[0]}"
 
 
-def _meanings(module: Module, needed: Import) -> set[str]:
-    """What the name that ``needed`` would bind stands for at the top level now; an empty string for own code."""
-    bindings = module.scopes.module.bindings.get(bound_name(needed[1]), ())
+def _meanings(module: Module, clause: str) -> set[str]:
+    """What the name that ``clause`` would bind stands for at the top level now; an empty string for own code."""
+    bindings = module.scopes.module.bindings.get(bound_name(clause), ())
     return {module.absolute(binding.qualified) if binding.kind is Kind.IMPORT else "" for binding in bindings}
 
 
@@ -113,13 +113,14 @@ def _beside_names(module: Module, statement: cst.ImportFrom, clauses: list[str],
     if len(names) > 1 and "#" not in (gap := module.text[spans[0][1] : starts[1]]):
         separator = gap
     sorted_names = style.names_in_order([*names, *clauses])
-    if [one for one in sorted_names if one in names] != names:
+    if [name for name in sorted_names if name in names] != names:
         sorted_names = [*names, *clauses]
-    ahead = list(takewhile(lambda one: one not in names, sorted_names))
+    ahead = list(takewhile(lambda clause: clause not in names, sorted_names))
     if ahead:
         yield Edit(starts[0], starts[0], "".join(clause + separator for clause in ahead))
     for name, (_, end) in zip(names, spans, strict=True):
-        following = list(takewhile(lambda one: one not in names, sorted_names[sorted_names.index(name) + 1 :]))
+        rest = sorted_names[sorted_names.index(name) + 1 :]
+        following = list(takewhile(lambda clause: clause not in names, rest))
         if following:
             yield Edit(end, end, "".join(separator + clause for clause in following))
 
@@ -140,21 +141,21 @@ def _in_order(module: Module, source: str, clauses: list[str], style: ImportStyl
     run = _run(module, source)
     if not run:
         if body and is_docstring(body[0]):
-            return [_line_behind(module, body[0], module.newline + line)]
+            return [_line_after(module, body[0], module.newline + line)]
         offset = module.line_start(module.span(body[0])[0]) if body else len(module.text)
         return [Edit(offset, offset, f"{line}{module.newline}")]
-    found = _sorted_in(module, body[run[0]], body[run[-1]], _line(source, clauses), style)
-    if found is not None:
-        return found
-    among = _among_neighbours(module, [body[one] for one in run], source, line)
+    edits = _sorted_in(module, body[run[0]], body[run[-1]], _line(source, clauses), style)
+    if edits is not None:
+        return edits
+    among = _among_neighbours(module, [body[position] for position in run], source, line)
     if among is not None:
         return [among]
     imports, section = _imports_in(module, body), style.section(source)
-    alike = [one for one in run if one in imports and {*map(style.section, imports[one])} == {section}]
+    alike = [n for n in run if n in imports and {*map(style.section, imports[n])} == {section}]
     if not alike and source != _RUNTIME:
         start = module.line_start(module.span(body[run[0]])[0])
         return [Edit(start, start, f"{line}{module.newline}{module.newline}")]
-    return [_line_behind(module, body[(alike or run)[-1]], line)]
+    return [_line_after(module, body[(alike or run)[-1]], line)]
 
 
 def _among_neighbours(module: Module, run: Sequence[cst.CSTNode], source: str, line: str) -> Edit | None:
@@ -163,20 +164,20 @@ def _among_neighbours(module: Module, run: Sequence[cst.CSTNode], source: str, l
     This is for sorting that isort has no settings for; ``from`` imports follow the others, or stand among them.
     """
     blocks: list[list[tuple[str, cst.CSTNode]]] = [[]]
-    for one in run:
-        match one:
+    for statement in run:
+        match statement:
             case cst.SimpleStatementLine(leading_lines=leading, body=[small, *_]):
                 if any(not above.comment for above in leading):
                     blocks.append([])
                 if isinstance(small, cst.ImportFrom):
-                    blocks[-1].append((_sources(module, small)[0].casefold(), one))
+                    blocks[-1].append((_sources(module, small)[0].casefold(), statement))
     block = next((block for block in blocks if any(_NEEDS_TORCH.match(name) for name, _ in block)), [])
     names = [name for name, _ in block]
     if len(names) < _FEWEST_SORTED or names != sorted(names):
         return None
-    following = next((one for name, one in block if name > source.casefold()), None)
+    following = next((statement for name, statement in block if name > source.casefold()), None)
     if following is None:
-        return _line_behind(module, block[-1][1], line)
+        return _line_after(module, block[-1][1], line)
     if getattr(following, "leading_lines", ()):
         return None  # a comment is about what it stands above
     offset = module.line_start(module.span(following)[0])
@@ -221,7 +222,7 @@ def _guarded_import(module: Module) -> cst.CSTNode | None:
     """The first import of torch, where the module imports it only under some condition."""
     if _loads_torch(module):
         return None
-    for statement in sorted(module.find(cst.Import, cst.ImportFrom), key=lambda one: module.span(one)[0]):
+    for statement in sorted(module.find(cst.Import, cst.ImportFrom), key=lambda statement: module.span(statement)[0]):
         if module.scopes.scope_of(statement) is not module.scopes.module or _is_for_checkers(module, statement):
             continue
         if any(_NEEDS_TORCH.match(source) for source in _sources(module, statement)):
@@ -242,8 +243,8 @@ def _beside(module: Module, statement: cst.CSTNode, line: str, style: ImportStyl
         return [Edit(end, end, f"; {line}")]
     body: Sequence[cst.CSTNode] = getattr(module.parents[parent], "body", (parent,))
     run = _around(_imports_in(module, body), body.index(parent))
-    found = _sorted_in(module, body[run[0]], body[run[-1]], line, style)
-    return [_line_behind(module, parent, line)] if found is None else found
+    edits = _sorted_in(module, body[run[0]], body[run[-1]], line, style)
+    return [_line_after(module, parent, line)] if edits is None else edits
 
 
 def _sorted_in(
@@ -253,14 +254,15 @@ def _sorted_in(
     start, stop = module.line_start(module.span(first)[0]), module.line_end(module.span(last)[1] - 1)
     indent = module.indentation(start)
     lines = module.text[start:stop].splitlines(keepends=True)
-    imports = "".join(one.removeprefix(indent) for one in lines)
-    found = style.insertions(imports, line)
-    if found is None or not imports.endswith(("\n", "\r")):
+    imports = "".join(text.removeprefix(indent) for text in lines)
+    insertions = style.insertions(imports, line)
+    if insertions is None or not imports.endswith(("\n", "\r")):
         return None
     edits = []
-    for edit in found:
+    for edit in insertions:
         offset = start + sum(map(len, lines[: len(imports[: edit.start].splitlines())]))
-        new = "".join(indent + one if one.strip() else one for one in edit.replacement.splitlines(keepends=True))
+        added = edit.replacement.splitlines(keepends=True)
+        new = "".join(indent + text if text.strip() else text for text in added)
         edits.append(Edit(offset, offset, new))
     return edits
 
@@ -270,9 +272,9 @@ def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
     block = module.parents[module.parents[statement]]
     return any(
         module.source(small).strip() == line
-        for other in getattr(block, "body", ())
-        if isinstance(other, cst.SimpleStatementLine)
-        for small in other.body
+        for neighbour in getattr(block, "body", ())
+        if isinstance(neighbour, cst.SimpleStatementLine)
+        for small in neighbour.body
     )
 
 
@@ -289,7 +291,7 @@ def _run(module: Module, source: str) -> Sequence[int]:
         return _around(imports, start)
     torch = (position for position, sources in imports.items() if any(map(_NEEDS_TORCH.match, sources)))
     start = next(torch, start)
-    paths = [p for p, one in enumerate(module.tree.body) if _changes_path(one)]
+    paths = [n for n, statement in enumerate(module.tree.body) if _changes_path(statement)]
     if start >= 0 and paths and paths[-1] > start:
         if paths[-1] + 1 not in imports:
             return [paths[-1]]
@@ -308,7 +310,7 @@ def _around(imports: Mapping[int, list[str]], start: int) -> Sequence[int]:
     return range(first, last + 1)
 
 
-def _line_behind(module: Module, statement: cst.CSTNode, line: str) -> Edit:
+def _line_after(module: Module, statement: cst.CSTNode, line: str) -> Edit:
     """``line`` on one of its own after that of a statement, and indented as that."""
     start, end = module.span(statement)
     after = module.line_end(end)
@@ -319,4 +321,4 @@ def _line_behind(module: Module, statement: cst.CSTNode, line: str) -> Edit:
 def _changes_path(statement: cst.CSTNode) -> bool:
     smalls = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
     changing = (small for small in smalls if isinstance(small, cst.Expr | cst.Assign | cst.AugAssign))
-    return any(dotted(part) == "sys.path" for one in changing for part in walk(one))
+    return any(dotted(part) == "sys.path" for small in changing for part in walk(small))

@@ -76,8 +76,8 @@ def read_scan(
         case cst.Tuple(elements=[cst.Element(value=cst.Name(value=count)), cst.Element(value=each)]), cst.Call(
             args=[cst.Arg(value=counted, keyword=None, star=""), *_]
         ) if module.qualified_names(iterable.func) == {"builtins.enumerate"}:
-            found = read_scan(module, is_dataset, each, counted, code)
-            return None if found is None or count in (found.label, *found.dropped) else found
+            scan = read_scan(module, is_dataset, each, counted, code)
+            return None if scan is None or count in (scan.label, *scan.dropped) else scan
     pair = _pair(target)
     if pair is not None and is_dataset(iterable):
         x, y = pair
@@ -120,7 +120,7 @@ def _second(node: cst.CSTNode) -> cst.BaseExpression | None:
 def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list[cst.CSTNode]:
     """``sample[1]`` wherever it is read in ``code``."""
     around = [(use, module.parents[use]) for use in uses(module, code, sample)]
-    return [parent for one, parent in around if _second(parent) is one and mention(module, parent) is Mention.READ]
+    return [parent for use, parent in around if _second(parent) is use and mention(module, parent) is Mention.READ]
 
 
 def _sample(
@@ -137,13 +137,13 @@ def _samples(
     module: Module, is_dataset: IsDataset, code: Sequence[cst.CSTNode], name: str
 ) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression, cst.BaseExpression]]:
     """Every ``dataset[… name …]`` in ``code``, in order of the text, with dataset and index."""
-    above = {module.parents[one] for one in parts_in(module, code)}
+    above = {module.parents[part] for part in parts_in(module, code)}
     holding: dict[cst.CSTNode, None] = {}
     for use in uses(module, code, name):
-        holding |= dict.fromkeys(reversed(list(takewhile(lambda one: one not in above, module.ancestors(use)))))
-    for one in holding:
-        if (found := _sample(module, is_dataset, one, name)) is not None:
-            yield one, *found
+        holding |= dict.fromkeys(reversed(list(takewhile(lambda node: node not in above, module.ancestors(use)))))
+    for node in holding:
+        if (parts := _sample(module, is_dataset, node, name)) is not None:
+            yield node, *parts
 
 
 def _indexed(
@@ -155,19 +155,19 @@ def _indexed(
 ) -> Scan | None:
     """``dataset[i][1]`` in code for every ``i``."""
     samples = list(_samples(module, is_dataset, code, target.value))
-    reads = [module.parents[one] for one, _, _ in samples]
-    if not samples or any(_second(read) is not one for read, (one, _, _) in zip(reads, samples, strict=True)):
+    reads = [module.parents[sample] for sample, _, _ in samples]
+    if not samples or any(_second(read) is not sample for read, (sample, _, _) in zip(reads, samples, strict=True)):
         return None
     if not all(mention(module, read) is Mention.READ for read in reads):
         return None
     _, dataset, index = samples[0]
-    found = Scan(dataset, target, iterable, index, reads=reads, dropped=[target.value])
+    scan = Scan(dataset, target, iterable, index, reads=reads, dropped=[target.value])
     within = [use for _, _, each in samples for use in uses(module, [each], target.value)]
     if len(within) < len(uses(module, code, target.value)):
-        found.problem = f"`{target.value}` is used for more than the label"
+        scan.problem = f"`{target.value}` is used for more than the label"
     elif len(reads) > 1:
-        found.problem = "a sample is read more than once in each iteration"
-    return found
+        scan.problem = "a sample is read more than once in each iteration"
+    return scan
 
 
 def _opened(
@@ -189,31 +189,31 @@ def _opened(
     whole = value if second is None else second
     sample = _sample(module, is_dataset, whole, target.value)
     if sample is not None:
-        found = Scan(sample[0], target, iterable, sample[1], opening=first, dropped=[target.value])
+        scan = Scan(sample[0], target, iterable, sample[1], opening=first, dropped=[target.value])
     elif is_name(whole, target.value) and is_dataset(iterable):
-        found = Scan(iterable, target, iterable, opening=first, dropped=[target.value])
+        scan = Scan(iterable, target, iterable, opening=first, dropped=[target.value])
     else:
         return None
     pair = _pair(left)
     if second is not None and isinstance(left, cst.Name):
-        found.label = left.value
+        scan.label = left.value
     elif second is None and pair is not None and not uses(module, rest, pair[0]):
-        found.label, found.unpack = pair[1], True
-        found.dropped.append(pair[0])
+        scan.label, scan.unpack = pair[1], True
+        scan.dropped.append(pair[0])
     elif second is None and isinstance(left, cst.Name) and left.value != target.value:
-        found.reads = _labels_of(module, rest, left.value)
-        if not found.reads or len(found.reads) < len(uses(module, rest, left.value)):
+        scan.reads = _labels_of(module, rest, left.value)
+        if not scan.reads or len(scan.reads) < len(uses(module, rest, left.value)):
             return None
-        found.dropped.append(left.value)
+        scan.dropped.append(left.value)
     else:
         return None
-    if found.label is not None and (found.label == target.value or not uses(module, rest, found.label)):
+    if scan.label is not None and (scan.label == target.value or not uses(module, rest, scan.label)):
         return None
     if uses(module, rest, target.value):
-        if found.index is None:
+        if scan.index is None:
             return None
-        found.problem = f"`{target.value}` is used for more than the label"
-    return None if any(_samples(module, is_dataset, rest, target.value)) else found
+        scan.problem = f"`{target.value}` is used for more than the label"
+    return None if any(_samples(module, is_dataset, rest, target.value)) else scan
 
 
 def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Scan | None:
@@ -226,12 +226,12 @@ def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Sc
                 value=cst.ListComp(elt=x, for_in=cst.CompFor(ifs=[], inner_for_in=None, asynchronous=None) as loop),
                 keyword=None,
             ),
-            *others,
+            *more,
         ]:
             target = loop.target
         case _:
             return None
-    if len(others) > 1 or any(other.star or not is_integer(other.value, "0") for other in others):
+    if len(more) > 1 or any(axis.star or not is_integer(axis.value, "0") for axis in more):
         return None  # stacked along another axis, or into memory of the caller's
     pair = _pair(target)
     if pair is not None:

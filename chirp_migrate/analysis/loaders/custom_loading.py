@@ -70,7 +70,7 @@ def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
         for kind, pattern in _MADE_WITH.items():
             if _stands_for(module, project, call.func, pattern):
                 made[_unit(module, call)].append((kind, call))
-    for unit in sorted(made, key=lambda one: module.span(one)[0]):
+    for unit in sorted(made, key=lambda unit: module.span(unit)[0]):
         loading = _Loading(module, project, unit)
         machinery: dict[str, cst.Call | cst.Arg] = {}
         for kind, place in made[unit]:
@@ -93,20 +93,20 @@ def _stands_for(module: Module, project: Project, node: cst.CSTNode, pattern: re
 
 def _modules(module: Module, project: Project, node: cst.BaseExpression) -> set[str]:
     """The modules that an expression may stand for: variables that hold one, and multiprocessing contexts."""
-    values = [one.value for one in values_of(module, node)]
-    found: set[str] = set()
-    for value in (part for one in (node, *values) for part in contents(module, module.tree, one)):
+    values = [origin.value for origin in values_of(module, node)]
+    modules: set[str] = set()
+    for value in (part for whole in (node, *values) for part in contents(module, module.tree, whole)):
         names = project.resolved_names(module, value.func if isinstance(value, cst.Call) else value)
         if isinstance(value, cst.Call):
-            names = {one.rpartition(".")[0] for one in names if one.endswith("multiprocessing.get_context")}
-        found |= names
-    return found
+            names = {name.rpartition(".")[0] for name in names if name.endswith("multiprocessing.get_context")}
+        modules |= names
+    return modules
 
 
 def _unit(module: Module, node: cst.CSTNode) -> Unit:
     """The class around a node, else the outermost function, else the module."""
-    definitions = [one for one in module.ancestors(node) if isinstance(one, cst.ClassDef | cst.FunctionDef)]
-    classes = (one for one in definitions if isinstance(one, cst.ClassDef))
+    definitions = [around for around in module.ancestors(node) if isinstance(around, cst.ClassDef | cst.FunctionDef)]
+    classes = (definition for definition in definitions if isinstance(definition, cst.ClassDef))
     return next(classes, definitions[-1] if definitions else module.tree)
 
 
@@ -120,10 +120,10 @@ class _Loading(DataReading):
     def is_done_by(self, kind: str, place: cst.Call | cst.Arg) -> bool:
         """Whether a pool, thread or stream loads samples or batches."""
         if kind == WORKERS:
-            return any(self._hands_out(one) for one in self._nodes if isinstance(one, cst.Call))
+            return any(self._hands_out(node) for node in self._nodes if isinstance(node, cst.Call))
         if kind == THREADS:
             return self._fills_queue(place)
-        moving = any(isinstance(one, cst.With) and self._moves_on_stream(one) for one in self._nodes)
+        moving = any(isinstance(node, cst.With) and self._moves_on_stream(node) for node in self._nodes)
         return moving and self._is_iterator and (self.reads(self._nodes) or self._used_on_data)
 
     # Pools
@@ -132,12 +132,13 @@ class _Loading(DataReading):
         """Whether a call has a pool read samples that are then used, or iterate over the dataset of an iterator."""
         if not isinstance(call.func, cst.Attribute) or not call.args or not self._is_pool(call.func.value):
             return False
-        method, given = call.func.attr.value, [one.value for one in call.args]
+        method = call.func.attr.value
+        function, *data = (argument.value for argument in call.args)
         # What is only stored somewhere else, or computed once of a whole dataset, is no loading.
-        if self._is_iterator and method in _MAPS and any(self.goes_through(one) for one in given[1:]):
+        if self._is_iterator and method in _MAPS and any(map(self.iterates_over, data)):
             return True
         is_used = self._is_iterator or not self._is_dropped(call)
-        return is_used and method in _MAPS | _SUBMITS and self._reads_samples(given[0], given[1:])
+        return is_used and method in _MAPS | _SUBMITS and self._reads_samples(function, data)
 
     def _is_dropped(self, call: cst.Call) -> bool:
         """Whether nothing is done with what a call gives, but to iterate over it: ``list(pool.map(write, order))``."""
@@ -156,43 +157,45 @@ class _Loading(DataReading):
         if name is None:
             return False
         values = values_of(self._module, node)
-        calls = (part for one in values for part in find_in(one.value, cst.Call))
-        if any(_stands_for(self._module, self._project, part.func, pattern) for part in calls):
+        calls = (call for value in values for call in find_in(value.value, cst.Call))
+        if any(_stands_for(self._module, self._project, call.func, pattern) for call in calls):
             return True
         # A property or a parameter.
         return not values and re.search(r"pool|executor", name.rpartition(".")[2], re.IGNORECASE) is not None
 
-    def _reads_samples(self, function: cst.BaseExpression, given: list[cst.BaseExpression]) -> bool:
+    def _reads_samples(self, function: cst.BaseExpression, data: list[cst.BaseExpression]) -> bool:
         if self._module.qualified_names(function) == {"builtins.next"}:
-            return any(self.is_data(one) for one in given)
+            return any(map(self.is_data, data))
         if self.names_items(function):
             return True
-        called = [one for one in self.functions_in(function) if not _trains(one)]
-        return any(self.takes_samples(walk(one)) for one in called)
+        called = [definition for definition in self.functions_in(function) if not _trains(definition)]
+        return any(self.takes_samples(walk(definition)) for definition in called)
 
     # Threads
 
     def _fills_queue(self, started: cst.Call | cst.Arg) -> bool:
         """Whether a thread puts what it reads from data somewhere."""
-        given = started.args if isinstance(started, cst.Call) else ()
+        arguments = started.args if isinstance(started, cst.Call) else ()
         target = keywords(started).get("target") if isinstance(started, cst.Call) else None
-        run = self.methods("run") if not given else [] if target is None else self.functions_in(target)
-        reached = [one for function in run for one in self.followed(function)]
-        calls = [node for one in reached for node in find_in(one, cst.Call)]
+        run = self.methods("run") if not arguments else [] if target is None else self.functions_in(target)
+        reached = [followed for function in run for followed in self.followed(function)]
+        calls = [call for function in reached for call in find_in(function, cst.Call)]
         puts = [call for call in calls if isinstance(call.func, cst.Attribute) and self._queues(call.func)]
-        if not puts or any(_trains(one) for one in reached):
+        if not puts or any(map(_trains, reached)):
             return False
-        of_data = any(self.is_data(part) for one in given for part in walk(one.value)) or self._used_on_data
+        of_data = (
+            any(self.is_data(part) for argument in arguments for part in walk(argument.value)) or self._used_on_data
+        )
         taken = self.taken(reached, every_loop=of_data)
-        return any(self.has_samples(one.value, taken) for call in puts for one in call.args)
+        return any(self.has_samples(argument.value, taken) for call in puts for argument in call.args)
 
     def _queues(self, method: cst.Attribute) -> bool:
         """Whether a method is one that puts something into a queue."""
         if method.attr.value not in _APPENDS:
             return method.attr.value in _PUTS
         values = values_of(self._module, method.value)
-        made = (one.value.func for one in values if isinstance(one.value, cst.Call))
-        return any(self._project.resolved_names(self._module, one) == {"collections.deque"} for one in made)
+        classes = (origin.value.func for origin in values if isinstance(origin.value, cst.Call))
+        return any(self._project.resolved_names(self._module, kind) == {"collections.deque"} for kind in classes)
 
     @cached_property
     def _is_iterator(self) -> bool:
@@ -212,8 +215,7 @@ class _Loading(DataReading):
         for call in self._module.find(cst.Call):
             if not call.args or own not in self._module.qualified_names(call.func):
                 continue
-            given = [one.value for one in call.args]
-            if any(self.is_data(one) or self._is_own_iterator(one) for one in given):
+            if any(self.is_data(argument.value) or self._is_own_iterator(argument.value) for argument in call.args):
                 return True
             if depth < _DEPTH and any(self._is_given_data(by, depth + 1) for by in self._handing_on(call)):
                 return True
@@ -222,7 +224,7 @@ class _Loading(DataReading):
     def _handing_on(self, call: cst.Call) -> Iterator[cst.ClassDef | cst.FunctionDef]:
         """The function whose parameter, and the class whose attribute, a call is given."""
         function, owner = self._module.enclosing_function(call), self._module.enclosing_class(call)
-        given = {dotted(one.value) or "" for one in call.args}
+        given = {dotted(argument.value) or "" for argument in call.args}
         if function is not None and given & parameters(function).keys():
             yield function
         if owner is not None and any(name.startswith("self.") for name in given):
@@ -234,9 +236,9 @@ class _Loading(DataReading):
         if owner is None or method_called(node) != "__iter__":
             return False
         bases = base_names(self._module, self._project, owner)
-        found = any(inherits(self._project, name, LOADER) for name in bases)
-        self.from_loader |= found
-        return found
+        of_loader = any(inherits(self._project, name, LOADER) for name in bases)
+        self.from_loader |= of_loader
+        return of_loader
 
     # Streams
 
@@ -245,9 +247,9 @@ class _Loading(DataReading):
         if not any(self._is_stream(item.item, 0) for item in block.items):
             return False
         calls = find_in(block.body, cst.Call)
-        functions = (function for one in calls for function in self.functions_in(one.func))
+        functions = (function for call in calls for function in self.functions_in(call.func))
         followed = (node for function in functions for node in walk(function))
-        return any(method_called(one) in ("to", "cuda") for one in (*calls, *followed))
+        return any(method_called(node) in ("to", "cuda") for node in (*calls, *followed))
 
     def _is_stream(self, context: cst.BaseExpression, depth: int) -> bool:
         """Whether a context makes a stream current, also through a variable or ``partial``."""
@@ -255,7 +257,7 @@ class _Loading(DataReading):
             if _stands_for(self._module, self._project, part, _CURRENT):
                 return True
             values = values_of(self._module, part) if depth < _DEPTH else []
-            if any(self._is_stream(one.value, depth + 1) for one in values if one.value is not context):
+            if any(self._is_stream(origin.value, depth + 1) for origin in values if origin.value is not context):
                 return True
         return False
 

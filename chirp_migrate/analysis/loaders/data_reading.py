@@ -41,7 +41,7 @@ class DataReading:
         """Whether a value, or what it comes from, is of a kind."""
         if is_kind(node):
             return True
-        return depth < _DEPTH and any(self._stands_for(is_kind, one, depth + 1) for one in self._sources(node))
+        return depth < _DEPTH and any(self._stands_for(is_kind, source, depth + 1) for source in self._sources(node))
 
     def _is_loader(self, node: cst.CSTNode) -> bool:
         known = isinstance(node, cst.Name | cst.Attribute | cst.Call) and self._loaders.loader(node) is not None
@@ -58,13 +58,13 @@ class DataReading:
                 return [first.value] if self._module.qualified_names(function) & _ITERATORS else []
         return [origin.value for origin in values_of(self._module, node) if origin.part is None]
 
-    def goes_through(self, node: cst.BaseExpression) -> bool:
+    def iterates_over(self, node: cst.BaseExpression) -> bool:
         """Whether an iterable is data, or positions of a dataset: ``range(len(dataset))``."""
         if self.is_data(node):
             return True
         match node:
             case cst.Call() if resolves_to(self._module, node, _POSITIONS):
-                return any(self.goes_through(argument.value) for argument in node.args)
+                return any(self.iterates_over(argument.value) for argument in node.args)
         return False
 
     def names_items(self, node: cst.BaseExpression) -> bool:

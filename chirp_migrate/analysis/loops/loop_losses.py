@@ -59,12 +59,12 @@ def as_float64(module: Module, project: Project, loop: cst.For, node: cst.BaseEx
         value = value_in(module, loop, node.value, at)
         if value is None:
             return ""
-        changed = any(is_name(one.target, node.value) for one in find_own(loop.body, cst.AugAssign))
+        changed = any(is_name(adding.target, node.value) for adding in find_own(loop.body, cst.AugAssign))
         known = "" if changed else as_float64(module, project, loop, value, module.parents[value])
         if known:
             return known
-        backward = [one for one in own_nodes(loop.body) if _goes_backward(one, node.value)]
-        if not any(has_run(module, loop, one, at) for one in backward):
+        backward = [part for part in own_nodes(loop.body) if _goes_backward(part, node.value)]
+        if not any(has_run(module, loop, statement, at) for statement in backward):
             return ""
         refuse_own_items(project, f"`{node.value}`")
         return ".detach().double().sum()"
@@ -84,38 +84,39 @@ def _is_made_by_torch(module: Module, project: Project, call: cst.Call) -> bool:
     name = dotted(call.func)
     made = values_of(module, call.func)
     if is_on_self(call.func):  # one that is not made in `__init__` may be the class's own until then
-        makers = (module.enclosing_function(one.value) for one in made)
+        makers = (module.enclosing_function(origin.value) for origin in made)
         made = made if any(maker is not None and maker.name.value == "__init__" for maker in makers) else []
     return (
         name is not None
         and bool(made)
-        and _is_given(module, project, call, name) == len(made)
+        and _times_given(module, project, call, name) == len(made)
         and all(
-            one.part is None and is_call_of(module, one.value, _LOSS) and _is_reduced(module, one.value, 1)
-            for one in made
+            origin.part is None and is_call_of(module, origin.value, _LOSS) and _is_reduced(module, origin.value, 1)
+            for origin in made
         )
     )
 
 
-def _is_given(module: Module, project: Project, call: cst.Call, name: str) -> int | None:
+def _times_given(module: Module, project: Project, call: cst.Call, name: str) -> int | None:
     """How many values what is called gets anywhere; ``None`` where others may give it some."""
     first, _, attribute = name.rpartition(".")
     if first == "self":
         written = re.compile(rf"\.\s*{attribute}\s*([:,][^=\n]*)?=(?!=)|setattr\s*\([^)\n]*['\"]{attribute}\b")
         return sum(len(written.findall(text)) for _, text in project.matching(written, attribute))
-    found = module.scopes.lookup(name, call)
-    if first or found is None:
+    variable = module.scopes.lookup(name, call)
+    if first or variable is None:
         return None
-    shared = found[0] is module.scopes.module and project.holds(set_from_outside(name), name)
-    return None if shared else len(found[1])
+    shared = variable.scope is module.scopes.module and project.holds(set_from_outside(name), name)
+    return None if shared else len(variable.bindings)
 
 
 def _is_reduced(module: Module, call: cst.CSTNode, positional: int) -> bool:
     """Whether what is called or made so is one number, with so many arguments by position that do not decide on it."""
     assert isinstance(call, cst.Call)
-    given, limit = keywords(call), positional - resolves_to(module, call.func, _REDUCTION_FIRST)
-    known = not any(one.star for one in call.args) and len(call.args) - len(given) <= limit and "reduce" not in given
-    reduction = given.get("reduction")
+    named, limit = keywords(call), positional - resolves_to(module, call.func, _REDUCTION_FIRST)
+    starred = any(argument.star for argument in call.args)
+    known = not starred and len(call.args) - len(named) <= limit and "reduce" not in named
+    reduction = named.get("reduction")
     literal = reduction.evaluated_value if isinstance(reduction, cst.SimpleString) else None
     return known and (reduction is None or literal in ("mean", "sum"))
 
@@ -123,11 +124,11 @@ def _is_reduced(module: Module, call: cst.CSTNode, positional: int) -> bool:
 def _goes_backward(node: cst.CSTNode, loss: str) -> bool:
     """Whether it is ``loss.backward()``, perhaps scaled: the gradient of one number."""
     match node:
-        case cst.Expr(value=cst.Call(func=cst.Attribute(value=whence, attr=cst.Name(value="backward")), args=given)):
+        case cst.Expr(value=cst.Call(func=cst.Attribute(value=whence, attr=cst.Name(value="backward")), args=options)):
             match whence:
                 case cst.Call(args=[cst.Arg(value=scaled)]) if method_called(whence) == "scale":
                     whence = scaled
-            plain = all(is_name(one.keyword, "retain_graph", "create_graph") for one in given)
+            plain = all(is_name(option.keyword, "retain_graph", "create_graph") for option in options)
             return plain and is_name(whence, loss)
     return False
 
@@ -147,7 +148,7 @@ def _gives_item(text: str) -> bool:
             case ast.Constant(value=str(words)) if {"item", "backward"} <= set(re.findall(r"\w+", words)):
                 return True
             case ast.ClassDef(body=statements):
-                names = (one for part in statements for one in ast.walk(part) if isinstance(one, ast.Name))
+                names = (part for statement in statements for part in ast.walk(statement) if isinstance(part, ast.Name))
                 if any(name.id == "item" and isinstance(name.ctx, ast.Store) for name in names):
                     return True
     return False
@@ -163,9 +164,9 @@ def targets_in(loop: cst.For) -> Iterator[cst.BaseExpression]:
 
 def value_in(module: Module, loop: cst.For, name: str, at: cst.CSTNode) -> cst.BaseExpression | None:
     """The one value that a loop gives to a name in each iteration before ``at``; ``None`` if that is not so."""
-    shared = [one for one in module.find(cst.NameItem) if is_name(one.name, name)]  # global, nonlocal
-    bound = [one for one in targets_in(loop) if not isinstance(one, cst.Subscript | cst.Attribute)]
-    bound = [one for one in bound if names_below(one, name)]
+    shared = [item for item in module.find(cst.NameItem) if is_name(item.name, name)]  # global, nonlocal
+    plain = (target for target in targets_in(loop) if not isinstance(target, cst.Subscript | cst.Attribute))
+    bound = [target for target in plain if names_below(target, name)]
     if shared or len(bound) != 1:
         return None
     match module.parents[module.parents[bound[0]]]:
@@ -176,8 +177,8 @@ def value_in(module: Module, loop: cst.For, name: str, at: cst.CSTNode) -> cst.B
 
 def has_run(module: Module, scope: cst.CSTNode, node: cst.CSTNode, at: cst.CSTNode) -> bool:
     """Whether one statement in a loop or function has run, in the same iteration or call, when another one does."""
-    around = takewhile(lambda one: one is not scope, module.ancestors(node))
-    suites = [one for one in around if isinstance(one, cst.BaseSuite)]
+    around = takewhile(lambda ancestor: ancestor is not scope, module.ancestors(node))
+    suites = [ancestor for ancestor in around if isinstance(ancestor, cst.BaseSuite)]
     return module.span(node)[0] < module.span(at)[0] and all(
         holds(module, suite, at) or lets_errors_pass(module, module.parents[suite]) for suite in suites
     )
