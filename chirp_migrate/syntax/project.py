@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
@@ -28,6 +29,10 @@ _CODE_KEPT = 300_000
 _REEXPORT_LIMIT = 8
 #: That of what is no module of the backend.
 _NO_TABLE = ImportTable()
+#: Libraries by whose names rules know what a class or function is.
+_LIBRARIES = frozenset({"numpy", "pandas", "PIL", "sklearn", "torch", "torchaudio", "torchvision", "tqdm"})
+#: What an import means by these names, unless a script's neighbour or a module at the root has it.
+_ELSEWHERE = (sys.stdlib_module_names | _LIBRARIES) - {"test"}
 #: What ``from torch.utils.data import *`` brings, as far as loading is concerned.
 _TORCH_DATA = re.compile(
     r"(Chain|Concat|Iterable|Stack|Tensor)?Dataset|DataLoader|Subset|random_split|default_(collate|convert)"
@@ -99,8 +104,9 @@ class Project:
             # What lies in a folder without `__init__.py` inside of a package is named by that package, too.
             outermost = [folder for folder in around if folder in packages and folder.name][-1:]
             for folder in (one.parent for one in outermost):
-                if folder.name:
-                    found[module_name(str(PurePosixPath(path).relative_to(folder)))].add(module_name(path))
+                name = module_name(str(PurePosixPath(path).relative_to(folder)))
+                if folder.name and not _is_elsewhere(name):
+                    found[name].add(module_name(path))
         return found
 
     @cached_property
@@ -187,7 +193,8 @@ class Project:
 
         ``utils.common.DataLoader`` becomes ``torch.utils.data.DataLoader`` when ``utils/common.py`` imports it from
         there. A name defined in the backend comes back as its own module calls it, by the path from the root, however
-        it was imported; one from outside, or that may be one of several, as it is.
+        it was imported, with a dot in front where that is how a library calls it; one from outside, or that may be one
+        of several, as it is.
 
         Args:
             qualified: the name.
@@ -195,7 +202,7 @@ class Project:
         """
         for _ in range(_REEXPORT_LIMIT):
             owner, _, name = qualified.rpartition(".")
-            path = self._paths.get(owner)
+            path = self._paths.get(owner.lstrip("."))
             if path is None and owner and owner not in around:
                 known = self.resolve(owner, around | {owner})
                 if known != owner:
@@ -205,7 +212,7 @@ class Project:
             if path is None or table is None:
                 return qualified
             if table.defines(name):
-                return f"{module_name(path)}.{name}" if owner else qualified
+                return f"{_own_name(path)}.{name}" if owner else qualified
             targets = self._brought(table, name)
             if len(targets) != 1 or qualified in targets:
                 return qualified
@@ -279,15 +286,21 @@ class Project:
         """
         folders = list(accumulate(folder.split("."), "{}.{}".format)) if folder else []
         # A package is imported from outside of it, but for scripts that lie in one.
-        outside = (f"{one}.{name}" for one in reversed(folders) if one not in self._paths)
+        around = folders[-1:] if _is_elsewhere(name) else folders
+        outside = (f"{one}.{name}" for one in reversed(around) if one not in self._paths)
         found = {next((one for one in outside if one in self._paths), ""), name if name in self._paths else ""} - {""}
         beside = f"{folder}.{name}"
-        return found or ({beside} if beside in self._paths else self._below.get(name, set()))
+        if found or (beside in self._paths and not _is_elsewhere(name)):
+            return found or {beside}
+        below = self._below.get(name, set())
+        sources = (f"{one}.src.{name}".lstrip(".") for one in (*reversed(folders), ""))
+        nearest = next((one for one in sources if one in below), "")
+        return {nearest} if nearest else below
 
     def _binder(self, qualified: str) -> tuple[str, str, ImportTable]:
         """The last part of a qualified name, and path and table of the module that may bind it, else an empty one."""
         owner, _, name = self.resolve(qualified).rpartition(".")
-        path = self._paths.get(owner)
+        path = self._paths.get(owner.lstrip("."))
         table = self.table(path) if path is not None and name in self._texts[path] else None
         return name, path or "", table or _NO_TABLE
 
@@ -454,6 +467,17 @@ def _attributes_of(name: str, text: str) -> Iterator[str]:
     """Words behind a dot behind a name, also where it stands in brackets or quotes, and in a ``getattr`` of it."""
     after = rf"{name}\b(?<!\w{name})(?:{_BEHIND}\.{_GAP}(\w+)|{_GAP},{_GAP}[\"'](\w+))"
     yield from (first or second for first, second in re.findall(after, text))
+
+
+def _own_name(path: str) -> str:
+    """Dotted name of the module at ``path``, with a dot in front where a library has that name."""
+    name = module_name(path)
+    return f".{name}" if name.partition(".")[0] in _LIBRARIES else name
+
+
+def _is_elsewhere(name: str) -> bool:
+    """Whether an import of ``name`` means a library, though a module deep in the backend may have that name, too."""
+    return name.partition(".")[0] in _ELSEWHERE
 
 
 def _may_name(written: str, name: str) -> bool:

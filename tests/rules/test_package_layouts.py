@@ -94,3 +94,49 @@ def test_a_package_of_the_name_of_a_library_deep_inside_of_another_is_not_the_li
         (tmp_path / path).touch()
     (tmp_path / "helpers.py").write_text(HELPERS)
     assert [file.path for file in plan_tree(tmp_path).files if file.note == "rewrite"] == ["helpers.py"]
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "tests/torch/__init__.py",
+        "examples/torch/__init__.py",
+        "pack/torch.py",
+        "pack/torch/utils/data.py",
+        "pack/torch/a.py",
+    ],
+)
+@pytest.mark.parametrize("user", ["training.py", "pack/training.py", "pack/sub/training.py"])
+def test_a_module_of_the_name_of_a_library_elsewhere_is_not_the_library(tmp_path: Path, module: str, user: str) -> None:
+    for path in ("pack/__init__.py", "pack/sub/__init__.py", module):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("class DataLoader: ...\n")
+    (tmp_path / user).write_text(HELPERS)
+    assert [file.path for file in plan_tree(tmp_path, jobs=1).files] == [user]
+
+
+@pytest.mark.parametrize(("run_on", "source"), [("", "torch.utils.data"), ("pack", ".torch.utils.data")])
+def test_what_a_project_defines_is_its_own_where_a_library_calls_it_the_same(
+    tmp_path: Path, run_on: str, source: str
+) -> None:
+    place = tmp_path / run_on
+    for path in ("torch/__init__.py", "torch/utils/__init__.py", "torch/utils/data.py"):
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_text("class DataLoader:\n    def __init__(self, *args, **options): ...\n")
+    if run_on:
+        (place / "__init__.py").touch()
+    (place / "helpers.py").write_text(HELPERS.replace("torch.utils.data", source))
+    plan = plan_tree(place, jobs=1)
+    assert not plan.files and not plan.findings
+
+
+@pytest.mark.parametrize("own", ["one", "two"])
+def test_a_project_in_a_tree_of_several_imports_its_own_sources(tmp_path: Path, own: str) -> None:
+    for project in ("one", "two"):
+        place = tmp_path / project / "src" / "pack"
+        place.mkdir(parents=True)
+        (place / "__init__.py").touch()
+        (place / "helpers.py").write_text(HELPERS if project == own else "def batches(data):\n    return [data]\n")
+        (tmp_path / project / "training.py").write_text(TRAINING.format(helpers="pack.helpers"))
+    found = {one.path for one in plan_tree(tmp_path, jobs=1).findings if one.rule == "CHP016"}
+    assert found == {f"{own}/training.py"}
