@@ -39,6 +39,9 @@ _TORCH_DATA = re.compile(
     r"|(Batch|Distributed|Random|Sequential|SubsetRandom|WeightedRandom)?Sampler|get_worker_info"
 )
 _GLOBAL = re.compile(r"(?m)(?:^|[;:\r])[ \t\f]*global\b")
+#: What follows where a script says where its modules are, and the folders that may be named there.
+_PATH_CHANGE = re.compile(r"\bsys\.path\b(.*)")
+_FOLDER = re.compile(r"[\w-]+")
 _CAPITAL = re.compile(r"[A-Z]")
 #: What may stand between the words of a statement, and behind a word in brackets or quotes.
 _GAP = r"[\s\\]*"
@@ -84,6 +87,7 @@ class Project:
         self._tables: dict[str, ImportTable | None] = {}
         self._aliases: dict[str, set[str]] = {}
         self._held: dict[str, bool] = {}
+        self._on_path: dict[str, list[list[str]]] = {}  # words of each change of `sys.path` in a file, the last first
         self._taken: dict[str, frozenset[str]] = {}  # of the last modules that it was asked of
 
     @cached_property
@@ -107,6 +111,16 @@ class Project:
                 name = module_name(str(PurePosixPath(path).relative_to(folder)))
                 if folder.name and not _is_elsewhere(name):
                     found[name].add(module_name(path))
+        return found
+
+    @cached_property
+    def _within(self) -> dict[tuple[str, str], set[str]]:
+        """Names from the root of the modules that are called so from a folder of that (last) name."""
+        found: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for name in map(module_name, self._texts):
+            parts = name.split(".")
+            for start in range(1, len(parts)):
+                found[parts[start - 1], ".".join(parts[start:])].add(name)
         return found
 
     @cached_property
@@ -274,21 +288,23 @@ class Project:
         """What a qualified name in the file at ``path`` may be from the root: its module may lie in several places."""
         owner = name
         while owner := owner.rpartition(".")[0]:
-            if modules := self._modules_called(owner, package_name(path)):
+            if modules := self._modules_called(owner, path):
                 return {f"{one}{name[len(owner) :]}" for one in modules}
         return {name}
 
-    def _modules_called(self, name: str, folder: str) -> set[str]:
-        """Modules of the backend, seen from the root, that an import of ``name`` in a folder may mean.
+    def _modules_called(self, name: str, path: str) -> set[str]:
+        """Modules of the backend, seen from the root, that an import of ``name`` in the file at ``path`` may mean.
 
-        Scripts import what lies in their own folder, and packages from the folders that hold them. A module in any
-        other folder is not what an import means: a library may have that name.
+        Scripts import what lies in their own folder, or in one that they put on ``sys.path``, and packages from the
+        folders that hold them. A module in any other folder is not what an import means: a library may have that name.
         """
+        folder = package_name(path)
         folders = list(accumulate(folder.split("."), "{}.{}".format)) if folder else []
         # A package is imported from outside of it, but for scripts that lie in one.
         around = folders[-1:] if _is_elsewhere(name) else folders
         outside = (f"{one}.{name}" for one in reversed(around) if one not in self._paths)
         found = {next((one for one in outside if one in self._paths), ""), name if name in self._paths else ""} - {""}
+        found |= self._in_named_folders(name, path)
         beside = f"{folder}.{name}"
         if found or (beside in self._paths and not _is_elsewhere(name)):
             return found or {beside}
@@ -296,6 +312,16 @@ class Project:
         sources = (f"{one}.src.{name}".lstrip(".") for one in (*reversed(folders), ""))
         nearest = next((one for one in sources if one in below), "")
         return {nearest} if nearest else below
+
+    def _in_named_folders(self, name: str, path: str) -> set[str]:
+        """Modules called ``name`` in folders that the file at ``path`` may put on ``sys.path``, by their last name."""
+        if path not in self._on_path:
+            changes = _PATH_CHANGE.findall(self._texts.get(path, ""))  # of a file that cannot be read nothing is known
+            self._on_path[path] = [_FOLDER.findall(change)[::-1] for change in changes]
+        found: set[str] = set()
+        for words in self._on_path[path]:
+            found |= next((self._within[word, name] for word in words if (word, name) in self._within), set())
+        return found
 
     def _binder(self, qualified: str) -> tuple[str, str, ImportTable]:
         """The last part of a qualified name, and path and table of the module that may bind it, else an empty one."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.engine.plan_tree import plan_tree
+from chirp_migrate.plans.plan import Status
 
 HELPERS = """\
 from torch.utils.data import DataLoader
@@ -140,3 +141,38 @@ def test_a_project_in_a_tree_of_several_imports_its_own_sources(tmp_path: Path, 
         (tmp_path / project / "training.py").write_text(TRAINING.format(helpers="pack.helpers"))
     found = {one.path for one in plan_tree(tmp_path, jobs=1).findings if one.rule == "CHP016"}
     assert found == {f"{own}/training.py"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'lib'))",
+        "sys.path.append(str(Path(__file__).parent.parent / 'lib'))",
+        "sys.path += ['../lib']",
+    ],
+)
+def test_a_script_says_in_which_folder_its_modules_are(tmp_path: Path, change: str) -> None:
+    texts = {
+        "lib/helpers.py": HELPERS,
+        "other/helpers.py": "def batches(data):\n    return [data]\n",
+        "tools/training.py": f"import os\nimport sys\nfrom pathlib import Path\n{change}\n" + TRAINING,
+    }
+    for path, text in texts.items():
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).write_text(text.format(helpers="helpers"))
+    found = {one.rule for one in plan_tree(tmp_path, jobs=1).findings if one.path == "tools/training.py"}
+    assert found == {"CHP013", "CHP016", "CHP025", "CHP027"}
+
+
+def test_of_two_packages_of_a_name_none_is_surely_meant_where_a_script_names_the_folder_of_one(tmp_path: Path) -> None:
+    texts = {
+        "pack/__init__.py": "from torch.utils.data import DataLoader\n",
+        "other/pack/__init__.py": "class DataLoader: ...\n",
+        "tools/training.py": "import sys\nsys.path.insert(0, '../other')\n"
+        + HELPERS.replace("torch.utils.data", "pack"),
+    }
+    for path, text in texts.items():
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(text)
+    (finding,) = plan_tree(tmp_path, jobs=1).findings
+    assert (finding.path, finding.rule, finding.status) == ("tools/training.py", "CHP001", Status.REPORT)
