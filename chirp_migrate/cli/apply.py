@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from typing import NoReturn
 
 import click
 
@@ -82,36 +81,24 @@ def apply(
         raise UsageProblem("--diff and --json - both print to standard output: give --json a file.")
     if show_diff and command is not None:
         raise UsageProblem("--diff writes nothing that --check-with could check: leave one of them out.")
-    with told_of_runs(request.path):
-        _apply(request, plan_file, show_diff, command, allow_dirty, wait_s, output)
-
-
-def _apply(
-    request: Request,
-    plan_file: Path | None,
-    show_diff: bool,
-    command: str | None,
-    allow_dirty: bool,
-    wait_s: float,
-    output: Output,
-) -> NoReturn:
     path = request.path
-    if path.exists():
-        _recover(path, may_write=not show_diff, wait_s=wait_s)
-    if plan_file is None:
-        plan, edited = planned(request), frozenset[str]()
-    else:
-        plan, edited = chosen(read_plan_file(plan_file, request), path, plan_file)
-    project = journal_root(path)
-    if show_diff:
-        _show_diff(plan.seen_from(project), output)
-        sys.exit(ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK)
-    result = apply_plan(request, plan, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
-    if command is not None and result.run:
-        _check(command, plan.root, project, result)
-    plan = plan.seen_from(project)
-    output.write(run_document(plan, result.skipped))
-    applied.show_applied(plan, result, path, output.screen(prose=False))
+    with told_of_runs(path):
+        if path.exists():
+            _recover(path, may_write=not show_diff, wait_s=wait_s)
+        if plan_file is None:
+            plan, edited = planned(request), frozenset[str]()
+        else:
+            plan, edited = chosen(read_plan_file(plan_file, request), path, plan_file)
+        project = journal_root(path)
+        if show_diff:
+            _show_diff(plan.seen_from(project), output)
+            sys.exit(ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK)
+        result = apply_plan(request, plan, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
+        if command is not None and result.run:
+            _check(command, plan.root, project, result)
+        plan = plan.seen_from(project)
+        output.write(run_document(plan, result.skipped))
+        applied.show_applied(plan, result, path, output.screen(prose=False))
     sys.exit(ExitCode.WORK_REMAINS if plan.skipped or result.skipped else ExitCode.OK)
 
 
