@@ -419,7 +419,7 @@ class Project:
         """Words of what other files import from a module, and of the attributes that they ask it for."""
         full = module.name or self._name
         last = full.rpartition(".")[2]
-        imports = re.compile(rf"from\b(?<!\wfrom){_GAP}((?:(?:\w+{_GAP})?\.{_GAP})*{last}){_GAP}\bimport\b")
+        imports = re.compile(rf"from\b(?<!\wfrom){_GAP}((?:(?:\w+{_GAP})?\.{_GAP})*{re.escape(last)}){_GAP}\bimport\b")
         for text in self._others(module.path, last) if last else ():
             for statement in imports.finditer(text):
                 if _may_name(_BLANK.sub("", statement.group(1)), full):
@@ -482,7 +482,7 @@ def _names_imported(text: str, start: int) -> list[str]:
 
 def _names_given(module: str, text: str) -> Iterator[str]:
     """Names that a text may give a module besides the last part of its own."""
-    word = rf"{module}\b(?<!\w{module})"
+    word = rf"{re.escape(module)}\b(?<!\w{re.escape(module)})"
     yield from re.findall(rf"{word}{_GAP}\bas\b{_GAP}(\w+)", text)
     for mention in re.finditer(rf"{word}(?!{_GAP}[.(\[])", text):
         if (target := _ASSIGNED.search(text, text.rfind("\n", 0, mention.start()) + 1, mention.start())) is not None:
@@ -491,7 +491,8 @@ def _names_given(module: str, text: str) -> Iterator[str]:
 
 def _attributes_of(name: str, text: str) -> Iterator[str]:
     """Words behind a dot behind a name, also where it stands in brackets or quotes, and in a ``getattr`` of it."""
-    after = rf"{name}\b(?<!\w{name})(?:{_BEHIND}\.{_GAP}(\w+)|{_GAP},{_GAP}[\"'](\w+))"
+    word = rf"{re.escape(name)}\b(?<!\w{re.escape(name)})"
+    after = rf"{word}(?:{_BEHIND}\.{_GAP}(\w+)|{_GAP},{_GAP}[\"'](\w+))"
     yield from (first or second for first, second in re.findall(after, text))
 
 
