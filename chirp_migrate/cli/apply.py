@@ -12,10 +12,10 @@ import click
 
 from chirp_migrate.cli.options import Command, Text, option, output_options, plan_file_option, wait_option
 from chirp_migrate.cli.planning import Request, planned, planning_options, read_plan_file
-from chirp_migrate.cli.progress import planning_progress, writing_progress
 from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.output import Output
-from chirp_migrate.console.screen import diff_style, printed, waiting
+from chirp_migrate.console.progress import Step
+from chirp_migrate.console.screen import diff_style, printed
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.idempotence import check_settled
 from chirp_migrate.engine.post_apply_check import run_check
@@ -84,18 +84,18 @@ def apply(
     path = request.path
     with told_of_runs(path):
         if path.exists():
-            _recover(path, may_write=not show_diff, wait_s=wait_s)
+            _recover(path, output, may_write=not show_diff, wait_s=wait_s)
         if plan_file is None:
-            plan, edited = planned(request), frozenset[str]()
+            plan, edited = planned(request, output), frozenset[str]()
         else:
             plan, edited = chosen(read_plan_file(plan_file, request), path, plan_file)
         project = journal_root(path)
         if show_diff:
             _show_diff(plan.seen_from(project), output)
             sys.exit(ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK)
-        result = apply_plan(request, plan, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
+        result = apply_plan(request, plan, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
         if command is not None and result.run:
-            _check(command, plan.root, project, result)
+            _check(command, plan.root, project, result, output)
         plan = plan.seen_from(project)
         output.write(run_document(plan, result.skipped))
         applied.show_applied(plan, result, path, output.screen(prose=False))
@@ -137,7 +137,7 @@ def _applied(root: Path | None) -> frozenset[str]:
 
 
 def apply_plan(
-    request: Request, plan: Plan, *, edited: frozenset[str], allow_dirty: bool, wait_s: float = 0.0
+    request: Request, plan: Plan, output: Output, *, edited: frozenset[str], allow_dirty: bool, wait_s: float = 0.0
 ) -> CommitResult:
     """Write a plan to its tree, after the last checks; it is recorded in the project (see :func:`journal_root`).
 
@@ -149,16 +149,17 @@ def apply_plan(
         CommitFailed: the system did not let us write.
     """
     recorded = plan.seen_from(journal_root(request.path))
-    if not allow_dirty:
-        guard(recorded.root, [file.path for file in recorded.files if file.before is not None])
-    settings = request.again(plan.options).settings
-    with planning_progress("checking") as progress:
+    with output.progress() as progress:
+        if not allow_dirty:
+            progress(Step("asking git for uncommitted changes"))
+            guard(recorded.root, [file.path for file in recorded.files if file.before is not None])
+        settings = request.again(plan.options).settings
         check_settled(request.path, plan, settings, edited=edited, jobs=request.jobs, progress=progress)
-    if not plan.files:
-        return CommitResult((), (), "")
-    with writing_progress() as step:
+        if not plan.files:
+            return CommitResult((), (), "")
+        progress(Step("taking the lock of the journal"))
         return commit(
-            recorded, wait_s=wait_s, on_step=step, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))}
+            recorded, wait_s=wait_s, on_step=progress, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))}
         )
 
 
@@ -196,10 +197,11 @@ def _show_diff(plan: Plan, output: Output) -> None:
     applied.show_account(plan, (), told, planned=True, listed=" after the diff" if plan.files else "")
 
 
-def _check(command: str, folder: Path, project: Path, result: CommitResult) -> None:
+def _check(command: str, folder: Path, project: Path, result: CommitResult, output: Output) -> None:
     """Run the user's command in ``folder``, and take the run recorded in ``project`` back unless it succeeds."""
     try:
-        with waiting(f"running: {command}"):
+        with output.progress() as progress:
+            progress(Step(f"running: {command}"))
             check = run_check(command, folder)
         if check.status:
             if check.tail:
@@ -208,14 +210,15 @@ def _check(command: str, folder: Path, project: Path, result: CommitResult) -> N
             raise CheckFailed(f"`{command}` ended with {how}: everything was rolled back, all files are as before.")
     except BaseException as failure:
         try:
-            rollback(project, run=int(result.run))
+            with output.progress() as step:
+                rollback(project, run=int(result.run), on_step=step)
         except ChirpMigrateError as error:
             why = f"`{command}` did not succeed, and the rewrite cannot be rolled back now: {error}"
             raise CheckFailed(why) from failure
         raise
 
 
-def _recover(path: Path, *, may_write: bool, wait_s: float) -> None:
+def _recover(path: Path, output: Output, *, may_write: bool, wait_s: float) -> None:
     root = journal_root(path)
     if not may_write:
         if is_unfinished(root):
@@ -223,6 +226,7 @@ def _recover(path: Path, *, may_write: bool, wait_s: float) -> None:
                 f"an earlier run was interrupted here: run `chirp-migrate rollback {quote(str(path))}` first."
             )
         return
-    found = recover(root, wait_s=wait_s)
+    with output.progress() as step:
+        found = recover(root, wait_s=wait_s, on_step=step)
     if found is not None:
         click.echo(found, err=True)

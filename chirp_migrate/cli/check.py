@@ -12,7 +12,6 @@ import click
 
 from chirp_migrate.cli.options import Command, File, option, output_options
 from chirp_migrate.cli.planning import Request, looking_options
-from chirp_migrate.cli.progress import planning_progress
 from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.console.screen import Screen
@@ -90,10 +89,10 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
             "a run of apply or rollback was interrupted here, or is still at work: wait for it, or bring it to an end "
             f"with `chirp-migrate rollback {shlex.quote(str(path))}`."
         )
-    found = _found(path, settings, request.jobs, strict=strict)
+    found = _found(path, settings, request.jobs, output, strict=strict)
     if add_ignore and found.work:
-        click.echo(_add_ignores(found, project), err=True)
-        found = _found(path, settings, request.jobs, strict=strict)
+        click.echo(_add_ignores(found, project, output), err=True)
+        found = _found(path, settings, request.jobs, output, strict=strict)
     to_output = target == STANDARD_OUTPUT
     result = run_document(found.plan.seen_from(project), (), strict=strict, exit_code=int(found.exit_code))
     output.write(result)
@@ -115,15 +114,16 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
     sys.exit(found.exit_code)
 
 
-def _found(path: Path, settings: Settings, jobs: int | None, *, strict: bool) -> Check:
-    with planning_progress() as progress:
+def _found(path: Path, settings: Settings, jobs: int | None, output: Output, *, strict: bool) -> Check:
+    with output.progress() as progress:
         return Check(plan_tree(path, settings=settings, jobs=jobs, progress=progress), settings, strict)
 
 
-def _add_ignores(found: Check, project: Path) -> str:
+def _add_ignores(found: Check, project: Path, output: Output) -> str:
     """Write the comments as a run of their own, recorded in ``project``, and say so."""
     recorded = plan_ignores(found.plan, found.work).seen_from(project)
-    result = commit(recorded, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))})
+    with output.progress() as step:
+        result = commit(recorded, on_step=step, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))})
     written = {project / file.path for file in result.applied}
     findings = sum(found.plan.root / finding.path in written for finding in found.work)
     return f"Left alone from now on: {count(findings, 'finding')} in {count(len(written), 'file')}, by comments."

@@ -36,7 +36,7 @@ def plan(request: Request, output: Output) -> None:
     The plan says for every file which hunks it would get, by which rule and why, and the hash of the source it was
     made from. `review` walks through it, `apply --plan` applies exactly what it says.
     """
-    made = planned(request)
+    made = planned(request, output)
     output.write(plan_document(made))
     shown = made.seen_from(journal_root(request.path))
     applied.show_planned(shown, output.screen(prose=False))

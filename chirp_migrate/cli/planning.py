@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import structs
 
 from chirp_migrate.cli.options import Whole, complete_rules, gathered, option, path_argument, selectors, separated
-from chirp_migrate.cli.progress import planning_progress
+from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import root_of
 from chirp_migrate.engine.migration import plan_migration
 from chirp_migrate.engine.settings import Settings, read_settings
@@ -98,10 +98,10 @@ planning_options = gathered("request", Request, path_argument, *_looked_at, *_wh
 looking_options = gathered("request", Request, path_argument, *_looked_at)
 
 
-def planned(request: Request) -> Plan:
+def planned(request: Request, output: Output) -> Plan:
     """The plan of the tree as it is, with progress on a terminal."""
     settings = request.settings
-    with planning_progress() as progress:
+    with output.progress() as progress:
         return plan_migration(
             request.path,
             settings=settings,

@@ -75,7 +75,7 @@ def review(request: Request, plan_file: Path, allow_dirty: bool, wait_s: float, 
     else. In the end you are asked whether to apply what you accepted; `apply --plan` does it, too.
     """
     path = request.path
-    found = _open(request, plan_file)
+    found = _open(request, plan_file, output)
     session = Review(found.plan, found.choices)
     screen = output.screen()
     if not session.items:
@@ -118,7 +118,7 @@ def review(request: Request, plan_file: Path, allow_dirty: bool, wait_s: float, 
         )
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.OK)
     with told_of_runs(path):
-        result = apply_plan(request, selected, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
+        result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
     # Neither -q nor -v is about what comes after the review.
     plain = replace(output, quiet=False, verbose=False).screen()
     applied.show_applied(selected.seen_from(journal_root(path)), result, path, plain)
@@ -138,7 +138,7 @@ def _ask(screen: Screen, question: str) -> str | None:
     return line.strip() if line else None
 
 
-def _open(request: Request, plan_file: Path) -> PlanFile:
+def _open(request: Request, plan_file: Path, output: Output) -> PlanFile:
     """The plan to review: that of the file while it is true of the tree, else a new one with what was decided."""
     if request.path.suffix == ".json":
         raise UsageProblem(f"{request.path} is a plan: chirp-migrate review PROJECT --plan {quote(str(request.path))}")
@@ -164,7 +164,7 @@ def _open(request: Request, plan_file: Path) -> PlanFile:
                 click.echo(f"chirp-migrate: {str(stale).partition(';')[0]}: planning anew.", err=True)
         if old is not None and request.is_bare:
             request = request.again(old.options)
-    plan = planned(request)
+    plan = planned(request, output)
     content = plan_document(plan)
     if old is not None:
         content = carried_over(old, content)

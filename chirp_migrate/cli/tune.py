@@ -154,7 +154,7 @@ def tune(
     training = options_of(*named, "--", str(root)) if watches else None
     timeout_s = max(600.0, 4 * grid.seconds) if timeout is None else timeout
     try:
-        with output.steps(grid.seconds) as progress:
+        with output.progress() as progress:
             report = tune_tree(request, training, timeout_s, progress)
     except WorkloadFailed as failed:
         if failed.log_tail and not output.quiet:
@@ -163,7 +163,7 @@ def tune(
     output.write(report)
     if target is not None:
         plots.draw(target, report.loaders, report.described)
-        output.progress(f"plot: {target}")
+        output.say(f"plot: {target}")
     show(report, output.screen())
     sys.exit(ExitCode.OK)
 
@@ -187,7 +187,7 @@ def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | N
             f"{target.parent} (system.output_dir) cannot be made ({error.strerror}): give a --plot."
         ) from None
     except UsageProblem as problem:
-        output.progress(f"no plot is drawn: {problem}")
+        output.say(f"no plot is drawn: {problem}")
         return None
     return target
 

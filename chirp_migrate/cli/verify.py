@@ -25,6 +25,7 @@ from chirp_migrate.cli.verify_settings import (
     settings_as_defaults,
 )
 from chirp_migrate.console.output import Output
+from chirp_migrate.console.progress import Step
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
@@ -221,15 +222,17 @@ def options_of(*arguments: str) -> VerifyOptions:
 def _verify(
     root: Path, path: Path, baseline: str | None, options: VerifyOptions, plot: Path | None, output: Output
 ) -> int:
-    before = before_side(root, baseline)
-    verified = verified_files(root)
-    if options.source is Source.FOUND:
-        discover(root, options.model)  # what cannot be verified is said before anything is copied
-    from chirp_migrate.verify.session import verification  # imports PyTorch
+    with output.progress() as progress:
+        progress(Step("reading the project and its journal"))
+        before = before_side(root, baseline)
+        verified = verified_files(root)
+        if options.source is Source.FOUND:
+            discover(root, options.model)  # what cannot be verified is said before anything is copied
+        progress(Step("importing PyTorch"))
+        from chirp_migrate.verify.session import verification
 
-    if plot is not None:
-        prepare(plot)
-    with output.steps(options.budget_s) as progress:
+        if plot is not None:
+            prepare(plot)
         report = verification(root, before, verified, options, progress)
     more = [_kept(root, report, output)]  # before the plots, which may not be writable
     if plot is not None:
@@ -261,7 +264,7 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
     not_kept = _kept(root, report, output)
     _show(report, output)
     if not_kept is not None:
-        output.progress(not_kept)
+        output.say(not_kept)
     if report.output_tail and not output.quiet:
         click.echo(f"The last lines it printed:\n{report.output_tail}", err=True)
 
@@ -273,12 +276,15 @@ def _list(root: Path, baseline: str | None, options: VerifyOptions, output: Outp
         discovery = chosen(discover(root, options.model), options.select)
     else:
         before = before_side(root, baseline)
-        from chirp_migrate.verify.sides.copies import find_training, make_sides  # imports PyTorch
+        with (
+            output.progress() as progress,
+            tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder,
+        ):
+            progress(Step("importing PyTorch"))
+            from chirp_migrate.verify.sides.copies import find_training, make_sides
 
-        with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
-            scratch = Path(folder).resolve()
-            trees, _ = make_sides(root, before, options, scratch)
-            discovery = find_training(trees["before"], root, before, options, output.progress)
+            trees, _ = make_sides(root, before, options, Path(folder).resolve())
+            discovery = find_training(trees["before"], root, before, options, progress)
     calls = {one.label: call_of(one, discovery.model, options.sizes) for one in discovery.entry_points}
     found = [{"entry_point": label, "call": call} for label, call in calls.items()]
     output.write({"schema": 1, "entry_points": found, "left_out": list(discovery.left_out)})

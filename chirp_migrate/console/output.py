@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from chirp_migrate.console.json_document import as_bytes
-from chirp_migrate.console.screen import Screen, steps_within
+from chirp_migrate.console.moving_line import MovingLine
+from chirp_migrate.console.progress import Progress, Step
+from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import visible
 from chirp_migrate.errors import UsageProblem
 
@@ -74,14 +75,19 @@ class Output:
         if self.json_file is not None:
             write_bytes(self.json_file, as_bytes(document))
 
-    def progress(self, text: str) -> None:
+    def say(self, text: str) -> None:
         """One line on standard error, so that a log of it reads as well as a terminal; none where ``quiet``."""
         if not self.quiet:
             print(f"  {visible(text)}", file=sys.stderr, flush=True)
 
-    def steps(self, limit_s: float) -> AbstractContextManager[Callable[[str], None]]:
-        """Gives what shows one step of something long; on a terminal, with the time taken, of ``limit_s`` seconds."""
-        return nullcontext(self.progress) if self.quiet else steps_within(limit_s)
+    def progress(self) -> AbstractContextManager[Progress]:
+        """Gives what shows, on standard error, how far something is that may take long; nothing where ``quiet``.
+
+        On a terminal one line moves, once it has taken two seconds; elsewhere there are only the lines that stay.
+        """
+        if not self.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            return MovingLine(sys.stderr)
+        return nullcontext(lambda what: None if isinstance(what, Step) else self.say(what))
 
 
 def check_writable(target: Path | None) -> None:

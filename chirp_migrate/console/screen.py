@@ -1,4 +1,4 @@
-"""What is printed for people: paragraphs, lists, tables, diffs and progress that fit the terminal, laid out by rich.
+"""What is printed for people: paragraphs, lists, tables and diffs that fit the terminal, laid out by rich.
 
 Nothing that is shown can act on the terminal: texts are spelled out first (see ``visible`` in :mod:`.text`), and rich's
 own markup is never read in them. It takes rich, so it is imported by what prints, not for ``--help``.
@@ -7,10 +7,7 @@ own markup is never read in them. It takes rich, so it is imported by what print
 from __future__ import annotations
 
 import io
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn, TextIO
 
 from rich.cells import cell_len
@@ -23,7 +20,7 @@ from rich.text import Text
 
 from chirp_migrate.console.text import plain, visible
 
-__all__ = ["LEAST_WIDTH", "Screen", "diff_style", "printed", "progress_bar", "steps_within", "waiting"]
+__all__ = ["LEAST_WIDTH", "Screen", "diff_style", "printed"]
 
 #: Columns below which nothing is laid out: lines are that long on a narrower terminal.
 LEAST_WIDTH = 40
@@ -33,8 +30,6 @@ _USUAL_WIDTH = 80
 _GAP = 2
 _TAB = 4
 _MORE = " … (-v)"
-#: Seconds before progress shows.
-_PATIENCE = 2.0
 _DIFF_STYLES = {"+++": "bold", "---": "bold", "+": "green", "-": "red", "@": "cyan", "#": "dim"}
 
 
@@ -239,58 +234,3 @@ def printed(show: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options
 def diff_style(line: str) -> str:
     """The style of one line of a unified diff."""
     return next((style for start, style in _DIFF_STYLES.items() if line.startswith(start)), "")
-
-
-def waiting(text: str) -> AbstractContextManager[object]:
-    """Show on standard error, where that is a terminal, that something is being waited for."""
-    return Console(stderr=True).status(Text(visible(text)))
-
-
-@contextmanager
-def steps_within(limit_s: float) -> Iterator[Callable[[str], None]]:
-    """Give a callback that prints a step of something long on standard error, one line each, so that a log reads well.
-
-    Below them a terminal shows how long it has taken, and of how long a budget, while that lasts: the budget is no
-    estimate, as what cannot be done in less takes longer. What is known of the time left is said in the steps.
-    """
-    if not sys.stderr.isatty():
-        yield lambda text: print(f"  {visible(text)}", file=sys.stderr, flush=True)
-        return
-    from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task
-
-    class TimeTaken(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            taken = task.elapsed or 0.0
-            return Text(f"{taken:.0f} s" + (f" of a budget of {limit_s:.0f} s" if taken < limit_s else ""))
-
-    with Progress(SpinnerColumn(), TimeTaken(), console=Console(stderr=True), transient=True) as shown:
-        shown.add_task("")
-        yield lambda text: shown.console.print(Text(f"  {visible(text)}"), soft_wrap=True)
-
-
-@contextmanager
-def progress_bar() -> Iterator[Callable[[str, int, int | None], None] | None]:
-    """Give a callback for what is being done, how much is done and of how much; None where nobody would see it.
-
-    It shows on standard error, with the time that is left, only where it takes a while, and is wiped at the end.
-    """
-    if not sys.stderr.isatty():
-        yield None
-        return
-    # Only a terminal waits for it.
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task("", total=None)
-    begun = time.monotonic()
-
-    def show(doing: str, done: int, total: int | None) -> None:
-        bar.update(task, description=visible(doing), completed=done, total=total)
-        if time.monotonic() - begun >= _PATIENCE:
-            bar.start()
-
-    try:
-        yield show
-    finally:
-        bar.stop()

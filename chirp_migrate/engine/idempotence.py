@@ -6,7 +6,8 @@ import warnings
 from collections import defaultdict
 from pathlib import Path
 
-from chirp_migrate.engine.plan_tree import Progress, plan_tree
+from chirp_migrate.console.progress import Progress, untold
+from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import Refused
 from chirp_migrate.plans.plan import Plan, Status
@@ -21,7 +22,7 @@ def check_settled(
     *,
     edited: frozenset[str] = frozenset(),
     jobs: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = untold,
 ) -> None:
     """Compile what ``plan`` writes and plan it once more.
 
@@ -31,7 +32,7 @@ def check_settled(
         settings: those that it was made with.
         edited: paths of files that the user edited hunks of; what they wrote may be anything that compiles.
         jobs: number of processes that plan.
-        progress: called as ``progress(done, total, path)``.
+        progress: told of every file.
 
     Raises:
         Refused: a rewritten file cannot be compiled, or has more to rewrite than what the user refused.

@@ -12,8 +12,9 @@ from chirp_migrate import __version__
 from chirp_migrate.additions.dependency import dependency_plan, has_dependencies, imports_runtime, requirement
 from chirp_migrate.additions.scaffold import has_training_modules, scaffold_files
 from chirp_migrate.additions.vendor import vendor_files
+from chirp_migrate.console.progress import Progress, untold
 from chirp_migrate.engine.discover import journal_root
-from chirp_migrate.engine.plan_tree import Progress, plan_tree
+from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.plans.plan import FilePlan, Plan
 
@@ -27,7 +28,7 @@ def plan_migration(
     scaffold: bool | None = None,
     vendor: bool = False,
     jobs: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = untold,
 ) -> Plan:
     """Plan everything ``apply`` would do at ``path``; nothing is written.
 
@@ -38,6 +39,7 @@ def plan_migration(
             the modules of a training backend are in ``utils/``, and something imports the runtime now.
         vendor: copy the runtime into the backend instead of depending on it; neither is done where nothing imports it.
         jobs: number of processes that plan; ``None``: as many as pay.
+        progress: told of every file.
 
     Raises:
         chirp_migrate.errors.ChirpMigrateError: when ``path`` is no backend.

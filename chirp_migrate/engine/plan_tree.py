@@ -6,13 +6,16 @@ never imported or run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
 from msgspec import structs
 
+from chirp_migrate.console.progress import Progress, Step, untold
+from chirp_migrate.console.text import count
 from chirp_migrate.engine.discover import discover
 from chirp_migrate.engine.rewrite_file import concerned_rules
 from chirp_migrate.engine.settings import Settings
@@ -25,9 +28,8 @@ from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["Progress", "Source", "plan_tree", "source_of"]
+__all__ = ["Source", "plan_tree", "source_of"]
 
-Progress = Callable[[int, int, str], None]
 Source = SourceFile | NotebookSource
 
 
@@ -37,7 +39,7 @@ def plan_tree(
     *,
     settings: Settings | None = None,
     jobs: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = untold,
     overlay: Mapping[str, bytes] | None = None,
     vendor: bool = False,
 ) -> Plan:
@@ -50,7 +52,7 @@ def plan_tree(
         root: folder of the backend, or one Python file or notebook.
         settings: which files and rules; by default all.
         jobs: number of processes; ``None``: as many as pay.
-        progress: called as ``progress(done, total, path)``.
+        progress: told of every file.
         overlay: bytes that files (by posix path relative to the root) would have; then only these are planned.
         vendor: the runtime will be copied into ``root``: imports of it stand with the project's own.
 
@@ -59,9 +61,11 @@ def plan_tree(
     """
     settings = settings or Settings()
     rules = settings.rules
+    progress(Step("looking for Python"))
     found = discover(root, notebooks=settings.notebooks, left_out_by=settings.why_left_out)
     left_tests = [path for path in found.context if path.endswith(".py") and settings.leaves_as_test(path)]
     read = _Reader(found.root, overlay or {})
+    progress(Step(f"reading {count(len(found.files) + len(found.notebooks) + len(found.context), 'file')}"))
     sources, unread = _read_all(read, (one for one in (*found.files, *found.context) if one.endswith(".py")))
     raw = {one: read.raw_text(one) for one in (*found.notebooks, *found.context) if one.endswith(".ipynb")}
     books, unread_books = _read_all(read, (one for one in found.notebooks if _has_a_word(raw[one], rules)))
@@ -87,11 +91,11 @@ def plan_tree(
     files: list[FilePlan] = []
     findings: list[Finding] = []
     notes: list[str] = []
-    if progress is not None and concerned:
-        progress(0, len(concerned), concerned[0])
+    doing, began = "planning" if overlay is None else "checking", time.monotonic()
+    progress(Step(doing, 0, len(concerned)))
     for done, result in enumerate(migrate_files(concerned, project, settings, jobs), start=1):
-        if progress is not None:
-            progress(done, len(concerned), result.path)
+        left_s = (time.monotonic() - began) / done * (len(concerned) - done)
+        progress(Step(f"{doing} {result.path}", done, len(concerned), left_s))
         source, problem = sources[result.path], result.problem
         if problem is None and result.text != source.text:
             try:
@@ -109,6 +113,7 @@ def plan_tree(
     skipped.sort(key=lambda one: one.path)
     left_out = found.left_out
     if left_tests and overlay is None:
+        progress(Step("counting loaders in tests"))
         left_out = _without_idle_tests(left_out, left_tests, texts, project, settings, jobs)
     options = PlanOptions(
         rules=None if settings.codes is None else tuple(sorted(settings.codes)),

@@ -88,7 +88,8 @@ def _alone(path: str, project: Project, settings: Settings) -> FileResult:
 
 
 def _pool(project: Project, settings: Settings, count: int) -> ProcessPoolExecutor:
-    # Nothing runs in threads here, so that a fork is safe where the platform has it, and spares sending the texts.
+    # The one thread here, which draws progress, holds nothing while a process is forked: so a fork is safe where the
+    # platform has it, and spares sending the texts.
     forks = sys.platform == "linux"
     if forks:
         project.load_styles()  # a tenth of a second, once instead of in every process

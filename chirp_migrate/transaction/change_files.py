@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from chirp_migrate.console.progress import Step, untold
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import discard, read_file, sync_folder, write_new
 from chirp_migrate.transaction.journal import JournalRun
@@ -97,22 +98,23 @@ def fingerprint(root: Path, path: str) -> str | None:
         return NOT_A_FILE
 
 
-def perform(run: JournalRun, changes: Sequence[Change], on_step: Callable[[str], None]) -> None:
+def perform(run: JournalRun, changes: Sequence[Change], on_step: Callable[[Step], None]) -> None:
     """Bring all files from ``old`` to ``new``.
 
     Raises:
         ChangedMeanwhile: a file is not ``old`` any more.
         OSError: something cannot be written. In both cases some files may be changed: :func:`settle` them.
     """
-    for change in changes:
+    steps = 2 * len(changes)
+    for done, change in enumerate(changes, start=1):
         if change.new is not None:
             _stage(run, change, change.new)
-            on_step(f"prepared {change.path}")
-    for change in _importable_order(changes):
+            on_step(Step(f"prepared {change.path}", done, steps))
+    for done, change in enumerate(_importable_order(changes), start=len(changes) + 1):
         if fingerprint(run.root, change.path) != _hash(change.old):
             raise ChangedMeanwhile(change.path)
         _move(run.root, change)
-        on_step(f"{'removed' if change.new is None else 'replaced'} {change.path}")
+        on_step(Step(f"{'removed' if change.new is None else 'replaced'} {change.path}", done, steps))
     _sync_folders(run.root, changes)
 
 
@@ -121,7 +123,7 @@ def settle(
     changes: Iterable[Change],
     *,
     force: bool = False,
-    on_step: Callable[[str], None] = lambda _: None,
+    on_step: Callable[[Step], None] = untold,
 ) -> None:
     """Bring files that may be ``old`` or ``new`` to ``new``; harmless when repeated.
 
@@ -131,7 +133,7 @@ def settle(
         OSError: something cannot be written.
     """
     ordered = _importable_order(changes)
-    for change in ordered:
+    for done, change in enumerate(ordered, start=1):
         if _in_place(run.root, change.path):
             discard(run.root / change.temporary)
         now = fingerprint(run.root, change.path)
@@ -141,7 +143,7 @@ def settle(
             if change.new is not None:
                 _stage(run, change, change.new)
             _move(run.root, change)
-            on_step(f"settled {change.path}")
+            on_step(Step(f"settled {change.path}", done, len(ordered)))
     _sync_folders(run.root, ordered)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from chirp_migrate.console.progress import Step, untold
 from chirp_migrate.errors import CommitFailed, Refused
 from chirp_migrate.plans.plan import FilePlan, Plan, Skipped, sha256
 from chirp_migrate.source.files import read_file
@@ -50,7 +51,7 @@ def commit(
     plan: Plan,
     *,
     wait_s: float = 0.0,
-    on_step: Callable[[str], None] = lambda _: None,
+    on_step: Callable[[Step], None] = untold,
     documents: Mapping[str, bytes] | None = None,
 ) -> CommitResult:
     """Write all files of ``plan``, or none.
@@ -166,12 +167,12 @@ def _unwritable(place: Path) -> str | None:
     return None
 
 
-def _apply(run: JournalRun, on_step: Callable[[str], None]) -> None:
+def _apply(run: JournalRun, on_step: Callable[[Step], None]) -> None:
     changes = changes_of(run)
     try:
         for folder in run.folders:
             (run.root / folder).mkdir()
-            on_step(f"made {folder}")
+            on_step(Step(f"made {folder}"))
         perform(run, changes, on_step)
         journal.change_state(run, State.APPLIED)
     except BaseException as error:

@@ -19,6 +19,7 @@ from pathlib import Path
 from msgspec import structs
 
 from chirp_migrate import __version__
+from chirp_migrate.console.progress import Step
 from chirp_migrate.errors import JournalDamaged
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import discard, read_file, replace_file, sync_folder, write_new
@@ -209,7 +210,7 @@ def begin(
     files: tuple[JournalFile, ...],
     folders: tuple[str, ...],
     contents: Mapping[str, bytes],
-    on_step: Callable[[str], None],
+    on_step: Callable[[Step], None],
     documents: Mapping[str, bytes] | None = None,
 ) -> JournalRun:
     """Record a run that is about to be applied; when this returns, all of it is on disk.
@@ -234,19 +235,20 @@ def begin(
     try:
         if not ignore.exists():
             write_new(ignore, _IGNORE_ALL)
-            on_step("hid the journal from git")
+            on_step(Step("hid the journal from git"))
         staging.mkdir()
-        on_step("began the journal")
-        for name, content in {**contents, **(documents or {})}.items():
+        on_step(Step("began the journal"))
+        kept = {**contents, **(documents or {})}
+        for done, (name, content) in enumerate(kept.items(), start=1):
             write_new(staging / name, content)
-            on_step(f"kept {name}")
+            on_step(Step(f"kept {name}", done, len(kept)))
         write_new(staging / _JOURNAL, write_record(record))
         sync_folder(staging)
-        on_step("wrote the journal")
+        on_step(Step("wrote the journal"))
         staging.rename(run.folder)
         sync_folder(home)
         sync_folder(root)  # the journal folder may be new
-        on_step("recorded the run")
+        on_step(Step("recorded the run"))
     except BaseException:
         remove_leftovers(root)
         if run.folder.exists():

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from chirp_migrate.console.progress import Step, untold
 from chirp_migrate.errors import CommitFailed, JournalDamaged, Refused
 from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.change_files import changes_of, remove_bytecode, remove_folders, settle, strays
@@ -18,7 +19,7 @@ __all__ = ["alone_at_work", "reason", "recover"]
 
 
 def recover(
-    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[str], None] = lambda _: None
+    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[Step], None] = untold
 ) -> str | None:
     """Bring to an end what was interrupted in ``root``: an apply is undone, a rollback is finished.
 
@@ -44,7 +45,7 @@ def recover(
 
 @contextlib.contextmanager
 def alone_at_work(
-    root: Path, *, force: bool = False, wait_s: float, on_step: Callable[[str], None]
+    root: Path, *, force: bool = False, wait_s: float, on_step: Callable[[Step], None]
 ) -> Iterator[str | None]:
     """Be the only one at work on ``root`` (links resolved), with what was interrupted there brought to an end.
 
@@ -62,7 +63,7 @@ def alone_at_work(
         raise CommitFailed(f"{reason(error)}: nothing was changed.") from error
 
 
-def _finish_interrupted(root: Path, force: bool, on_step: Callable[[str], None]) -> str | None:
+def _finish_interrupted(root: Path, force: bool, on_step: Callable[[Step], None]) -> str | None:
     said = _finish_leftovers(root)
     for run in journal.read_runs(root):
         if run.state is State.APPLIED:

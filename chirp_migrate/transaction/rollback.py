@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from chirp_migrate.console.progress import Step, untold
 from chirp_migrate.errors import ChirpMigrateError, CommitFailed, Refused, UsageProblem
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
@@ -55,7 +56,7 @@ def rollback(
     force: bool = False,
     merge: bool = False,
     wait_s: float = 0.0,
-    on_step: Callable[[str], None] = lambda _: None,
+    on_step: Callable[[Step], None] = untold,
 ) -> tuple[RollbackResult, ...]:
     """Undo the last applied run in ``root``, or others, newest first; each of them wholly or not at all.
 
@@ -250,11 +251,11 @@ def _look(root: Path, path: str) -> tuple[Version | None, bytes]:
     return Version(sha256(content), stat.S_IMODE((root / path).stat().st_mode)), content
 
 
-def _roll_back(undoing: _Undoing, on_step: Callable[[str], None]) -> RollbackResult:
+def _roll_back(undoing: _Undoing, on_step: Callable[[Step], None]) -> RollbackResult:
     run, files = undoing.run, tuple(undoing.files)
     rolling = journal.change_state(run, State.ROLLING_BACK, files=files, contents=undoing.contents)
     try:
-        on_step("recorded the rollback")
+        on_step(Step("recorded the rollback"))
         perform(rolling, changes_of(rolling), on_step)
         remove_bytecode(run.root, (file.path for file in files if file.before is None))
         remove_folders(run.root, run.folders)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from chirp_migrate.console.screen import Screen, printed, steps_within
+from chirp_migrate.console.screen import Screen, printed
 from chirp_migrate.console.text import plain
 
 
@@ -62,27 +60,3 @@ def test_a_table_that_is_too_wide_is_told_row_by_row() -> None:
         "    before before before before 1.0,",
         "    after after after after 2.0",
     ]
-
-
-@pytest.mark.slow
-def test_on_a_terminal_steps_stand_above_the_time_taken_and_no_budget_that_is_over() -> None:
-    pexpect = pytest.importorskip("pexpect", reason="needs a pseudo-terminal")
-    code = (
-        "import time\nfrom chirp_migrate.console.screen import steps_within\n"
-        "with steps_within(1) as say:\n    say('one [bold]\\x1b[31m'); time.sleep(1.7); say('two')\n"
-        "    time.sleep(0.5)\nprint('done')\n"
-    )
-    child = pexpect.spawn(sys.executable, ["-c", code], dimensions=(24, 80), encoding="utf-8", timeout=60)
-    shown = child.read()
-    child.close()
-    assert child.exitstatus == 0
-    assert "0 s of a budget of 1 s" in shown and " left" not in shown
-    assert "  one [bold]\\x1b[31m" in shown and "\x1b[31m" not in shown
-    assert "budget" not in shown[shown.index("two") :]
-
-
-def test_steps_in_a_log_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    with steps_within(90) as say:
-        say("one")
-        say("two\x07")
-    assert capsys.readouterr().err == "  one\n  two\\x07\n"

@@ -12,6 +12,7 @@ import pytest
 from support import Death, in_child, snapshot
 from transaction_tools import ADDED, BACKEND, migration, plan_of, rewrites, write_tree
 
+from chirp_migrate.console.progress import Step
 from chirp_migrate.errors import CommitFailed, Refused
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit
@@ -23,7 +24,7 @@ def steps_of(root: Path) -> list[str]:
     """The steps of a commit of the usual plan in the usual tree."""
     steps: list[str] = []
     write_tree(root)
-    commit(migration(root), on_step=steps.append)
+    commit(migration(root), on_step=lambda step: steps.append(step.text))
     return steps
 
 
@@ -50,7 +51,7 @@ def test_at_every_instant_what_migrated_code_needs_is_there(tree: Path) -> None:
     rewritten = {file.path: file.after for file in plan.files if file.before is not None}
     seen = set()
 
-    def look(step: str) -> None:
+    def look(step: Step) -> None:
         migrated = any((tree / path).read_bytes() == after for path, after in rewritten.items())
         complete = all((tree / path).exists() for path in ADDED)
         seen.add((migrated, complete))
@@ -221,8 +222,8 @@ def test_a_file_that_changes_in_the_last_moment_stops_the_commit_and_stays(tree:
     before = snapshot(tree)
     victim = tree / "latin.py"
 
-    def edit(step: str) -> None:
-        if step == "replaced utils/engine.py":
+    def edit(step: Step) -> None:
+        if step.text == "replaced utils/engine.py":
             victim.write_bytes(b"edited\n")
 
     with pytest.raises(Refused, match=r"latin\.py changed"):
@@ -301,8 +302,8 @@ def test_an_error_after_any_step_undoes_all_of_them(tree: Path, tmp_path: Path) 
     before = snapshot(tree)
     for doomed in steps:
 
-        def fail(step: str, doomed: str = doomed) -> None:
-            if step == doomed:
+        def fail(step: Step, doomed: str = doomed) -> None:
+            if step.text == doomed:
                 raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
 
         with pytest.raises(CommitFailed, match=r"No space left.*(nothing was changed|undone)") as caught:
@@ -315,8 +316,8 @@ def test_an_interrupt_from_the_keyboard_undoes_all_and_goes_on(tree: Path) -> No
     write_tree(tree)
     before = snapshot(tree)
 
-    def interrupt(step: str) -> None:
-        if step == "replaced latin.py":
+    def interrupt(step: Step) -> None:
+        if step.text == "replaced latin.py":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -334,8 +335,8 @@ def test_undoing_that_fails_too_is_said_and_can_be_taken_up_later(tree: Path, mo
             raise PermissionError(errno.EACCES, "Permission denied", str(target))
         return replace(self, target)
 
-    def then_break(step: str) -> None:
-        if step == "replaced utils/crlf.py":
+    def then_break(step: Step) -> None:
+        if step.text == "replaced utils/crlf.py":
             monkeypatch.setattr(Path, "replace", refuse)
             raise OSError(errno.EIO, "Input/output error", "somewhere")
 

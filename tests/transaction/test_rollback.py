@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support import snapshot
 from transaction_tools import ADDED, BACKEND, migration, plan_of, rewrites, write_tree
 
+from chirp_migrate.console.progress import Step
 from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit
@@ -175,14 +176,14 @@ def test_an_error_after_any_step_leaves_the_migration_standing(tree: Path, tmp_p
 
     steps: list[str] = []
     prepare(tmp_path)
-    rollback(tmp_path, force=True, on_step=steps.append)
+    rollback(tmp_path, force=True, on_step=lambda step: steps.append(step.text))
     assert len(steps) == len(set(steps)) > 10
     prepare(tree)
     left = snapshot(tree, journal=False)
     for doomed in steps:
 
-        def fail(step: str, doomed: str = doomed) -> None:
-            if step == doomed:
+        def fail(step: Step, doomed: str = doomed) -> None:
+            if step.text == doomed:
                 raise OSError(errno.EIO, "Input/output error", "somewhere")
 
         with pytest.raises(CommitFailed, match="still stands") as caught:
@@ -197,8 +198,8 @@ def test_a_file_that_changes_during_the_rollback_stops_it(tree: Path) -> None:
     commit(migration(tree))
     left = snapshot(tree, journal=False)
 
-    def edit(step: str) -> None:
-        if step == "replaced utils/engine.py":
+    def edit(step: Step) -> None:
+        if step.text == "replaced utils/engine.py":
             (tree / "latin.py").write_bytes(b"edited\n")
 
     with pytest.raises(Refused, match=r"latin\.py changed"):

@@ -10,6 +10,7 @@ from support import snapshot
 from transaction_tools import dies_at, migration, plan_of, rewrites, write_tree
 
 from chirp_migrate.cli import entry_point
+from chirp_migrate.console.progress import Step
 from chirp_migrate.errors import Refused
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit
@@ -110,8 +111,8 @@ def test_a_merge_that_is_stopped_leaves_the_edits_and_the_run(tree: Path) -> Non
     class Stop(Exception):
         pass
 
-    def stop(step: str) -> None:
-        if step == "replaced a.py":
+    def stop(step: Step) -> None:
+        if step.text == "replaced a.py":
             raise Stop
 
     migrated(tree, EDIT)

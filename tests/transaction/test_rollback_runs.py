@@ -13,6 +13,7 @@ import pytest
 from support import Death, in_child, run, snapshot
 from transaction_tools import dies_at, plan_of, rewrites
 
+from chirp_migrate.console.progress import Step
 from chirp_migrate.errors import CommitFailed, JournalDamaged, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit
@@ -132,8 +133,8 @@ def test_an_edit_between_two_runs_is_found_before_anything_changes(tree: Path) -
 def test_back_to_that_fails_midway_says_how_far_it_came(tree: Path) -> None:
     states = three_runs(tree)
 
-    def fail(step: str) -> None:
-        if step == "replaced b.py":
+    def fail(step: Step) -> None:
+        if step.text == "replaced b.py":
             raise OSError(errno.EIO, "Input/output error", "somewhere")
 
     with pytest.raises(CommitFailed, match=r"0003.* 0002.*Input/output"):

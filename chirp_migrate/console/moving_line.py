@@ -1,0 +1,101 @@
+"""The line that moves on a terminal while something takes long; a thread draws it, however long a step takes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TextIO
+
+from rich.cells import cell_len, set_cell_size
+
+from chirp_migrate.console.progress import Step
+from chirp_migrate.console.text import visible
+
+__all__ = ["MovingLine"]
+
+#: Seconds before it shows, and between two looks at what has changed.
+_PATIENCE_S, _EVERY_S = 2.0, 0.25
+#: Columns: of a terminal that does not say how many it has, of the line at most, of the text at least, and of the bar.
+_USUAL_WIDTH, _WIDEST, _LEAST_TEXT, _BAR = 80, 100, 14, 10
+
+#: Held while it is drawn: a process is forked before or after that, so that it finds nothing locked for ever.
+_drawing = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_drawing.acquire, after_in_parent=_drawing.release, after_in_child=_drawing.release)
+
+
+class MovingLine(threading.Thread):
+    """Progress on a terminal, shown from entering the context to leaving it, when the line is wiped.
+
+    The cursor stays at its beginning: what others print, ``^C`` for one, takes its place.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(name="progress", daemon=True)
+        self._stream = stream
+        self._full, self._empty, self._more = "█░…" if stream.encoding.lower().startswith("utf") else "#.>"
+        self._began = time.monotonic()
+        self._step: Step | None = None
+        self._least = self._most = 0.0  # when it is over
+        self._shown = ""
+        self._over = threading.Event()
+
+    def __enter__(self) -> MovingLine:
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._over.set()
+        self.join()
+        self._draw("")
+
+    def __call__(self, what: str | Step) -> None:
+        """Show a step, or print a line above it."""
+        if isinstance(what, str):
+            self._draw(self._shown, above=f"  {visible(what)}\x1b[K\n")
+            return
+        now = time.monotonic()
+        self._least = self._least if what.left_s is None else now + what.left_s
+        self._most = self._most if what.most_s is None else now + what.most_s
+        self._step = what
+
+    def run(self) -> None:
+        """Draw what is new until it is over."""
+        pause_s = _PATIENCE_S
+        while not self._over.wait(pause_s):
+            pause_s = _EVERY_S
+            if self._step is not None:
+                self._draw(self._line(self._step))
+
+    def _draw(self, line: str, above: str = "") -> None:
+        with _drawing:
+            if above or line != self._shown:  # in one write, and only what is new: nothing flickers
+                self._stream.write(f"\r{above}{line}\x1b[K\r")
+                self._stream.flush()
+                self._shown = line
+
+    def _line(self, step: Step) -> str:
+        """What is done, as much of a bar and figures as there is room for, and the time."""
+        now = time.monotonic()
+        right = _time_left(self._least - now, self._most - now) or f"{_clock(now - self._began)} so far"
+        room = min(os.get_terminal_size(self._stream.fileno()).columns or _USUAL_WIDTH, _WIDEST) - 3
+        if step.total:
+            full = _BAR * min(step.done, step.total) // step.total
+            for more in (f"{step.done}/{step.total}  ", f"{self._full * full}{self._empty * (_BAR - full)} "):
+                right = f"{more}{right}" if room - len(more + right) >= _LEAST_TEXT else right
+        room, text = room - len(right), visible(step.text)
+        text = text if cell_len(text) <= room else set_cell_size(text, room - 1) + self._more
+        return f"{set_cell_size(text, room)}  {right}"
+
+
+def _time_left(least_s: float, most_s: float) -> str:
+    """What is known of it; nothing once that is over."""
+    if least_s >= 1:
+        return f"about {_clock(least_s)}{f' to {_clock(most_s)}' if most_s > least_s + 1 else ''} left"
+    return f"at most about {_clock(most_s)} left" if most_s >= 1 else ""
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
