@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from chirp_migrate import __version__
+from chirp_migrate.console.progress import Progress, Step
 from chirp_migrate.training.errors import user_code
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.process.imports import check_imports
@@ -42,7 +42,7 @@ _FOR_BATCH_SIZES = 0.25
 _SEED = 435
 
 
-def run(request: Request, say: Callable[[str], None]) -> TuneReport:
+def run(request: Request, show: Progress) -> TuneReport:
     """Get the loaders, measure each, and conclude; what concerns the training as a whole stands with the first loader.
 
     Raises:
@@ -50,12 +50,13 @@ def run(request: Request, say: Callable[[str], None]) -> TuneReport:
         Raised: the user's code raised.
     """
     seed_everything(_SEED)
-    subjects, training, notes = _subjects(request, say)
+    subjects, training, notes = _subjects(request, show)
     loaders: list[LoaderReport] = []
+    show(Step("measuring", most_s=request.grid.seconds))
     for subject in subjects:
         seed_everything(_SEED)
         with user_code(f"reading a batch of {subject.report.name}"):
-            report = _measured(subject, request, request.grid.seconds / len(subjects), say)
+            report = _measured(subject, request, request.grid.seconds / len(subjects), show)
         conclude(report, None if loaders else training)
         loaders.append(report)
     if training is None and torch.cuda.is_available():
@@ -71,7 +72,7 @@ def run(request: Request, say: Callable[[str], None]) -> TuneReport:
     )
 
 
-def _subjects(request: Request, say: Callable[[str], None]) -> tuple[list[Subject], Training | None, list[str]]:
+def _subjects(request: Request, show: Progress) -> tuple[list[Subject], Training | None, list[str]]:
     """What is measured, the training that was watched for it, if any, and notes."""
     if request.dataset:
         subject = from_reference(request.dataset, request.unaugmented, request.config, request.uses_runtime)
@@ -88,29 +89,30 @@ def _subjects(request: Request, say: Callable[[str], None]) -> tuple[list[Subjec
         data = data_for(entries, request.sizes)
         calls = [prepare_call(entry, model, data, request.sizes) for entry in entries]
         check_imports(Path(request.tree), request.discovery.origin)
-        return watched(calls, say)
+        return watched(calls, show, request.grid.seconds)
 
 
-def _measured(subject: Subject, request: Request, seconds: float, say: Callable[[str], None]) -> LoaderReport:
+def _measured(subject: Subject, request: Request, seconds: float, show: Progress) -> LoaderReport:
     wanted = request.grid
     report, batch_size = subject.report, subject.report.batch_size
     if wanted.migrated is not None:
         report.migrated = wanted.migrated
     if not report.migrated and report.now is not None and report.now.prefetch_threads:
         report.now = None  # PyTorch's loader has no threads
-    say(f"measuring {report.name}, batch size {batch_size}, {report.samples} samples")
+    show(f"measuring {report.name}, batch size {batch_size}, {report.samples} samples")
+    show(Step("with and without augmentation"))
     shown = _augmentation(subject, seconds * _FOR_AUGMENTATION)
     report.with_s, report.without_s, report.not_augmented = shown
     threads = _threads(subject, wanted.thread_safe) if report.migrated else ()
     candidates = grid(wanted.workers, wanted.prefetch, threads, batch_size, report.now)
     sizes = [size for size in wanted.batch_sizes if size != batch_size and batch_size is not None]
     share = 1 - _FOR_AUGMENTATION - (_FOR_BATCH_SIZES if sizes else 0)
-    sweep = Sweep(subject, candidates, seconds * share, say)
+    sweep = Sweep(subject, candidates, seconds * share, show)
     report.measured = sweep.run()
     report.rounds, report.cpu_share, report.others = sweep.rounds, sweep.cpu_share, sweep.others
     chosen = pick(report.measured)
     if chosen is not None and sizes:
-        report.batch_sizes = _at_sizes(subject, chosen.candidate, sizes, seconds * _FOR_BATCH_SIZES, say)
+        report.batch_sizes = _at_sizes(subject, chosen.candidate, sizes, seconds * _FOR_BATCH_SIZES, show)
     if request.profile and report.migrated:
         report.not_saved = save(subject, report.measured, Path(request.profile), wanted.thread_safe)
         report.saved = request.profile if report.not_saved is None else None
@@ -144,13 +146,11 @@ def _augmentation(subject: Subject, seconds: float) -> tuple[list[float], list[f
     return *time_both(subject, replace(subject, dataset=plain), batch_s, _AUGMENTATION_ROUNDS, until), None
 
 
-def _at_sizes(
-    subject: Subject, chosen: Candidate, sizes: list[int], seconds: float, say: Callable[[str], None]
-) -> list[Measured]:
+def _at_sizes(subject: Subject, chosen: Candidate, sizes: list[int], seconds: float, show: Progress) -> list[Measured]:
     """The pick at its own and the other batch sizes, in turns."""
     ways = [replace(chosen, batch_size=size) for size in (subject.report.batch_size, *sizes)]
-    say(f"{chosen} at batch sizes {', '.join(str(way.batch_size) for way in ways)}")
-    return Sweep(subject, ways, seconds, say).run()
+    show(f"{chosen} at batch sizes {', '.join(str(way.batch_size) for way in ways)}")
+    return Sweep(subject, ways, seconds, show).run()
 
 
 def _threads(subject: Subject, thread_safe: bool) -> tuple[int, ...]:
@@ -162,4 +162,4 @@ def _threads(subject: Subject, thread_safe: bool) -> tuple[int, ...]:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(Request, lambda request, parent: run(request, parent.say)))
+    sys.exit(serve(Request, lambda request, parent: run(request, parent.show)))

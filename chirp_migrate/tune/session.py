@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from chirp_migrate.console.progress import Progress, Step
 from chirp_migrate.engine.discover import discover as python_files
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
@@ -22,9 +22,7 @@ __all__ = ["tune_tree"]
 _ROLE = Role("The process that measures", "", "--time-budget and fewer --num-workers")
 
 
-def tune_tree(
-    request: Request, training: VerifyOptions | None, timeout_s: float, progress: Callable[[str], None]
-) -> TuneReport:
+def tune_tree(request: Request, training: VerifyOptions | None, timeout_s: float, progress: Progress) -> TuneReport:
     """Run the user's code in a process of its own and measure ways of loading its datasets.
 
     A training runs in a temporary copy, since it may write; a dataset alone is read where it is, with the data there.
@@ -33,7 +31,7 @@ def tune_tree(
         request: what was asked for; ``tree`` is the folder of the backend. Of a training nothing is said in it yet.
         training: what is trained; None where the request names a dataset or configuration.
         timeout_s: seconds after which the process counts as hung.
-        progress: called with each line of progress.
+        progress: told what is done, and what was.
 
     Raises:
         UsageProblem: what was asked for cannot be measured.
@@ -47,6 +45,7 @@ def tune_tree(
             request = _of_training(request, training, Path(name).resolve() / "tree", progress)
         place = "a temporary copy" if request.discovery else str(root)
         progress(f"tune runs your own code, in {place}, in a process of its own")
+        progress(Step("starting the process that measures"))
         with (
             signals_as_one_interrupt(),
             Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child,
@@ -54,13 +53,14 @@ def tune_tree(
             return child.result()
 
 
-def _of_training(request: Request, options: VerifyOptions, tree: Path, progress: Callable[[str], None]) -> Request:
+def _of_training(request: Request, options: VerifyOptions, tree: Path, progress: Progress) -> Request:
     """The request with what is trained, in a copy of the backend at ``tree``."""
     root = Path(request.tree)
     if options.source is Source.COMMAND:
         raise UsageProblem(
             "the settings for verify name a command, whose loaders cannot be seen: give tune a --workload or --dataset."
         )
+    progress(Step("finding and copying what is trained"))
     discovery = training_of(root, root, options)
     too_large = copy_tree(root, tree)
     if too_large:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
+from chirp_migrate.console.progress import Progress, Step
 from chirp_migrate.training.errors import first_line
 from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.tune.document import Candidate, Measured, Place
@@ -93,13 +94,13 @@ class Sweep:
         subject: the dataset.
         candidates: the ways of loading; loading in the process is among them.
         seconds: time for it; :data:`MIN_ROUNDS` rounds are made in any case.
-        say: told one line at a time how far it is.
+        show: told how far it is.
     """
 
     subject: Subject
     candidates: Sequence[Candidate]
     seconds: float
-    say: Callable[[str], None]
+    show: Progress
 
     def __post_init__(self) -> None:
         self.measured = [Measured(candidate) for candidate in self.candidates]
@@ -128,7 +129,11 @@ class Sweep:
         slice_s = min(max(self.seconds / (_WANTED_ROUNDS * len(self.measured)), _SHORTEST_S), _LONGEST_S)
         while True:
             began = time.monotonic()
-            for configuration in self._order():
+            order = self._order()
+            for number, configuration in enumerate(order, start=self.rounds * len(order)):
+                # How many rounds there will be is known of the fewest alone.
+                total = MIN_ROUNDS * len(order) if self.rounds < MIN_ROUNDS else 0
+                self.show(Step(f"round {self.rounds + 1}: {configuration.candidate}", number, total))
                 self._measure(configuration, slice_s)
                 if self.rounds == 0 and configuration is self.measured[0] and self._batch_s:
                     self._foretell(slice_s)
@@ -140,10 +145,12 @@ class Sweep:
                 return self.measured
             chosen = pick(self.measured)
             if chosen is not None:
-                rest = max(left, (MIN_ROUNDS - self.rounds) * (now - began))
+                least = (MIN_ROUNDS - self.rounds) * (now - began)
+                rest = max(left, least)
+                self.show(Step("comparing", left_s=least))
                 ahead = f"{chosen.candidate} is ahead with {mean_rate(chosen.rates).value:.0f} samples/s"
                 time_left = f"; about {rest:.0f} s left" if rest >= 1 else ""
-                self.say(f"round {self.rounds}: {ahead}{time_left}")
+                self.show(f"round {self.rounds}: {ahead}{time_left}")
 
     def _order(self) -> list[Measured]:
         """Those of the next round: all at first, then those that are not clearly below; the first begins round 0."""
@@ -170,7 +177,7 @@ class Sweep:
                 raise
             configuration.error = _why(error)
             configuration.rates.clear()
-            self.say(f"{configuration.candidate} could not be measured: {configuration.error}")
+            self.show(f"{configuration.candidate} could not be measured: {configuration.error}")
             return
         others = watch.others()
         if others is not None:
@@ -190,9 +197,10 @@ class Sweep:
             expected_s(configuration.candidate, self._batch_s, slice_s, start_s, cpus)
             for configuration in self.measured
         )
+        self.show(Step("reading", left_s=least))
         rate = (self.measured[0].candidate.batch_size or 1) / self._batch_s
         beyond = f", more than the {self.seconds:.0f} s asked for" if least > 1.5 * self.seconds else ""
-        self.say(
+        self.show(
             f"{len(self.measured)} ways of loading {self.subject.report.name}, {rate:.0f} samples/s in the process: "
             f"about {max(least, self.seconds):.0f} s, less where it is soon settled{beyond}"
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from chirp_migrate.console.progress import Progress, Step
 from chirp_migrate.training.errors import NotUsable
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.samples import described
@@ -67,9 +68,11 @@ class _Watching(Interception):
 
 
 def watched(
-    calls: Sequence[Callable[[], Any]], say: Callable[[str], None]
+    calls: Sequence[Callable[[], Any]], show: Progress, later_s: float = 0.0
 ) -> tuple[list[Subject], Training, list[str]]:
     """Run training calls, and give the loaders that are worth measuring, slowest first.
+
+    What comes after it takes ``later_s`` seconds, at most.
 
     Returns:
         The loaders, what the training took, and notes on those left out.
@@ -82,15 +85,18 @@ def watched(
     monitor = DataLoaderPerformanceMonitor()
     began = time.perf_counter()
     with watching, monitor.watch() as usage:
+        left_s = None
         for number, call in enumerate(calls):
+            most_s = None if left_s is None else left_s + later_s
+            show(Step("watching the training", number, len(calls), left_s, most_s))
             watching.cover_new_classes()
             call()
             taken = time.perf_counter() - began
-            left = taken / (number + 1) * (len(calls) - number - 1)
-            ahead = f"; watching the others will take about {left:.0f} s" if left >= 1 else ""
+            left_s = taken / (number + 1) * (len(calls) - number - 1)
+            ahead = f"; watching the others will take about {left_s:.0f} s" if left_s >= 1 else ""
             if ahead and number == 0:
                 ahead += " beside the time budget (--dataset measures one without it)"
-            say(f"watched training call {number + 1} of {len(calls)} in {taken:.0f} s{ahead}")
+            show(f"watched training call {number + 1} of {len(calls)} in {taken:.0f} s{ahead}")
     seconds = time.perf_counter() - began
     for known in watching.loaders.values():
         shut_down_workers(known.loader)  # persistent ones would stay beside what is measured next (trap 13)

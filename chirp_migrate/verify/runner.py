@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
+from chirp_migrate.console.progress import Step
 from chirp_migrate.training.errors import NotFound, NotUsable, Raised
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
@@ -94,7 +95,7 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
             if spec.by_entry:
                 _let_workers_end()
                 parent.wait_for_turn()
-            _make_pass(spec, entries, data, mode, result)
+            _make_pass(spec, parent, entries, data, mode, result)
     if spec.api_names:
         result.api = describe_api(spec.api_names)
     return result
@@ -116,7 +117,8 @@ def _try(spec: RunSpec, trial_s: float, parent: Parent, result: RunResult) -> No
     parent.wait_for_turn()
     until = time.monotonic() + trial_s
     worker_s = _worker_s(data[few.samples])
-    for entry in spec.entry_points:
+    for number, entry in enumerate(spec.entry_points):
+        parent.show(Step(entry.label, number, len(spec.entry_points)))
         if time.monotonic() > until and not all(one.error for one in result.tried.values()):
             break
         try:
@@ -177,7 +179,9 @@ def _warm_up(spec: RunSpec, small: TrainingData) -> None:
         check_imports(Path(spec.tree), spec.discovery.origin)
 
 
-def _make_pass(spec: RunSpec, entries: Sequence[EntryPoint], data: TrainingData, mode: Mode, result: RunResult) -> None:
+def _make_pass(
+    spec: RunSpec, parent: Parent, entries: Sequence[EntryPoint], data: TrainingData, mode: Mode, result: RunResult
+) -> None:
     results, options = result.modes.setdefault(mode, {}), spec.options
     watch = LoaderWatch() if mode is Mode.PROBE else None
     cached = CachedLoading() if mode is Mode.CACHED else None
@@ -189,7 +193,8 @@ def _make_pass(spec: RunSpec, entries: Sequence[EntryPoint], data: TrainingData,
     with ExitStack() as stack:
         for interception in interceptions:
             stack.enter_context(interception)
-        for entry in entries:
+        for number, entry in enumerate(entries, start=spec.modes.index(mode) * len(entries)):
+            parent.show(Step(entry.label, number, 0 if spec.by_entry else len(spec.modes) * len(entries)))
             call = _prepared(spec, entry, data, spec.sizes)
             for interception in interceptions:
                 interception.cover_new_classes()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from chirp_migrate.console.progress import Progress, Step
 from chirp_migrate.console.text import count
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
 from chirp_migrate.training.workload.entry_points import Discovery, Source
@@ -41,7 +42,7 @@ def verification(
     before: Before,
     files: Mapping[str, str | None],
     options: VerifyOptions,
-    progress: Callable[[str], None],
+    progress: Progress,
 ) -> VerifyReport:
     """Measure and judge.
 
@@ -50,7 +51,7 @@ def verification(
         before: the side before.
         files: SHA-256 of the files that the verdict speaks of, which the report keeps.
         options: what is run.
-        progress: called with one line as each step begins or ends.
+        progress: told what is done, and what was.
 
     Raises:
         WorkloadFailed: the project's code failed on one of the sides.
@@ -58,6 +59,7 @@ def verification(
     options = replace(options, threads=options.threads or usable_cpus())
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder).resolve()
+        progress(Step("copying the project for both sides"))
         trees, notes = make_sides(root, before, options, scratch)
         for note in notes:
             progress(note)
@@ -66,7 +68,7 @@ def verification(
         what = count(len(labels), "entry point") if options.source is Source.FOUND else ", ".join(labels)
         progress(f"verify runs the project's own code in separate processes: {what}")
         deadline = time.monotonic() + options.budget_s
-        children = Children(trees, discovery, options)
+        children = Children(trees, discovery, options, progress)
         trial = try_out(children, discovery, progress)
         if trial.tried:
             options, trial = fitted(options, trial, deadline - time.monotonic(), progress)
@@ -80,7 +82,7 @@ def measure(
     trees: dict[str, Path],
     discovery: Discovery,
     settings: VerifyOptions,
-    progress: Callable[[str], None],
+    progress: Progress,
     trial: Trial,
     deadline: float,
     **conditions: Any,
@@ -90,7 +92,7 @@ def measure(
     Args:
         trees: copies of both sides, ``before`` and ``after``.
         discovery: entry points of the side before.
-        progress: called with one line as each step begins or ends.
+        progress: told what is done, and what was.
         trial: what brief trainings showed.
         deadline: when the budget is used up, on the clock of ``time.monotonic``.
         conditions: see :func:`.build_report`.
@@ -98,27 +100,30 @@ def measure(
     Raises:
         WorkloadFailed: the backend's code crashed or hung on one of the sides.
     """
-    children = Children(trees, discovery, settings)
+    children = Children(trees, discovery, settings, progress)
     # A command is a program of its own, with nothing in it that could be measured from here.
     watching = (Mode.PROBE,) if discovery.source is Source.COMMAND else (Mode.PROBE, Mode.MEASURED)
     progress("watching each side train, untimed: what it loads, in which order, and what it computes")
     began = time.monotonic()
+    if trial.tried:
+        progress(Step("watching", left_s=trial.expected_s(settings), most_s=deadline - began))
     probe = {}
     with ExitStack() as stack:
         modes = dict.fromkeys(("before", "after"), watching)
-        for side, child in children.in_turn(stack, modes, api_names=public_names(trees["before"])):
+        for side, child in children.in_turn(stack, Step("watching"), modes, api_names=public_names(trees["before"])):
             probe[side] = child.result()
             progress(f"watched the training {side} the migration ({time.monotonic() - began:.0f} s)")
     if discovery.source is Source.COMMAND:  # a round runs it on both sides, as watching did
         rounds_s = MIN_ROUNDS * (time.monotonic() - began)
         progress(f"the fewest rounds, {MIN_ROUNDS}, will take about {rounds_s:.0f} s{_beyond(rounds_s, deadline)}")
+        progress(Step("comparing what was watched", left_s=rounds_s, most_s=deadline - time.monotonic()))
     watched = {side: result.modes[Mode.PROBE] for side, result in probe.items()}
     children.has_loaders = any(entry.traces for entry in watched["before"].values())
     once_more = None
     if torch.cuda.is_available() and discovery.source is not Source.COMMAND:
         progress("watching the side before once more: what does not repeat there is compared by its distribution")
         with ExitStack() as stack:
-            for _, child in children.in_turn(stack, {"before": (Mode.PROBE,)}):
+            for _, child in children.in_turn(stack, Step("watching again"), {"before": (Mode.PROBE,)}):
                 once_more = child.result().modes[Mode.PROBE]
     equivalence = compare_traces(watched["before"], watched["after"], once_more)
     equivalence = equivalence.joined(compare_api(probe["before"].api, probe["after"].api)).joined(trial.difference)
@@ -138,7 +143,7 @@ def _time_rounds(
     children: Children,
     every_one: frozenset[str],
     settings: VerifyOptions,
-    progress: Callable[[str], None],
+    progress: Progress,
     deadline: float,
 ) -> Rounds:
     """Time both sides, round by round, until the questions are settled or the budget is used up."""
@@ -157,6 +162,8 @@ def _time_rounds(
         progress(
             f"round {number + 1}{some}: {times['before']:.2f} s before, {times['after']:.2f} s after{beside}{ahead}"
         )
+        most_s = (settings.rounds - number - 1) * made.duration_s
+        progress(Step("looking at the rounds", left_s=rest_s, most_s=min(most_s, deadline - time.monotonic())))
         return made
 
     by = Judge(settings.threshold, settings.margin, settings.each)

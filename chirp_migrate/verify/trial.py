@@ -7,9 +7,10 @@ budget: epochs are taken away first, then samples, then entry points.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from chirp_migrate.console.progress import Progress
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
 from chirp_migrate.training.process.run_child import workload_failed
 from chirp_migrate.training.workload.entry_points import Discovery, Sizes, Source
@@ -66,7 +67,7 @@ class Trial:
         return watching + rounds + settings.extra_s
 
 
-def try_out(children: Children, discovery: Discovery, progress: Callable[[str], None]) -> Trial:
+def try_out(children: Children, discovery: Discovery, progress: Progress) -> Trial:
     """Try the entry points on both sides.
 
     A command is not tried, which would be run as a whole, nor an only call of a workload, which all depends on.
@@ -121,9 +122,7 @@ def fitting(trial: Trial, settings: VerifyOptions, left_s: float) -> tuple[Sizes
     return sizes, trial
 
 
-def fitted(
-    options: VerifyOptions, trial: Trial, left_s: float, progress: Callable[[str], None]
-) -> tuple[VerifyOptions, Trial]:
+def fitted(options: VerifyOptions, trial: Trial, left_s: float, progress: Progress) -> tuple[VerifyOptions, Trial]:
     """Options and trial whose training fits into the seconds left; the trial has a note where it had to be reduced."""
     asked, of = options.sizes, len(trial.labels) + len(trial.no_room)
     sizes, trial = fitting(trial, options, left_s)

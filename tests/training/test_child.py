@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from chirp_migrate.console.progress import Step, untold
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.run_child import Child, Role
@@ -24,6 +25,7 @@ STUB = """
 import os, signal, subprocess, sys, threading, time
 from dataclasses import dataclass
 from pathlib import Path
+from chirp_migrate.console.progress import Step
 from chirp_migrate.training.errors import NotUsable, Raised
 from chirp_migrate.training.process.inside_child import Parent, serve
 
@@ -69,20 +71,21 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """Make a child of what it does with ``asked`` and ``parent``."""
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}")
 
-    def make(act: str, *, timeout_s: float = 60.0, said: list[str] | None = None) -> Child[Found]:
+    def make(act: str, *, timeout_s: float = 60.0, said: list[str | Step] | None = None) -> Child[Found]:
         (tmp_path / "stands_for_runner.py").write_text(STUB.format(act=act.replace("\n", "\n    ")))
-        progress = (lambda line: None) if said is None else said.append
+        progress = untold if said is None else said.append
         return Child("stands_for_runner", Asked(str(tmp_path)), Found, ROLE, timeout_s, progress=progress)
 
     return make
 
 
 def test_it_says_how_far_it_is_and_gives_a_typed_answer(stub: Start, tmp_path: Path) -> None:
-    said: list[str] = []
-    act = "parent.say('half \\udc80')\nparent.say(os.getcwd())\nreturn Found(sum(asked.numbers) * 1e400, {'a': (1,)})"
+    said: list[str | Step] = []
+    shows = "parent.show('half \\udc80')\nparent.show(Step(os.getcwd(), 1, 2, 3.0))"
+    act = f"{shows}\nreturn Found(sum(asked.numbers) * 1e400, {{'a': (1,)}})"
     with stub(act, said=said) as child:
         assert child.result() == Found(float("inf"), {"a": (1,)})
-    assert said == ["half \udc80", str(tmp_path)], "it works in its tree"
+    assert said == ["half \udc80", Step(str(tmp_path), 1, 2, 3.0)], "it works in its tree"
 
 
 def test_it_does_what_it_does_in_turns_that_it_is_given(stub: Start, tmp_path: Path) -> None:
@@ -168,16 +171,16 @@ def test_waiting_for_a_turn_is_not_hanging(stub: Start) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="sessions are POSIX's")
 @pytest.mark.parametrize("end", ["os._exit(3)", "time.sleep(600)"])
 def test_what_it_started_ends_with_it_and_holds_nothing_up(stub: Start, end: str) -> None:
-    said: list[str] = []
+    said: list[str | Step] = []
     act = f"""
 if not (forked := os.fork()):
     time.sleep(600)
 elsewhere = subprocess.Popen(['sleep', '600'], start_new_session=True)
-parent.say(f'{{os.getpid()}} {{forked}} {{elsewhere.pid}}')
+parent.show(f'{{os.getpid()}} {{forked}} {{elsewhere.pid}}')
 {end}"""
     with pytest.raises(WorkloadFailed), stub(act, timeout_s=2, said=said) as child:
         child.result()
-    pids = [int(pid) for pid in said[0].split()]
+    pids = [int(pid) for pid in str(said[0]).split()]
     assert len(pids) == 3 and not any(map(_runs, pids))
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from chirp_migrate.console.progress import Step
 from chirp_migrate.training.errors import Raised
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.tune.document import Candidate, Measured, TuneReport
@@ -60,7 +61,7 @@ def fork(dataset: Any, migrated: bool) -> Any:
     return subject
 
 
-def no_words(_text: str) -> None:
+def no_words(_what: str | Step) -> None:
     pass
 
 
@@ -90,13 +91,14 @@ def test_workers_are_measured_in_whole_turns_and_are_gone_afterwards(migrated: b
     [("dies", True, "DataLoader worker"), ("dies", False, "DataLoader worker"), ("raises", True, "no such file")],
 )
 def test_a_way_that_fails_is_reported_and_the_others_go_on(in_worker: str, migrated: bool, reason: str) -> None:
-    said: list[str] = []
+    said: list[str | Step] = []
     ways = [Candidate(0, batch_size=4), Candidate(2, 2, batch_size=4)]
     sweep = Sweep(fork(Waiting(in_worker=in_worker), migrated), ways, 0.2, said.append)
     alone, workers = sweep.run()
     assert alone.error is None and len(alone.rates) == sweep.rounds >= MIN_ROUNDS
     assert workers.error is not None and reason in workers.error and "\n" not in workers.error
-    assert not workers.rates and any("2 workers, prefetch 2 could not be measured" in line for line in said)
+    lines = [line for line in said if isinstance(line, str)]
+    assert not workers.rates and any("2 workers, prefetch 2 could not be measured" in line for line in lines)
 
 
 def test_a_dataset_that_cannot_be_sent_to_spawned_workers_is_said_so() -> None:
@@ -123,12 +125,17 @@ def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(module, "measure", noted)
     ways = grid((), (2,), (1, 2), 4, None)
-    said: list[str] = []
+    said: list[str | Step] = []
     Sweep(of_dataset(Waiting(seconds=0), 4, migrated=True), ways, 0.01, said.append).run()
     rounds = [asked[number : number + 3] for number in range(0, 3 * MIN_ROUNDS, 3)]
     assert rounds[0] == [0, 1, 2] and all(sorted(one) == [0, 1, 2] for one in rounds)
     assert rounds[0] != rounds[1] != rounds[2]
-    assert said[0].startswith("3 ways of loading Waiting") and ": about " in said[0]
+    (foretold,) = [line for line in said if isinstance(line, str) and line.startswith("3 ways of loading Waiting")]
+    assert ": about " in foretold
+    steps = [step for step in said if isinstance(step, Step)]
+    fewest = [(step.done, step.total) for step in steps if step.text.startswith("round")][: 3 * MIN_ROUNDS]
+    assert fewest == [(done, 3 * MIN_ROUNDS) for done in range(3 * MIN_ROUNDS)]
+    assert steps[0].left_s is None and steps[1].left_s, "once something was measured"
 
 
 def test_the_estimate_knows_starting_turns_and_cpus() -> None:
@@ -168,7 +175,7 @@ class Augmented(Clocked):
 
 @pytest.mark.slow
 def test_what_watching_will_take_is_told_after_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
+    told: list[str | Step] = []
     now = [0.0]
     monkeypatch.setattr("chirp_migrate.tune.watching.time.perf_counter", lambda: now[0])
 
@@ -177,9 +184,12 @@ def test_what_watching_will_take_is_told_after_the_first_call(monkeypatch: pytes
             pass
         now[0] += 10
 
-    watched([train, train, train], told.append)
-    assert "about 20 s beside the time budget (--dataset measures one without it)" in told[0]
-    assert told[1].endswith("about 10 s") and told[2].endswith("in 30 s")
+    watched([train, train, train], told.append, 30.0)
+    first, second, third = (line for line in told if isinstance(line, str))
+    assert "about 20 s beside the time budget (--dataset measures one without it)" in first
+    assert second.endswith("about 10 s") and third.endswith("in 30 s")
+    steps = [(step.done, step.total, step.left_s, step.most_s) for step in told if isinstance(step, Step)]
+    assert steps == [(0, 3, None, None), (1, 3, 20.0, 50.0), (2, 3, 10.0, 40.0)]
 
 
 def test_a_training_is_watched_for_its_loaders_and_their_waits(monkeypatch: pytest.MonkeyPatch) -> None:

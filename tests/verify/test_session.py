@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from chirp_migrate.console.progress import Progress, Step, untold
 from chirp_migrate.console.screen import printed
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.training.errors import WorkloadFailed
@@ -31,9 +33,9 @@ def settings(timeout_s: float = 120.0) -> VerifyOptions:
     return VerifyOptions(SIZES, rounds=4, budget_s=0.0, threshold_percent=20.0, threads=1, timeout_s=timeout_s)
 
 
-def verified(before: Path, after: Path, timeout_s: float = 120.0) -> VerifyReport:
+def verified(before: Path, after: Path, timeout_s: float = 120.0, progress: Progress = untold) -> VerifyReport:
     trees = {"before": before, "after": after}
-    return measure(trees, discover(before), settings(timeout_s), lambda _line: None, Trial(), time.monotonic())
+    return measure(trees, discover(before), settings(timeout_s), progress, Trial(), time.monotonic())
 
 
 def shown(report: VerifyReport) -> str:
@@ -59,12 +61,21 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     files = sorted(before.rglob("*")), sorted(after.rglob("*"))
     started: list[RunSpec] = []
 
-    def noted(spec: RunSpec, side: str) -> Child[RunResult]:
+    def noted(spec: RunSpec, side: str, progress: Progress) -> Child[RunResult]:
         started.append(spec)
-        return child_of(spec, side)
+        return child_of(spec, side, progress)
 
     monkeypatch.setattr("chirp_migrate.verify.timing.children.child_of", noted)
-    report = verified(before, after)
+    told: list[str | Step] = []
+    report = verified(before, after, progress=told.append)
+
+    steps = [step for step in told if isinstance(step, Step)]
+    watching = [(step.done, step.total) for step in steps if step.text.startswith("watching, before: ")]
+    assert watching == [(done, 4) for done in range(4)], "two passes, two entry points"
+    rounds = {(step.text[:8], step.done, step.total) for step in steps if re.match(r"round \d,", step.text)}
+    assert rounds == {(f"round {number + 1},", number, 4) for number in range(4)}
+    known = [step.left_s for step in steps].index(next(step.left_s for step in steps if step.left_s))
+    assert steps[known - 1].text.startswith("round 1, "), "what a round takes is not known before"
 
     processes = 1 + len(report.rounds.made)
     assert (tmp_path / "marks").read_text().count("imported") == processes, "once in each process"

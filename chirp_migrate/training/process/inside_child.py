@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
+from chirp_migrate.console.progress import Step
 from chirp_migrate.training.errors import NotUsable, Raised
 from chirp_migrate.training.process.background_load import own_s
 from chirp_migrate.training.process.imports import enter_tree
@@ -56,9 +57,9 @@ class Parent:
         self.send(Ready(own_s(), time.time()))
         self._heard()
 
-    def say(self, text: str) -> None:
-        """Show a line of progress."""
-        self.send(Said(text))
+    def show(self, what: str | Step) -> None:
+        """Progress: see :data:`~chirp_migrate.console.progress.Progress`."""
+        self.send(what if isinstance(what, Step) else Said(what))
 
     def send(self, message: Message) -> None:
         """Send a message. Raises SystemExit where the parent is gone."""

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from chirp_migrate.console.progress import Step
+
 __all__ = ["Answer", "Failed", "Message", "Ready", "Said"]
 
 
@@ -22,7 +24,7 @@ class Ready(msgspec.Struct, tag="ready", frozen=True):
 
 
 class Said(msgspec.Struct, tag="said", frozen=True):
-    """A line of progress."""
+    """A line of progress that stays."""
 
     text: str
 
@@ -45,5 +47,5 @@ class Answer(msgspec.Struct, tag="answer", frozen=True):
     value: Any
 
 
-Message = Ready | Said | Failed | Answer
+Message = Ready | Said | Step | Failed | Answer
 """What a child sends; a parent sends the request, and then something, whatever it is, for each turn."""

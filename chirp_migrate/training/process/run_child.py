@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
@@ -19,6 +19,7 @@ from typing import IO, Any, Generic, NoReturn, TypeVar
 import msgspec
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
+from chirp_migrate.console.progress import Progress, Step, untold
 from chirp_migrate.console.text import sentence as as_sentence
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
@@ -70,7 +71,7 @@ class Child(Generic[_T]):
         role: how it is spoken of.
         timeout_s: seconds after which it counts as hung, without those in which it waits for a turn.
         environment: variables that it has beside the user's.
-        progress: given each line of progress as it comes.
+        progress: told what the child tells, as it comes.
         cpu_s: CPU seconds it had used when it was last ready, with those of what it started; 0 once they count as ours.
     """
 
@@ -80,7 +81,7 @@ class Child(Generic[_T]):
     role: Role
     timeout_s: float
     environment: Mapping[str, str] = field(default_factory=dict)
-    progress: Callable[[str], None] = lambda _line: None
+    progress: Progress = untold
     cpu_s: float = field(default=0.0, init=False)
 
     def __enter__(self) -> Child[_T]:
@@ -134,6 +135,8 @@ class Child(Generic[_T]):
             match self._heard():
                 case Said(text):
                     self.progress(text)
+                case Step() as step:
+                    self.progress(step)
                 case Ready(cpu_s, at):
                     self._waits, self.cpu_s = True, cpu_s
                     self._left_s -= min(max(at, self._began), time.time()) - self._began

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from chirp_migrate.console.progress import Progress, Step
 from chirp_migrate.training.errors import InvalidTree
 from chirp_migrate.training.process.snapshot import copy_tree, keep_pristine
 from chirp_migrate.training.workload.choosing import chosen
@@ -46,9 +46,7 @@ def make_sides(
     return trees, tuple(notes)
 
 
-def find_training(
-    tree: Path, root: Path, before: Before, options: VerifyOptions, progress: Callable[[str], None]
-) -> Discovery:
+def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions, progress: Progress) -> Discovery:
     """What is trained: found in the source of the side before, at ``tree``, or named by the hook, in a process.
 
     Raises:
@@ -68,6 +66,7 @@ def find_training(
     if options.source is Source.HOOK:
         (entry,) = found.entry_points
         progress(f"asking {entry.hook} for its training calls")
+        progress(Step(f"asking {entry.hook}"))
         names = run_child(RunSpec(str(tree), found, options), "before").names
         found = replace(found, entry_points=tuple(replace(entry, name=name) for name in names))
     return chosen(found, options.select)

@@ -11,11 +11,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from msgspec import structs
 
+from chirp_migrate.console.progress import Progress, Step, untold
+from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
 from chirp_migrate.training.process.background_load import Watch, own_s
 from chirp_migrate.training.process.run_child import Child, Role
 from chirp_migrate.training.process.snapshot import freshen
@@ -33,13 +37,13 @@ _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 _T = TypeVar("_T")
 
 
-def child_of(spec: RunSpec, side: str) -> Child[RunResult]:
+def child_of(spec: RunSpec, side: str, progress: Progress = untold) -> Child[RunResult]:
     """A process that is about to be started; ``side`` is ``before`` or ``after``, for messages."""
     freshen(Path(spec.tree))
     role = Role(f"The {side} side", f"The {side} side failed: ", "--samples and --epochs", side)
     environment = dict.fromkeys(_THREAD_SETTINGS, str(spec.threads))
     environment["PYTHONHASHSEED"] = str(spec.hash_seed)
-    return Child("chirp_migrate.verify.runner", spec, RunResult, role, spec.options.timeout_s, environment)
+    return Child("chirp_migrate.verify.runner", spec, RunResult, role, spec.options.timeout_s, environment, progress)
 
 
 def run_child(spec: RunSpec, side: str) -> RunResult:
@@ -60,7 +64,10 @@ class Children:
         has_loaders: whether the training takes batches from loaders that are seen, so that they can be cached.
     """
 
-    def __init__(self, trees: dict[str, Path], discovery: Discovery, settings: VerifyOptions) -> None:
+    def __init__(
+        self, trees: dict[str, Path], discovery: Discovery, settings: VerifyOptions, progress: Progress = untold
+    ) -> None:
+        self._progress = progress
         self._trees = trees
         self._discovery = discovery
         self._settings = settings
@@ -83,7 +90,7 @@ class Children:
         began, ready_s, results = time.monotonic(), 0.0, {}
         seconds = _TRIAL_SHARE * self._settings.budget_s
         with ExitStack() as stack:
-            for side, child in self.in_turn(stack, {"before": (), "after": ()}, trial_s=seconds):
+            for side, child in self.in_turn(stack, Step("trying"), {"before": (), "after": ()}, trial_s=seconds):
                 ready_s = ready_s or time.monotonic() - began
                 results[side] = child.result()
         return results, ready_s
@@ -114,7 +121,10 @@ class Children:
 
         with ExitStack() as stack:
             # Each pair of rounds has its own order in sets of strings.
-            ready = self.in_turn(stack, modes, discovery=discovery, by_entry=True, hash_seed=number // 2)
+            more = {"discovery": discovery, "by_entry": True, "hash_seed": number // 2}
+            # How many rounds there will be is known of the fewest alone.
+            doing = Step(f"round {number + 1}", number, MIN_ROUNDS if number < MIN_ROUNDS else 0)
+            ready = self.in_turn(stack, doing, modes, **more)
             if self._beside_each_other:
                 # A machine's speed drifts within seconds, so what is compared is timed right after each other.
                 children = dict(ready)
@@ -147,7 +157,7 @@ class Children:
         return tuple(entries)
 
     def in_turn(
-        self, stack: ExitStack, modes: Mapping[str, tuple[Mode, ...]], **more: Any
+        self, stack: ExitStack, doing: Step, modes: Mapping[str, tuple[Mode, ...]], **more: Any
     ) -> Iterator[tuple[str, Child[RunResult]]]:
         """One process of each side, ready for its first turn; with :meth:`Child.result` it takes all of them.
 
@@ -157,6 +167,7 @@ class Children:
 
         Args:
             stack: ends them.
+            doing: what for, in a word, and how much of it is done, unless only the child knows.
             modes: passes of each side, the first side first.
             more: further fields of both, see :class:`RunSpec`.
         """
@@ -166,7 +177,14 @@ class Children:
             options = self._settings if side == "after" else replace(self._settings, worker_counts=())
             given: dict[str, Any] = {"discovery": self._discovery, "options": options, "modes": modes[side], **more}
             spec = RunSpec(str(self._trees[side]), **given)
-            return stack.enter_context(child_of(spec, side))
+            self._progress(structs.replace(doing, text=f"{doing.text}: starting"))
+            return stack.enter_context(child_of(spec, side, partial(told, side)))
+
+        def told(side: str, what: str | Step) -> None:
+            if isinstance(what, Step):
+                text = f"{doing.text}, {side}: {what.text}"
+                what = structs.replace(doing if doing.total else what, text=text)
+            self._progress(what)
 
         together = {side: started(side) for side in modes} if self._beside_each_other else {}
         for child in together.values():
