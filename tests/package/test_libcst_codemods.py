@@ -120,7 +120,7 @@ def test_settings_and_comments_of_the_backend_hold(backend: Path, capsys: pytest
     assert "old.py" in capsys.readouterr().err
 
     project.write_text('[tool.chirp-migrate]\nexlude = ["legacy"]\n')
-    with pytest.raises(UsageProblem, match="'exclude'"):
+    with pytest.raises(UsageProblem, match="did you mean exclude"):
         codemod(EVERYTHING, ".")
 
 
