@@ -52,6 +52,8 @@ MAP_DATASET = one_of(
 ITERABLE_DATASET = re.compile(r"torch\.utils\.data\.(\w+\.)*(IterableDataset|ChainDataset|IterDataPipe)")
 #: Classes of datasets, and what splits one.
 DATASET = one_of(r"torch\.utils\.data\.(dataset\.)?\w*Dataset", _PART_OF_DATASET, TORCHVISION_DATASET, _SHIPPED_DATASET)
+#: Words in the names of such classes.
+_DATASET_CLASSES = ("Dataset", "Subset", "DataPipe", "ImageFolder", "WorkerSafe")
 #: What takes a dataset as its first argument.
 TAKES_DATASET = one_of(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASET)
 #: What gives no dataset, whatever the variable is called.
@@ -98,6 +100,11 @@ def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator
     """Qualified names of the bases of a class, without what stands in brackets after them."""
     for base in node.bases:
         yield from project.resolved_names(module, base.value)
+
+
+def dataset_words(project: Project) -> tuple[str, ...]:
+    """Words of which one is in every text with the name of a dataset class, be it one of the project."""
+    return (*_DATASET_CLASSES, "torchvision", *project.heirs(*_DATASET_CLASSES))
 
 
 def inherits(project: Project, qualified: str, names: re.Pattern[str], depth: int = 0) -> bool:

@@ -14,6 +14,7 @@ from chirp_migrate.analysis.qualified_names import (
     TORCH_DATASET,
     TORCH_LOADER,
     bases_may_be,
+    dataset_words,
     inherits,
     is_call_of,
     resolves_to,
@@ -22,6 +23,7 @@ from chirp_migrate.edits.call_arguments import CallEdit
 from chirp_migrate.edits.imports import runtime
 from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule, listed, quoted
+from chirp_migrate.syntax.gaps import CALL, GAP, LINE
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.outline import Outline, functions_of, last_name
 from chirp_migrate.syntax.project import Project
@@ -47,8 +49,11 @@ from chirp_migrate.syntax.queries import (
 )
 
 __all__ = [
+    "CALL",
     "DATASET",
     "FACTORY",
+    "GAP",
+    "LINE",
     "LOADER",
     "NN_MODULE",
     "PROGRESS",
@@ -65,6 +70,7 @@ __all__ = [
     "Safety",
     "argument",
     "bases_may_be",
+    "dataset_words",
     "dotted",
     "find_in",
     "find_own",

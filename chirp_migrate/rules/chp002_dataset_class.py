@@ -68,6 +68,10 @@ class WorkerSafeDatasetClass(Rule):
     trigger = ("Dataset",)
     beside = ("__getitem__",)
 
+    def words(self, project: Project) -> Iterable[str]:
+        """Also by a name that another module gave the class."""
+        return (*self.trigger, *project.aliases("Dataset"))
+
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class at the top level inherits from PyTorch's alone, and has nothing but methods."""
         return any(

@@ -46,8 +46,8 @@ _BINDS_TIGHTER = (
     cst.IfExp,
     cst.StarredElement,
 )
-#: The look of a division after a bracket, or by name.
-_DIVIDES = re.compile(r"\)\s*/|div|normalize")
+#: A division, or the name of one.
+_DIVIDES = re.compile(r"/|div|normalize")
 
 
 class MaterializedStandardization(Rule):
@@ -75,12 +75,12 @@ class MaterializedStandardization(Rule):
         "anything else is read by the code that stood there."
     )
     safety = Safety.SAFE
-    trigger = ("Dataset",)
+    trigger = ("ataset",)
     beside = (_DIVIDES,)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a comprehension or loop over a name divides something."""
-        loops = [loop for loop in outline.find(ast.For) if isinstance(loop.iter, ast.Name)]
+        """Only where a comprehension, or a loop that appends in the end, goes through a name and divides something."""
+        loops = [loop for loop in outline.find(ast.For) if isinstance(loop.iter, ast.Name) and _appends(loop.body[-1])]
         makers = [one for one in outline.find(ast.ListComp) if isinstance(one.generators[0].iter, ast.Name)]
         code = (one for loop in (*loops, *makers) for one in outline.inside(loop))
         return any(isinstance(getattr(one, "op", 0), ast.Div) or _DIVIDES.search(last_name(one)) for one in code)
@@ -95,6 +95,13 @@ class MaterializedStandardization(Rule):
             found = in_loop(module, project, loop)
             if found is not None and not _stands_in(module, loop, found.collected):
                 yield _rewrite_loop(module, project, loop, found)
+
+
+def _appends(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(), attr="append"), args=[_])):
+            return True
+    return False
 
 
 def _call(found: StandardizedList) -> str:
@@ -126,7 +133,7 @@ def _rewrite_loop(module: Module, project: Project, node: cst.For, found: Standa
         message = "samples standardised one by one, left alone: a name of the loop may be read outside of it"
         return Proposal(offset, message)
     outer, step, newline = module.indentation(module.span(empty)[0]), module.tree.default_indent, module.newline
-    start, end = module.text.rindex("\n", 0, offset) + 1, module.span(node)[1]
+    start, end = module.line_start(offset), module.span(node)[1]
     lines = module.text[start:end].split(newline)
     moved = newline.join(f"{step}{line}" if line.strip() else line for line in lines)
     first = f"{collected} = {_call(found)}{newline}{outer}if {collected} is None:{newline}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
 
 import libcst as cst
@@ -16,6 +17,7 @@ from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
 from chirp_migrate.analysis.datasets.type_members import meaning_of_members
 from chirp_migrate.edits.statements import is_dispensable, line_deletion
 from chirp_migrate.rules.api import (
+    CALL,
     Edit,
     Module,
     Outline,
@@ -65,7 +67,11 @@ class DatasetWrapper(Rule):
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)
-    beside = ("__getitem__", "type(")
+    beside = ("__getitem__", re.compile(rf"\btype{CALL}"))
+
+    def words(self, project: Project) -> Iterable[str]:
+        """Also by a name that another module gave the class."""
+        return (*self.trigger, *project.aliases("Dataset"))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where ``type`` is given three arguments."""

@@ -18,6 +18,7 @@ from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.statements import lines_deletion
 from chirp_migrate.rules.api import (
     DATASET,
+    LINE,
     Edit,
     Module,
     Outline,
@@ -25,6 +26,7 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
+    dataset_words,
     inherits,
     parameters,
 )
@@ -70,7 +72,11 @@ class LocalDatasetClass(Rule):
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)
-    beside = (re.compile(r"(?m)^[ \t]+class\b"),)
+    beside = (re.compile(rf"{LINE}(?<=[ \t\f])class\b"),)
+
+    def words(self, project: Project) -> Iterable[str]:
+        """Also names of dataset classes of the project."""
+        return (*self.trigger, *dataset_words(project))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class in a function may be a dataset."""

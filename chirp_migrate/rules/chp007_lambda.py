@@ -61,7 +61,10 @@ class PicklableFunction(Rule):
     )
     safety = Safety.SAFE
     trigger = ("lambda",)
-    beside = (may_have_destinations,)
+
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only where there is a word for what may take a lambda to worker processes."""
+        return super().concerns(text, project) and may_have_destinations(text, project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a lambda may go anywhere."""

@@ -12,9 +12,20 @@ from chirp_migrate.analysis.dataflow.symbolic import names_in_code
 from chirp_migrate.analysis.datasets.dataset_names import dataset_test
 from chirp_migrate.analysis.datasets.label_loops import Comprehension, label_comprehension, label_loop
 from chirp_migrate.analysis.datasets.label_scan import Scan
-from chirp_migrate.analysis.datasets.label_scan_outline import DATASET_FACTS, may_scan
+from chirp_migrate.analysis.datasets.label_scan_outline import has_dataset_facts, may_scan
 from chirp_migrate.edits.move_definition import whole_span
-from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, is_name, runtime
+from chirp_migrate.rules.api import (
+    Edit,
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    dataset_words,
+    is_name,
+    runtime,
+)
 
 _RUNTIME = "read_labels"
 _FOUND = "labels read by loading every sample"
@@ -25,10 +36,6 @@ _WORDS = (
 )
 #: One of them followed by what a dataset that is iterated over or indexed is followed by.
 _GONE_THROUGH = re.compile(r"(?:ata_?set|ubset|[a-z]_?set|\bds|_ds)\w*\s*(?:[\[\]:),}]|for\b|if\b)", re.IGNORECASE)
-
-
-def _names_dataset(text: str) -> bool:
-    return (DATASET_FACTS.search(text) or _GONE_THROUGH.search(text)) is not None
 
 
 class LabelScan(Rule):
@@ -65,13 +72,22 @@ class LabelScan(Rule):
     )
     safety = Safety.SAFE
     trigger = _WORDS
-    beside = (_names_dataset,)
     in_place = True
     follows = frozenset()
 
+    def words(self, project: Project) -> Iterable[str]:
+        """Also names of dataset classes of the project."""
+        return (*self.trigger, *dataset_words(project))
+
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only where something may be known as a dataset."""
+        return super().concerns(text, project) and (
+            _GONE_THROUGH.search(text) is not None or has_dataset_facts(text, project)
+        )
+
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only with a loop over one that may only want its labels."""
-        return may_scan(outline)
+        return may_scan(outline, project)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite comprehensions and loops that only use labels."""

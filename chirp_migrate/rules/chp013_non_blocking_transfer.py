@@ -15,6 +15,8 @@ from chirp_migrate.analysis.loops.batch_names import Batch, Path
 from chirp_migrate.analysis.loops.loop_names import statement_of
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.rules.api import (
+    CALL,
+    GAP,
     CallEdit,
     Edit,
     Module,
@@ -30,7 +32,7 @@ from chirp_migrate.rules.api import (
     method_called,
 )
 
-_TRANSFER = re.compile(r"\.\s*(to|cuda)\s*\((?![^()\n]*\bnon_blocking\b)")
+_TRANSFER = re.compile(rf"\.{GAP}(to|cuda){CALL}(?![^()\r\n]*\bnon_blocking\s*=)")
 #: Devices to which copies from pinned memory run beside Python.
 _PINNING = re.compile(r"(cuda|xpu)\b")
 _MAKES_LOADERS = r"\bDataLoader\b|\bcreate_(\w+_)?loader\b"

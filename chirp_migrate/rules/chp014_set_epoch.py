@@ -11,10 +11,10 @@ from chirp_migrate.analysis.loaders.distributed_sampler import DistributedSample
 from chirp_migrate.analysis.loaders.loader_values import LoaderNames, may_use_loader
 from chirp_migrate.analysis.qualified_names import PROGRESS
 from chirp_migrate.edits.statements import first_in_block
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, dotted, is_call_of, own_nodes
+from chirp_migrate.rules.api import LINE, Module, Project, Proposal, Rule, Safety, dotted, is_call_of, own_nodes
 
 _COUNTED = re.compile(r"builtins\.range|tqdm(\.\w+)*\.trange")
-_LOOP = re.compile(r"^[ \t]*for\b[^\r\n]*\b(range|trange)\b", re.MULTILINE)
+_LOOP = re.compile(rf"{LINE}for\b[^:]*\bt?range\b|\btrange\s+as\b")
 _NO_PASS = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|str)")
 
 

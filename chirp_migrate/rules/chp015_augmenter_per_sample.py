@@ -11,10 +11,22 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_asked_for
 from chirp_migrate.analysis.datasets.transforms_per_sample import BASE, ENTRY, NotOnce, SampleTransforms
 from chirp_migrate.edits.move_definition import free_name
-from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, bases_may_be, functions_of
+from chirp_migrate.rules.api import (
+    CALL,
+    GAP,
+    Edit,
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    bases_may_be,
+    functions_of,
+)
 
 #: A method that runs for each sample.
-_METHOD = re.compile(r"\bdef\s+(__getitems?__|__call__|\w*collate\w*)\s*\(\s*self\b")
+_METHOD = re.compile(rf"\bdef{GAP}(__getitems?__|__call__|\w*collate\w*){CALL}")
 
 
 class AugmenterPerSample(Rule):

@@ -11,6 +11,8 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
 from chirp_migrate.analysis.loaders.loader_values import LoaderNames, may_use_loader
 from chirp_migrate.rules.api import (
+    CALL,
+    GAP,
     Module,
     Outline,
     Project,
@@ -23,7 +25,7 @@ from chirp_migrate.rules.api import (
     target_of,
 )
 
-_NEXT = re.compile(r"\bnext\s*\(\s*iter\s*\(")
+_NEXT = re.compile(rf"\bnext{CALL}{GAP}(builtins{GAP}\.{GAP})?iter\b")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 

@@ -11,8 +11,9 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import dataset_states
 from chirp_migrate.analysis.datasets.held_generators import held_generators
+from chirp_migrate.analysis.loaders.loader_calls import gives_by_position
 from chirp_migrate.analysis.loaders.worker_seeding import repeated_seeds
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_name, keywords
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, dataset_words, is_name, keywords
 
 _HELD = re.compile(
     r"default_rng|RandomState|check_random_state|\bRandom\b|(random|torch)\.Generator|\bGenerator\s*(\(|as\b)"
@@ -37,13 +38,21 @@ class CopiedGenerator(Rule):
     finds_bugs = True
     trigger = ("__getitem__", "__iter__", "worker_init_fn")
     beside = (_makes_generators,)
-    follows = frozenset()
+    follows = frozenset({"CHP001"})
+
+    def words(self, project: Project) -> Iterable[str]:
+        """Also names of dataset classes of the project."""
+        return (*self.trigger, *dataset_words(project))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class may be a dataset, or workers are seeded."""
         if any(one.arg == "worker_init_fn" for one in outline.find(ast.keyword)):
             return True
         return _HELD.search(outline.text) is not None and bool(outline.once(possible_datasets, project))
+
+    def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
+        """Only where the argument gets a name by the rewrite."""
+        return super().may_follow(module, project, rewriters) and gives_by_position(module, "worker_init_fn")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report generators that datasets draw from, and ``worker_init_fn`` that seed all workers or epochs alike."""

@@ -10,7 +10,19 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import pickled_state
 from chirp_migrate.analysis.devices.device_moves import moves_to_cuda
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_call_of, resolves_to
+from chirp_migrate.rules.api import (
+    CALL,
+    GAP,
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    dataset_words,
+    is_call_of,
+    resolves_to,
+)
 
 _LATER = "open it on first use in the worker, drop it in `__getstate__`"
 _HDF5 = ("an open HDF5 file", "cannot be pickled, and forked workers may read wrong data from it", _LATER)
@@ -58,8 +70,9 @@ _KINDS = {
 }
 #: What makes one of these, other than in a ``with``.
 _WORDS = re.compile(
-    r"(?<![\w.])(?<!with )(\w+\.)*(\w*open|open_file|\w*File|scandir|walk|iglob|reader|DictReader|Environment|connect"
-    r"|socket|create_connection|VideoCapture)\(|threading|ThreadPool|\.cuda\(|[\"']cuda|self\.\w+\s*=\s*\("
+    r"(?<![\w.])(?<!with )(\w+\s*\.\s*)*(\w*open|open_file|\w*File|scandir|walk|iglob|reader|DictReader|Environment"
+    rf"|connect|socket|create_connection|VideoCapture)(\s+as\b|{CALL})|threading|ThreadPool|\.{GAP}cuda{CALL}|[\"']cuda"
+    r"|\.\w+\s*(:[^=\r\n]*)?=[\s\\]*\("
 )
 _HDF5_PART = re.compile(r"h5py\.File")
 
@@ -78,6 +91,10 @@ class UnpicklableState(Rule):
     trigger = ("__getitem__", "__iter__", "Dataset")
     beside = ("__init__", _WORDS)
     follows = frozenset()
+
+    def words(self, project: Project) -> Iterable[str]:
+        """Also names of dataset classes of the project."""
+        return (*self.trigger, *dataset_words(project))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class may be a dataset."""

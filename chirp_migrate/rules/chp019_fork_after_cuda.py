@@ -11,16 +11,26 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, contents, dataset_states
 from chirp_migrate.analysis.devices.device_moves import cuda_uses, moves_to_cuda
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, find_in, keywords, one_line
+from chirp_migrate.analysis.loaders.loader_calls import gives_by_position
+from chirp_migrate.rules.api import (
+    CALL,
+    GAP,
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    dataset_words,
+    find_in,
+    keywords,
+    one_line,
+)
 
 _STARTS = frozenset({"multiprocessing.set_start_method", "torch.multiprocessing.set_start_method"})
-_MOVES = re.compile(r"\.cuda\(|[\"']cuda")
+_MOVES = re.compile(rf"\.{GAP}cuda{CALL}|[\"']cuda")
+_SAMPLES = ("__getitem__", "__iter__")
 _CONTEXTS = frozenset({"multiprocessing.get_context", "torch.multiprocessing.get_context"})
-
-
-def _forks_or_makes_samples(text: str) -> bool:
-    samples = "__getitem__" in text or "__iter__" in text
-    return '"fork"' in text or "'fork'" in text or (samples and _MOVES.search(text) is not None)
 
 
 class ForkAfterCuda(Rule):
@@ -33,8 +43,14 @@ class ForkAfterCuda(Rule):
     safety = Safety.ADVICE
     finds_bugs = True
     trigger = ("cuda",)
-    beside = (_forks_or_makes_samples,)
-    follows = frozenset()
+    follows = frozenset({"CHP001"})
+
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only where something is forked, or a dataset may move samples to the GPU."""
+        if not super().concerns(text, project):
+            return False
+        samples = _MOVES.search(text) is not None and any(word in text for word in (*_SAMPLES, *dataset_words(project)))
+        return samples or '"fork"' in text or "'fork'" in text
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where forking is asked for, or a class may be a dataset."""
@@ -42,6 +58,10 @@ class ForkAfterCuda(Rule):
             outline.possible_names(call.func) & _STARTS for call in outline.find(ast.Call)
         )
         return asked or bool(outline.once(possible_datasets, project))
+
+    def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
+        """Only where the argument gets a name by the rewrite."""
+        return super().may_follow(module, project, rewriters) and gives_by_position(module, "multiprocessing_context")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report where forking is asked for although CUDA is in use, and datasets that make samples on the GPU."""

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Set
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import assigned_value
-from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls, may_build_loader
+from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, gives_by_position, loader_calls, may_build_loader
 from chirp_migrate.rules.api import (
+    GAP,
     Module,
     Outline,
     Project,
@@ -28,13 +29,11 @@ from chirp_migrate.rules.api import (
 )
 
 _WORKERS = ("num_workers", "max_workers")
-_GIVEN = re.compile(r"\b(num|max)_workers\s*=(?!=)")
+_GIVEN = re.compile(rf"\b(num|max)_workers{GAP}=(?!=)")
 #: What of a loader starts no workers: all but ``iter`` and what iterates over its argument.
 _LOOKS = re.compile(r"builtins\.(len|print|isinstance|type)")
-#: A loop, a branch or a call at the margin: what a module does when it is imported.
-_TOP_LEVEL = re.compile(
-    r"(?m)^(?!def |class |async |if __name__)(for\b|while\b|with\b|if\b|try\b|[\w., ]+(= *[\w.]+)?\()"
-)
+#: Any other statement at the margin than a definition or an import: what a module may do when it is imported.
+_TOP_LEVEL = re.compile(r"(?:^|[\r\n])(?!(def|class|async|import|from|if __name__)\b)[\w(\[{*][^\r\n]|;[ \t]*\w")
 
 
 class UnguardedScript(Rule):
@@ -48,7 +47,7 @@ class UnguardedScript(Rule):
     for_the_curious = True
     trigger = _WORKERS
     beside = ("oader", _GIVEN, _TOP_LEVEL)
-    follows = frozenset()
+    follows = frozenset({"CHP001"})
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a call that names workers for a loader stands behind no guard."""
@@ -58,6 +57,10 @@ class UnguardedScript(Rule):
             and not _may_be_guarded(outline, call)
             for call in outline.find(ast.Call)
         )
+
+    def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
+        """Only where the argument gets a name by the rewrite."""
+        return super().may_follow(module, project, rewriters) and gives_by_position(module, "num_workers")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report loaders with workers that are built when the module is imported."""

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 import libcst as cst
 
+from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import pickled_state
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, is_call_of, is_name, keywords
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_call_of, is_name, keywords
 
 _MAPS = re.compile(r"numpy\.(memmap|lib\.format\.open_memmap)")
 _NONE = cst.Name("None")
@@ -25,6 +26,14 @@ class PickledMemoryMap(Rule):
     trigger = ("memmap", "mmap_mode")
     beside = ("__init__",)
     follows = frozenset()
+
+    def words(self, project: Project) -> Iterable[str]:
+        """Also by a name that another module gave ``memmap``."""
+        return (*self.trigger, *project.aliases("memmap"))
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a class may be a dataset."""
+        return bool(outline.once(possible_datasets, project))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report memory maps kept on ``self`` by datasets that do not say how they are pickled."""

@@ -8,17 +8,17 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.loaders.custom_loading import STREAMS, THREADS, WORKERS, CustomLoading, custom_loading
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, listed
+from chirp_migrate.rules.api import CALL, GAP, Module, Project, Proposal, Rule, Safety, listed
 
 _WHAT = {WORKERS: "a worker pool", THREADS: "a prefetch thread", STREAMS: "CUDA streams"}
 #: Arguments of a loader that do the same.
 _INSTEAD = {WORKERS: ("num_workers",), THREADS: ("prefetch_factor",), STREAMS: ("pin_memory", "device")}
 _POOL = re.compile(r"PoolExecutor\b|\b(Thread)?Pool\b")
-_HANDED = re.compile(r"\.\s*(submit|i?map(_unordered|_async)?|starmap(_async)?|apply(_async)?)\s*\(")
+_HANDED = re.compile(rf"\.{GAP}(submit|i?map(_unordered|_async)?|starmap(_async)?|apply(_async)?){CALL}")
 _STARTED = re.compile(r"\b(Thread|Process)\b")
-_PUT = re.compile(r"\.\s*(put(_nowait)?|append(left)?)\s*\(")
+_PUT = re.compile(rf"\.{GAP}(put(_nowait)?|append(left)?){CALL}")
 _STREAM = re.compile(r"\b(Stream|stream|StreamContext)\b")
-_MOVED = re.compile(r"\.\s*(to|cuda)\s*\(")
+_MOVED = re.compile(rf"\.{GAP}(to|cuda){CALL}")
 _DATA = re.compile(r"oader|ataset|(\b|_)d[sl]\b")
 
 
@@ -43,12 +43,16 @@ class CustomLoadingCode(Rule):
     trigger = (
         "PoolExecutor",
         "Pool(",
+        "Pool as",
         "Thread(",
         "Thread)",
         "Thread,",
+        "Thread as",
         "Process(",
         "Process)",
+        "Process as",
         "Stream(",
+        "Stream as",
     )
     beside = ("torch", _DATA, _has_machinery)
     follows = frozenset()

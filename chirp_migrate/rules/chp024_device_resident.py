@@ -9,9 +9,9 @@ from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
 from chirp_migrate.analysis.loops.batch_uses import BatchUses
 from chirp_migrate.analysis.loops.loader_device import device_at
 from chirp_migrate.analysis.loops.loader_flow import LoaderFlow
-from chirp_migrate.rules.api import FACTORY, CallEdit, Module, Project, Proposal, Rule, Safety
+from chirp_migrate.rules.api import CALL, FACTORY, CallEdit, Module, Project, Proposal, Rule, Safety
 
-_CALL = re.compile(r"\bcreate_(training_|validation_|test_)?loader\s*\(")
+_CALL = re.compile(rf"\bcreate_(training_|validation_|test_)?loader{CALL}")
 
 
 class DeviceResident(Rule):

@@ -15,9 +15,21 @@ from chirp_migrate.analysis.loops.loop_losses import NotProven
 from chirp_migrate.analysis.loops.loop_names import statement_of
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.analysis.loops.sync_points import Wait, by_advice, device_loops
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, listed, method_called, quoted
+from chirp_migrate.rules.api import (
+    CALL,
+    GAP,
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    listed,
+    method_called,
+    quoted,
+)
 
-_READ = re.compile(r"\.\s*item\s*\(|\b(float|int)\s*\([^\r\n]*(loss|\bsum\s*\()")
+_READ = re.compile(rf"\.{GAP}item{CALL}|\b(float|int){CALL}")
 _SUM = "sum detached tensors, and call `.item()` once after the loop"
 
 

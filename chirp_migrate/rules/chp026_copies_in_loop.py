@@ -14,6 +14,8 @@ from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.analysis.loops.sync_points import Wait, by_advice, device_loops
 from chirp_migrate.rules.api import (
+    CALL,
+    GAP,
     Mention,
     Module,
     Outline,
@@ -29,7 +31,7 @@ from chirp_migrate.rules.api import (
     resolves_to,
 )
 
-_COPY = re.compile(r"\.\s*(cpu|numpy|tolist)\s*\(")
+_COPY = re.compile(rf"\.{GAP}(cpu|numpy|tolist){CALL}")
 _LATER = "collect detached tensors, and call `torch.cat(…).cpu()` after the loop, if GPU memory allows"
 _ONE_BY_ONE = (
     "Python then iterates over the values one by one: count on the device (`torch.bincount`), or copy "

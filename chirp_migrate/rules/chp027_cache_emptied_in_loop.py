@@ -46,6 +46,10 @@ class CacheEmptiedInLoop(Rule):
     beside = (may_use_loader,)
     follows = frozenset()
 
+    def words(self, project: Project) -> Iterable[str]:
+        """Also by names that other modules gave these functions."""
+        return (*self.trigger, *(alias for name in self.trigger for alias in project.aliases(name)))
+
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may iterate over a loader has such a call."""
         return any(

@@ -11,7 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.datasets.dataset_names import dataset_test
 from chirp_migrate.analysis.datasets.label_scan import Scan, stacked_samples, why_too_early
-from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, is_call_of, runtime
+from chirp_migrate.rules.api import GAP, Edit, Module, Outline, Project, Proposal, Rule, Safety, is_call_of, runtime
 
 _RUNTIME = "stack_samples"
 _FOUND = "samples read one by one and stacked"
@@ -20,7 +20,7 @@ _MAKES_ALL = re.compile(
     r"builtins\.(list|range|set|sorted|tuple)|numpy\.(random\.)?[a-z]\w+"
     r"|torch\.(arange|argsort|nonzero|randint|randperm|tensor)"
 )
-_STACKS = re.compile(r"\bstack\s*\(\s*\[")
+_STACKS = re.compile(rf"\bstack{GAP}(\[|as\b)")
 
 
 class StackedSamples(Rule):

@@ -43,6 +43,8 @@ _GLOBAL = re.compile(r"(?m)(?:^|[;:\r])[ \t\f]*global\b")
 _PATH_CHANGE = re.compile(r"\bsys\.path\b(.*)")
 _FOLDER = re.compile(r"[\w-]+")
 _CAPITAL = re.compile(r"[A-Z]")
+#: A class, and what is said of its bases.
+_CLASS = re.compile(r"class\b(?<!\wclass)[\s\\]+(\w+)[\s\\]*\(([^)]*)")
 #: What may stand between the words of a statement, and behind a word in brackets or quotes.
 _GAP = r"[\s\\]*"
 _BEHIND = r"""(?:[\s\\)\]"']|\#[^\n]*\n)*"""
@@ -88,6 +90,7 @@ class Project:
         self._aliases: dict[str, set[str]] = {}
         self._held: dict[str, bool] = {}
         self._on_path: dict[str, list[list[str]]] = {}  # words of each change of `sys.path` in a file, the last first
+        self._heirs: dict[tuple[str, ...], frozenset[str]] = {}
         self._taken: dict[str, frozenset[str]] = {}  # of the last modules that it was asked of
 
     @cached_property
@@ -385,6 +388,26 @@ class Project:
                 alias for path in self._words.holding(name) for alias in pattern.findall(self._texts[path])
             }
         return self._aliases[name]
+
+    def heirs(self, *bases: str) -> frozenset[str]:
+        """Names of classes of the backend that, by their spelling, descend from one with any of ``bases`` in its name.
+
+        Also what these classes and ``bases`` are imported as; as it was when first asked. A file that imports a class
+        need not say what it descends from.
+        """
+        if bases not in self._heirs:
+            inheriting: dict[str, set[str]] = defaultdict(set)
+            for name, named in (found for text in self._texts.values() for found in _CLASS.findall(text)):
+                for base in re.findall(r"\w+", named):
+                    inheriting[base].add(name)
+            pending = [*bases, *(name for name in inheriting if any(base in name for base in bases))]
+            names: set[str] = set()
+            for name in pending:
+                new = (inheriting.get(name, set()) | self.aliases(name)) - names
+                names |= new
+                pending += new
+            self._heirs[bases] = frozenset(name for name in names if not any(base in name for base in bases))
+        return self._heirs[bases]
 
     def search(self, pattern: str | re.Pattern[str], *words: str) -> bool:
         """Whether a regular expression matches in any file of the backend.

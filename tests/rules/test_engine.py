@@ -133,6 +133,11 @@ def test_a_package_that_takes_everything_from_a_compiled_module_is_read(tmp_path
     assert not plan.skipped and "create_loader" in after(plan, "pkg/a.py")
 
 
+def test_what_libcst_alone_refuses_is_no_internal_error(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, {"a.py": f"{LOADER}def f(x, y, z):\n    return(x if y else z),y\n"})
+    assert [skipped.reason for skipped in plan.skipped] == ["syntax LibCST does not know"]
+
+
 def test_an_import_another_module_takes_from_here_stays(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, {"a.py": LOADER, "b.py": "from a import DataLoader\n"})
     assert "import DataLoader" in after(plan, "a.py")

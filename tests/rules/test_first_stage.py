@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.engine.rewrite_file import concerned_rules, rewrite
-from chirp_migrate.rules import all_rules
+from chirp_migrate.plans.plan import Status
+from chirp_migrate.rules import Rule, all_rules
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
@@ -25,6 +26,176 @@ def test_what_any_rule_finds_passes(folder: str) -> None:
         finding = [rule for rule in all_rules() if any(True for _ in rule.check(module, project))]
         passing = concerned_rules(all_rules(), path, text, project)
         assert [rule.code for rule in finding if rule not in passing] == [], path
+
+
+_LOADER = "from torch.utils.data import DataLoader\n"
+_DATASET = "from torch.utils.data import Dataset\n"
+_TRAINS = """\
+def train(model, criterion, loader, device, total=0.0):
+    for x, y in loader:
+        loss = criterion(model(x.to(device)), y.to(device))
+"""
+_HOLDS = """\
+class Clips(Dataset):
+    def __init__(self, path):
+        self.held = {}
+
+    def __len__(self):
+        return 9
+
+    def __getitem__(self, idx):
+        return self.held.read(idx)
+"""
+_STANDARDISES = """\
+def standardise(dataset, ids, mean, std):
+    samples = []
+    for i in ids:
+        x, y = dataset[i]
+        x = x - mean
+        x = x / std
+        samples.append((x, y))
+    return samples
+"""
+_EPOCHS = """\
+from torch.utils.data import DataLoader, DistributedSampler
+from tqdm import tqdm
+
+
+def train(dataset, step, epochs):
+    sampler = DistributedSampler(dataset)
+    loader = DataLoader(dataset, sampler=sampler)
+    for epoch in {}:
+        for batch in loader:
+            step(batch)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("CHP004", _STANDARDISES),
+        ("CHP014", _EPOCHS.format("tqdm(\n        range(epochs),\n        desc='epochs',\n    )")),
+        ("CHP014", _EPOCHS.format("\\\n        range(epochs)")),
+        (
+            "CHP016",
+            _LOADER + "loader = DataLoader(d)\nwhile True:\n    print(next(  # the first\n        iter(loader)))\n",
+        ),
+        ("CHP018", "from h5py import File as Archive\n" + _DATASET + _HOLDS.format("Archive(path)")),
+        ("CHP018", "from gzip import open as opened\n" + _DATASET + _HOLDS.format("opened(path)")),
+        ("CHP018", _DATASET + _HOLDS.format("open (path)")),
+        ("CHP020", _LOADER + "batches = [batch for batch in DataLoader(d, num_workers=2)]\n"),
+        ("CHP020", _LOADER + "first = second = next(iter(DataLoader(d, num_workers=2)))\n"),
+        ("CHP020", _LOADER + "found['first'] = next(iter(DataLoader(d, num_workers=2)))\n"),
+        (
+            "CHP023",
+            "import torch\nfrom multiprocessing import Pool as Workers\n\n\ndef read(dataset, ids):\n"
+            "    with Workers(3) as pool:\n        return torch.stack(pool.map(dataset.__getitem__, ids))\n",
+        ),
+        ("CHP025", _TRAINS + "        total += float(criterion(loss))\n"),
+        ("CHP025", _TRAINS + "        total += float(\n            loss\n        )\n"),
+        ("CHP025", _TRAINS + "        hits = (loss > 0).sum()\n        total += int(hits)\n"),
+        (
+            "CHP029",
+            "from torch import stack as joined\n\n\nstacked = joined([dataset[i][0] for i in ids])\n",
+        ),
+        (
+            "CHP029",
+            "import torch\n\nstacked = torch.stack(  # all\n    [dataset[i][0] for i in ids])\n",
+        ),
+    ],
+)
+def test_what_is_spelled_in_another_way_passes(code: str, text: str) -> None:
+    assert code in {finding.rule for finding in rewrite("a.py", text, Project({"a.py": text}), unsafe=True)[1]}
+
+
+_BASE = """\
+from torch.utils.data import Dataset as Base
+
+
+class Clips(Base):
+    def __init__(self, files, function=None):
+        self.files, self.function = files, function
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, idx):
+        return self.load(self.files[idx])
+
+
+class Calls(Clips):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (
+            "CHP006",
+            "def make(shift):\n    class Shifted(Calls):\n        def load(self, file):\n            return shift\n",
+        ),
+        ("CHP007", "def make(files, scale):\n    return Calls(files, lambda x: x * scale)\n"),
+        ("CHP011", "def labels(files):\n    calls = Calls(files)\n    return [y for _, y in calls]\n"),
+        (
+            "CHP012",
+            "def make(files, n):\n    def scaled(x):\n        return x * n\n\n    return Calls(files, scaled)\n",
+        ),
+        (
+            "CHP017",
+            "import random\n\n\nclass Noisy(Calls):\n    def __init__(self, files):\n        super().__init__(files)\n"
+            "        self.rng = random.Random(7)\n\n    def load(self, file):\n        return self.rng.random()\n",
+        ),
+        (
+            "CHP018",
+            "class Archive(Calls):\n    def __init__(self, files, path):\n        super().__init__(files)\n"
+            "        self.file = open(path)\n\n    def load(self, file):\n        return self.file.read(file)\n",
+        ),
+        ("CHP019", "class Moved(Calls):\n    def load(self, file):\n        return file.cuda()\n"),
+    ],
+)
+def test_a_class_of_another_file_is_a_dataset_whatever_it_is_called(code: str, text: str) -> None:
+    text = f"from base import Calls\n\n\n{text}"
+    found = rewrite("a.py", text, Project({"a.py": text, "base.py": _BASE}), unsafe=True)[1]
+    assert code in {finding.rule for finding in found}
+
+
+def test_a_class_goes_by_the_name_that_another_file_imported_it_as() -> None:
+    text = (FIXTURES / "rules/CHP004/before.py").read_text(encoding="utf-8")
+    plain = rewrite("a.py", text, Project({"a.py": text}))[1]
+    text = text.replace("torch.utils.data import Dataset", "base import Base").replace("(Dataset)", "(Base)")
+    renamed = rewrite(
+        "a.py", text, Project({"a.py": text, "base.py": "from torch.utils.data import Dataset as Base\n"})
+    )[1]
+    assert [finding.rule for finding in renamed] == [finding.rule for finding in plain]
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("CHP017", "def seeded(worker):\n    numpy.random.seed(7)\n\n\n{loader}0, seeded)\n"),
+        ("CHP019", 'model.to("cuda")\n{loader}0, None, "fork")\n'),
+        ("CHP020", "{loader}0)\nprint(list(loader))\n"),
+    ],
+)
+def test_what_the_factory_is_given_by_name_is_seen_at_once(code: str, text: str) -> None:
+    loader = "loader = DataLoader(d, 4, False, None, None, 2, None, False, False, "
+    text = f"import numpy\nfrom torch.utils.data import DataLoader\n\n{text.format(loader=loader)}"
+    after, found = rewrite("a.py", text, Project({"a.py": text}))
+    assert code in {finding.rule for finding in found}
+    again = {finding.rule for finding in rewrite("a.py", after, Project({"a.py": after}))[1]}
+    assert again <= {finding.rule for finding in found}
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
+def test_what_ends_lines_decides_nothing(rule: Rule) -> None:
+    text = (FIXTURES / "rules" / rule.code / "before.py").read_text(encoding="utf-8")
+
+    def found(text: str) -> list[tuple[str, int, Status]]:
+        findings = rewrite("a.py", text, Project({"a.py": text}), unsafe=True)[1]
+        return [(finding.rule, finding.line, finding.status) for finding in findings]
+
+    assert found(text.replace("\n", "\r")) == found(text)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from chirp_migrate.analysis.qualified_names import (
     FACTORY_METHOD,
     TORCH_LOADER,
     base_names,
+    dataset_words,
     inherits,
     is_call_of,
     one_of,
@@ -52,9 +53,9 @@ _MAKER = re.compile(r"_*(get|make|build|create|new|setup)_+(?=\w)")
 
 
 @lru_cache(maxsize=8)
-def may_have_destinations(text: str) -> bool:
+def may_have_destinations(text: str, project: Project) -> bool:
     """Whether a text has a word for what may take functions to worker processes."""
-    if any(word in text for word in _WORDS):
+    if any(word in text for word in (*_WORDS, *dataset_words(project))):
         return True
     return "ransform" in text and _TRANSFORM.search(text) is not None and _ABOUT_TORCH.search(text) is not None
 

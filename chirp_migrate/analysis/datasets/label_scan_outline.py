@@ -10,17 +10,24 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from chirp_migrate.analysis.datasets.dataset_names import DATASET_NAME
+from chirp_migrate.analysis.qualified_names import dataset_words
 from chirp_migrate.syntax.outline import Outline
+from chirp_migrate.syntax.project import Project
 
 #: Words of which one has to be there for a name to be known as a dataset by more than itself.
-DATASET_FACTS = re.compile(r"Dataset|Subset|random_split|DataLoader|create_\w*loader|torchvision")
+_FACTS = re.compile(r"Dataset|Subset|random_split|DataLoader|create_\w*loader|torchvision")
 
 _Loop = ast.For | ast.comprehension
 
 
-def may_scan(outline: Outline) -> bool:
+def has_dataset_facts(text: str, project: Project) -> bool:
+    """Whether a name in a text may be known as a dataset by more than itself."""
+    return _FACTS.search(text) is not None or any(word in text for word in dataset_words(project))
+
+
+def may_scan(outline: Outline, project: Project) -> bool:
     """Whether some loop or comprehension may only use the labels of a dataset."""
-    facts = DATASET_FACTS.search(outline.text) is not None
+    facts = has_dataset_facts(outline.text, project)
 
     def dataset(node: ast.expr) -> bool:
         last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

@@ -10,6 +10,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.qualified_names import resolves_to
+from chirp_migrate.syntax.gaps import CALL, GAP
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.queries import argument, dotted, method_called, own_nodes
 
@@ -23,7 +24,7 @@ _INITIALISING = re.compile(
     r"|get_device_(name|properties|capability)|current_stream|default_stream|current_blas_handle|Event|Stream"
     r"|reset_(max|peak)_memory_\w+)"
 )
-_MOVE = re.compile(r"\.\s*(to|cuda)\s*\(|\bdevice\s*\)")
+_MOVE = re.compile(rf"\.{GAP}(to|cuda){CALL}|\bdevice\s*\)")
 
 
 @lru_cache(maxsize=8)

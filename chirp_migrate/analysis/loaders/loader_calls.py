@@ -69,6 +69,12 @@ def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator
         yield LoaderCall(call, role, arguments, len(plain) < len(call.args))
 
 
+def gives_by_position(module: Module, parameter: str) -> bool:
+    """Whether some call may give a parameter of ``DataLoader`` by its position: the factory is given it by name."""
+    place = TORCH_POSITIONAL.index(parameter)
+    return any(len(call.args) > place and call.args[place].keyword is None for call in module.find(cst.Call))
+
+
 def may_build_loader(outline: Outline, project: Project, call: ast.Call) -> bool:
     """Whether a call may be one of :func:`loader_calls`."""
     return any(_role(name) is not None for name in project.possible_names(outline, call.func))

@@ -25,13 +25,14 @@ from chirp_migrate.analysis.qualified_names import (
     one_of,
     resolves_to,
 )
+from chirp_migrate.syntax.gaps import LINE
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, find_own, is_on_self, method_called, parameters
 
 #: Words for a first look at a text.
 _SHORT = re.compile(r"(?:\b|_)dl\b")
-_BATCHES = re.compile(r"^[ \t]*for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch", re.MULTILINE)
+_BATCHES = re.compile(rf"{LINE}for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch")
 
 #: Names that people give to loaders.
 _NAME = re.compile(r"\w*loader(_?(\d+|[a-rt-z][a-z]*))?|_*(\w+_)?dl", re.IGNORECASE)
