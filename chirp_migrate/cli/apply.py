@@ -149,9 +149,8 @@ def apply_plan(
         CommitFailed: the system did not let us write.
     """
     recorded = plan.seen_from(journal_root(request.path))
-    with output.progress() as progress:
+    with output.progress("asking git for uncommitted changes") as progress:
         if not allow_dirty:
-            progress(Step("asking git for uncommitted changes"))
             guard(recorded.root, [file.path for file in recorded.files if file.before is not None])
         settings = request.again(plan.options).settings
         check_settled(request.path, plan, settings, edited=edited, jobs=request.jobs, progress=progress)
@@ -200,8 +199,7 @@ def _show_diff(plan: Plan, output: Output) -> None:
 def _check(command: str, folder: Path, project: Path, result: CommitResult, output: Output) -> None:
     """Run the user's command in ``folder``, and take the run recorded in ``project`` back unless it succeeds."""
     try:
-        with output.progress() as progress:
-            progress(Step(f"running: {command}"))
+        with output.progress(f"running: {command}"):
             check = run_check(command, folder)
         if check.status:
             if check.tail:
@@ -210,7 +208,7 @@ def _check(command: str, folder: Path, project: Path, result: CommitResult, outp
             raise CheckFailed(f"`{command}` ended with {how}: everything was rolled back, all files are as before.")
     except BaseException as failure:
         try:
-            with output.progress() as step:
+            with output.progress("rolling back") as step:
                 rollback(project, run=int(result.run), on_step=step)
         except ChirpMigrateError as error:
             why = f"`{command}` did not succeed, and the rewrite cannot be rolled back now: {error}"
@@ -226,7 +224,7 @@ def _recover(path: Path, output: Output, *, may_write: bool, wait_s: float) -> N
                 f"an earlier run was interrupted here: run `chirp-migrate rollback {quote(str(path))}` first."
             )
         return
-    with output.progress() as step:
+    with output.progress("reading the journal") as step:
         found = recover(root, wait_s=wait_s, on_step=step)
     if found is not None:
         click.echo(found, err=True)

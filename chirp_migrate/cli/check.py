@@ -115,14 +115,14 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
 
 
 def _found(path: Path, settings: Settings, jobs: int | None, output: Output, *, strict: bool) -> Check:
-    with output.progress() as progress:
+    with output.progress("checking") as progress:
         return Check(plan_tree(path, settings=settings, jobs=jobs, progress=progress), settings, strict)
 
 
 def _add_ignores(found: Check, project: Path, output: Output) -> str:
     """Write the comments as a run of their own, recorded in ``project``, and say so."""
     recorded = plan_ignores(found.plan, found.work).seen_from(project)
-    with output.progress() as step:
+    with output.progress("writing comments") as step:
         result = commit(recorded, on_step=step, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))})
     written = {project / file.path for file in result.applied}
     findings = sum(found.plan.root / finding.path in written for finding in found.work)

@@ -101,7 +101,7 @@ looking_options = gathered("request", Request, path_argument, *_looked_at)
 def planned(request: Request, output: Output) -> Plan:
     """The plan of the tree as it is, with progress on a terminal."""
     settings = request.settings
-    with output.progress() as progress:
+    with output.progress("planning") as progress:
         return plan_migration(
             request.path,
             settings=settings,

@@ -11,7 +11,6 @@ from chirp_migrate import __version__
 from chirp_migrate.cli.options import Command, File, Whole, option, output_options, path_argument, plan_file_option
 from chirp_migrate.console.json_document import plain
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
-from chirp_migrate.console.progress import Step
 from chirp_migrate.console.text import count
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -65,16 +64,14 @@ def report(
         raise UsageProblem("--plan and --run contradict each other: a plan is no run yet.")
     if page_file is not None and page_file == output.json_file:
         raise UsageProblem("--json and --output would be written to the same place: give one of them another file.")
-    with output.progress() as progress:
-        progress(Step("reading what was done, and found"))
+    with output.progress("reading what was done, and found"):
         story = read_story(path, run=run, plan_file=plan_file, verdict_file=verdict_file)
     if output.json_file is not None:
         output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_without_copies(plain(story))})
     if page_file is None:
         show_story(story, output.screen(prose=False))
         return
-    with output.progress() as progress:
-        progress(Step("making the page"))
+    with output.progress("making the page"):
         page = render_page(story).encode("utf-8")
     write_bytes(page_file, page)
     if page_file != STANDARD_OUTPUT and not output.quiet:

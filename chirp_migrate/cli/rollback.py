@@ -9,7 +9,6 @@ import click
 
 from chirp_migrate.cli.options import Command, Whole, option, output_options, path_argument, wait_option
 from chirp_migrate.console.output import Output
-from chirp_migrate.console.progress import Step
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -87,8 +86,7 @@ def rollback(
             text = line.lstrip()
             screen.text(text, len(line) - len(text), hang=6 if text == line else 0)
         return
-    with output.progress() as step:
-        step(Step("taking the lock of the journal"))
+    with output.progress("taking the lock of the journal") as step:
         interrupted = recover(root, force=force, wait_s=wait_s, on_step=step)
         if interrupted is not None:
             # Whoever undoes an interrupted run does not mean the one before it as well, unless they name it. The

@@ -154,7 +154,7 @@ def tune(
     training = options_of(*named, "--", str(root)) if watches else None
     timeout_s = max(600.0, 4 * grid.seconds) if timeout is None else timeout
     try:
-        with output.progress() as progress:
+        with output.progress("reading the project") as progress:
             report = tune_tree(request, training, timeout_s, progress)
     except WorkloadFailed as failed:
         if failed.log_tail and not output.quiet:

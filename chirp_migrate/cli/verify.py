@@ -222,8 +222,7 @@ def options_of(*arguments: str) -> VerifyOptions:
 def _verify(
     root: Path, path: Path, baseline: str | None, options: VerifyOptions, plot: Path | None, output: Output
 ) -> int:
-    with output.progress() as progress:
-        progress(Step("reading the project and its journal"))
+    with output.progress("reading the project and its journal") as progress:
         before = before_side(root, baseline)
         verified = verified_files(root)
         if options.source is Source.FOUND:
@@ -277,10 +276,9 @@ def _list(root: Path, baseline: str | None, options: VerifyOptions, output: Outp
     else:
         before = before_side(root, baseline)
         with (
-            output.progress() as progress,
+            output.progress("importing PyTorch") as progress,
             tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder,
         ):
-            progress(Step("importing PyTorch"))
             from chirp_migrate.verify.sides.copies import find_training, make_sides
 
             trees, _ = make_sides(root, before, options, Path(folder).resolve())

@@ -31,12 +31,12 @@ class MovingLine(threading.Thread):
     The cursor stays at its beginning: what others print, ``^C`` for one, takes its place.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, doing: str) -> None:
         super().__init__(name="progress", daemon=True)
         self._stream = stream
         self._full, self._empty, self._more = "█░…" if stream.encoding.lower().startswith("utf") else "#.>"
         self._began = time.monotonic()
-        self._step: Step | None = None
+        self._step = Step(doing)
         self._least = self._most = 0.0  # when it is over
         self._shown = ""
         self._over = threading.Event()
@@ -65,8 +65,7 @@ class MovingLine(threading.Thread):
         pause_s = _PATIENCE_S
         while not self._over.wait(pause_s):
             pause_s = _EVERY_S
-            if self._step is not None:
-                self._draw(self._line(self._step))
+            self._draw(self._line(self._step))
 
     def _draw(self, line: str, above: str = "") -> None:
         with _drawing:

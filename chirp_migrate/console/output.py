@@ -80,13 +80,13 @@ class Output:
         if not self.quiet:
             print(f"  {visible(text)}", file=sys.stderr, flush=True)
 
-    def progress(self) -> AbstractContextManager[Progress]:
-        """Gives what shows, on standard error, how far something is that may take long; nothing where ``quiet``.
+    def progress(self, doing: str) -> AbstractContextManager[Progress]:
+        """Gives what shows, on standard error, how far something is that may take long: nothing where ``quiet``.
 
         On a terminal one line moves, once it has taken two seconds; elsewhere there are only the lines that stay.
         """
         if not self.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-            return MovingLine(sys.stderr)
+            return MovingLine(sys.stderr, doing)
         return nullcontext(lambda what: None if isinstance(what, Step) else self.say(what))
 
 

@@ -61,7 +61,6 @@ def plan_tree(
     """
     settings = settings or Settings()
     rules = settings.rules
-    progress(Step("looking for Python"))
     found = discover(root, notebooks=settings.notebooks, left_out_by=settings.why_left_out)
     left_tests = [path for path in found.context if path.endswith(".py") and settings.leaves_as_test(path)]
     read = _Reader(found.root, overlay or {})

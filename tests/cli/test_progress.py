@@ -121,7 +121,7 @@ LONG = Step("round 2, after: training_utils.\u5b57" + "x" * 100, 9, 64, left_s=4
 )
 def test_one_line_moves_and_nothing_of_it_remains(terminal: Open, columns: int, shown: str) -> None:
     here = terminal(columns)
-    with Output().progress() as progress:
+    with Output().progress("begun") as progress:
         progress("a line that stays")
         progress(LONG)
         here.until(shown)
@@ -145,7 +145,7 @@ def test_one_line_moves_and_nothing_of_it_remains(terminal: Open, columns: int, 
 )
 def test_the_time_left_is_what_is_known_of_it_and_never_stays_at_nothing(terminal: Open, step: Step, says: str) -> None:
     here = terminal(80)
-    with Output().progress() as progress:
+    with Output().progress("begun") as progress:
         progress(step)
         here.until(rf"\rx +{says}\x1b\[K")
     assert "0:00 left" not in here.raw
@@ -153,7 +153,7 @@ def test_the_time_left_is_what_is_known_of_it_and_never_stays_at_nothing(termina
 
 def test_a_terminal_that_has_no_blocks_gets_signs(terminal: Open) -> None:
     here = terminal(80, "ascii")
-    with Output().progress() as progress:
+    with Output().progress("begun") as progress:
         progress(Step("caf\xe9", 1, 2))
         here.until(r"\rcaf\\xe9 +  #+\.+ 1/2")
 
@@ -164,7 +164,7 @@ def test_a_log_and_a_dumb_terminal_get_the_lines_that_stay(
 ) -> None:
     here = terminal(80) if dumb else None
     monkeypatch.setenv("TERM", "dumb" if dumb else "xterm")
-    with Output().progress() as progress:
+    with Output().progress("begun") as progress:
         progress("one\x07")
         progress(Step("two"))
     if here is not None:
@@ -174,7 +174,7 @@ def test_a_log_and_a_dumb_terminal_get_the_lines_that_stay(
 
 def test_quiet_shows_nothing(terminal: Open) -> None:
     here = terminal(80)
-    with Output(quiet=True).progress() as progress:
+    with Output(quiet=True).progress("begun") as progress:
         progress("one")
         progress(Step("two"))
         time.sleep(0.05)
