@@ -17,7 +17,7 @@ from msgspec import structs
 from chirp_migrate.console.progress import Progress, Step, untold
 from chirp_migrate.console.text import count
 from chirp_migrate.engine.discover import discover
-from chirp_migrate.engine.rewrite_file import concerned_rules
+from chirp_migrate.engine.rewrite_file import FileResult, concerned_rules
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.worker_pool import migrate_files, rare_collection
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, PlanOptions, Skipped, Status
@@ -92,9 +92,14 @@ def plan_tree(
     notes: list[str] = []
     doing, began = "planning" if overlay is None else "checking", time.monotonic()
     progress(Step(doing, 0, len(concerned)))
-    for done, result in enumerate(migrate_files(concerned, project, settings, jobs), start=1):
-        left_s = (time.monotonic() - began) / done * (len(concerned) - done)
-        progress(Step(f"{doing} {result.path}", done, len(concerned), left_s))
+    results: dict[str, FileResult] = {}
+    read_size, size = 0, sum(len(texts[path]) for path in concerned)
+    for result in migrate_files(concerned, project, settings, jobs):
+        results[result.path] = result
+        read_size += len(texts[result.path])
+        left_s = (time.monotonic() - began) * (size / read_size - 1)
+        progress(Step(f"{doing} {result.path}", len(results), len(concerned), left_s))
+    for result in (results[path] for path in concerned):
         source, problem = sources[result.path], result.problem
         if problem is None and result.text != source.text:
             try:

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 
@@ -35,7 +35,7 @@ _settings: Settings
 
 
 def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jobs: int | None) -> Iterator[FileResult]:
-    """Results of :func:`~chirp_migrate.engine.rewrite_file.migrate_file` in the order of ``paths``.
+    """Results of :func:`~chirp_migrate.engine.rewrite_file.migrate_file`, each once it is there.
 
     Args:
         paths: files of ``project`` that some rule concerns.
@@ -48,14 +48,8 @@ def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jo
     if count < 2 or len(paths) < 2:
         yield from (_migrate(path, project, settings) for path in paths)
         return
-    done: dict[str, FileResult] = {}
     # The largest first, so that no process is left alone with one of them at the end.
-    waiting = _in_processes(sorted(paths, key=sizes.__getitem__, reverse=True), project, settings, count)
-    for path in paths:
-        while path not in done:
-            result = next(waiting)
-            done[result.path] = result
-        yield done.pop(path)
+    yield from _in_processes(sorted(paths, key=sizes.__getitem__, reverse=True), project, settings, count)
 
 
 def _jobs(size: int) -> int:
@@ -66,14 +60,14 @@ def _jobs(size: int) -> int:
 def _in_processes(paths: list[str], project: Project, settings: Settings, count: int) -> Iterator[FileResult]:
     """Results of all paths, in any order; a file that ends its process is a result with a problem."""
     pool = _pool(project, settings, count)
-    started = {path: pool.submit(_migrate_here, path) for path in paths}
+    started = {pool.submit(_migrate_here, path): path for path in paths}
     try:
-        for path, future in started.items():
+        for future in as_completed(started):
             try:
                 yield future.result()
             except BrokenProcessPool:
                 pool.shutdown(wait=True)  # no thread of it is left that a fork could surprise
-                yield _alone(path, project, settings)
+                yield _alone(started[future], project, settings)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 

@@ -19,6 +19,7 @@ from rich.cells import cell_len
 from chirp_migrate.console import moving_line
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.progress import Step
+from chirp_migrate.engine.plan_tree import plan_tree
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")
 
@@ -239,15 +240,20 @@ def test_an_interrupt_wipes_the_line_and_rolls_back(backend: Path) -> None:
     assert "".join(here.left).startswith("chirp-migrate: interrupted: nothing was written, or it was undone")
 
 
-@pytest.mark.slow
-def test_planning_in_processes_shows_how_far_it_is(tmp_path: Path) -> None:
-    text = "from torch.utils.data import DataLoader\n\n\ndef train(dataset):\n    return DataLoader(dataset)\n"
-    for number in range(8):
-        filler = "".join(f"\n\ndef step_{one}(x):\n    return [x * {one} for _ in range(x)]\n" for one in range(1500))
-        (tmp_path / f"train_{number}.py").write_text(text + filler)
-    here = Terminal(80)
-    process = _started(here, "plan", "-j", "2", str(tmp_path))
-    here.until(r"planning train_\d\.py .*\d/8")
-    assert "8 files" in process.communicate(timeout=_SOON_S)[0] and process.returncode == 0
-    here.close()
-    assert here.left == []
+def test_planning_in_processes_counts_files_as_they_are_done(terminal: Open, backend: Path) -> None:
+    for number in range(7):
+        (backend / f"train_{number}.py").write_bytes((backend / "train.py").read_bytes())
+    here = terminal(80)
+    told: list[str | Step] = []
+
+    def both(what: str | Step) -> None:
+        told.append(what)
+        progress(what)
+
+    with Output().progress("planning") as progress:
+        plan = plan_tree(backend, jobs=2, progress=both)
+        here.until(r"planning train.* 8/8 ")
+    steps = [step for step in told if isinstance(step, Step) and step.total]
+    assert [step.done for step in steps] == list(range(9)) and {step.total for step in steps} == {8}
+    assert steps[-1].left_s == 0 and all(step.left_s for step in steps[1:-1])
+    assert [file.path for file in plan.files] == sorted(file.path for file in plan.files)
