@@ -1,12 +1,14 @@
-"""How the cost of a plan grows with the tree: processor time and memory of one tree, beside the sum of its parts."""
+"""How a plan grows with the tree: processor time, memory and findings of one tree, beside those of its parts."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,11 @@ from .packages import Package, fetch, unpack
 SIZES = (500, 1_000, 2_000, 4_000)
 #: What one tree may cost at most, by the sum of its parts; and how much memory one of its processes may take.
 SHARE, MEGABYTES = 1.2, 250.0
+#: Rules that search all files of a project by design: what they find may differ in a tree of several.
+WHOLE_PROJECT = ("CHP013", "CHP018", "CHP024", "CHP025")
+
+#: How many findings a rule has in a file: path below the folder of all packages, and rule.
+Findings = Counter[tuple[str, str]]
 
 _PLAN = [*TOOL, "apply", "--tests", "--diff"]
 
@@ -40,17 +47,24 @@ class Grown:
         packages: what it is made of.
         whole: planning it as one tree.
         parts: seconds of planning its packages one by one, the time that a command takes to start counted once.
+        unshared: by rule, how many findings only the tree has, or only its packages one by one.
     """
 
     files: int
     packages: int
     whole: Cost
     parts: float
+    unshared: dict[str, int]
 
     @property
     def share(self) -> float:
         """What one tree costs by what its parts cost."""
         return self.whole.seconds / self.parts
+
+    @property
+    def unexplained(self) -> int:
+        """How many findings only one side has, but for rules that look at the whole project."""
+        return sum(count for rule, count in self.unshared.items() if rule not in WHOLE_PROJECT)
 
 
 def measure(
@@ -63,11 +77,12 @@ def measure(
         trees = list(dict.fromkeys(_fitting(files, size) for size in sizes))
         (empty := Path(folder) / "empty").mkdir()
         (empty / "a.py").touch()
-        start = _cost(empty, jobs).seconds
+        start = _plan(empty, jobs)[0].seconds
         parts = {}
         for number in sorted(set().union(*trees)):
             progress.step(f"{packages[number].name} alone")
-            parts[number] = _cost(roots[number], jobs).seconds - start
+            cost, findings = _plan(roots[number], jobs, f"{packages[number].name}/")
+            parts[number] = cost.seconds - start, findings
         found = []
         for place, tree in enumerate(trees):
             whole = Path(folder) / "whole" / str(place)
@@ -75,7 +90,10 @@ def measure(
                 shutil.copytree(roots[number], whole / packages[number].name)
             count = sum(files[number] for number in tree)
             progress.step(f"{count} files as one tree")
-            found.append(Grown(count, len(tree), _cost(whole, jobs), start + sum(parts[number] for number in tree)))
+            cost, findings = _plan(whole, jobs)
+            seconds = start + sum(parts[number][0] for number in tree)
+            alone = sum((parts[number][1] for number in tree), Findings())
+            found.append(Grown(count, len(tree), cost, seconds, _unshared(findings, alone)))
         return found
 
 
@@ -88,18 +106,29 @@ def _fitting(files: Sequence[int], size: int) -> tuple[int, ...]:
     return tuple(taken)
 
 
-def _cost(tree: Path, jobs: int) -> Cost:
-    """What planning a tree takes.
+def _unshared(whole: Findings, parts: Findings) -> dict[str, int]:
+    """By rule, how many findings are on one side only."""
+    found: Counter[str] = Counter()
+    for (_, rule), count in ((whole - parts) + (parts - whole)).items():
+        found[rule] += count
+    return dict(sorted(found.items()))
+
+
+def _plan(tree: Path, jobs: int, prefix: str = "") -> tuple[Cost, Findings]:
+    """What planning a tree takes, and finds; ``prefix`` goes in front of its paths.
 
     Raises:
         RuntimeError: the command ends with an error.
     """
-    with tempfile.TemporaryFile() as output:
-        child = subprocess.Popen([*_PLAN, "--jobs", str(jobs), str(tree)], stdout=output, stderr=output, cwd=tree)
+    with tempfile.TemporaryFile() as output, tempfile.NamedTemporaryFile() as written:
+        command = [*_PLAN, "--json", written.name, "--jobs", str(jobs), str(tree)]
+        child = subprocess.Popen(command, stdout=output, stderr=output, cwd=tree)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode not in (0, 1):  # 1: files were left out that cannot be read
             output.seek(0)
             raise RuntimeError(f"chirp-migrate ended with {child.returncode}: {output.read()[-300:].decode()}")
+        findings = json.loads(Path(written.name).read_bytes())["findings"]
     unit = 1 if sys.platform == "darwin" else 1024
-    return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit / 1e6)
+    cost = Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit / 1e6)
+    return cost, Findings((prefix + one["path"], one["rule"]) for one in findings)

@@ -11,7 +11,7 @@ import numpy as np
 from harness import Goal, goal_lines, made_by, quartiles, table
 
 from .account import Tally
-from .growth import MEGABYTES, SHARE, Grown
+from .growth import MEGABYTES, SHARE, WHOLE_PROJECT, Grown
 from .speed import OURS, Contender, Timed
 from .survey import Surveyed
 
@@ -79,6 +79,12 @@ def _growth_outcomes(grown: Sequence[Grown]) -> list[Goal]:
             f"≤ {MEGABYTES:g} MB",
             memory,
             last.whole.megabytes <= MEGABYTES,
+        ),
+        Goal(
+            f"{last.files} files: findings on one side only, but of rules for whole projects",
+            "0",
+            str(last.unexplained),
+            last.unexplained == 0,
         ),
     ]
 
@@ -242,17 +248,20 @@ def _growth(grown: Sequence[Grown]) -> list[str]:
             f"{one.parts:.1f}",
             f"{one.share:.2f}",
             f"{one.whole.megabytes:.0f}",
+            ", ".join(f"{count} of {rule}" for rule, count in one.unshared.items()) or "none",
         ]
         for one in grown
     ]
     header = ["files", "packages", "seconds", "ms a file", "its packages one by one", "ratio", "MB, largest process"]
+    header += ["findings not shared"]
     return [
         "",
         "## Growth",
         "",
         "Packages of the survey beside each other in one folder, planned with `chirp-migrate apply --tests "
-        "--diff`: processor time of all processes of the command, its start included; then the same packages planned "
-        "one by one, the start counted once.",
+        "--diff --json FILE`: processor time of all processes of the command, its start included; then the same packages "
+        "planned one by one, the start counted once. Findings are compared by file and rule; only rules that look at the "
+        f"whole project by design ({', '.join(WHOLE_PROJECT)}) may find something else among other packages.",
         "",
         *table(header, rows),
     ]

@@ -253,11 +253,15 @@ def test_the_report_says_goals_and_problems() -> None:
 
 def test_the_report_shows_how_costs_grow() -> None:
     growth, report = part("growth"), part("report")
-    grown = [growth.Grown(500, 2, growth.Cost(5.0, 90.0), 5.0), growth.Grown(1000, 4, growth.Cost(12.6, 251.0), 10.0)]
+    grown = [
+        growth.Grown(500, 2, growth.Cost(5.0, 90.0), 5.0, {}),
+        growth.Grown(1000, 4, growth.Cost(12.6, 251.0), 10.0, {"CHP001": 2, "CHP018": 3}),
+    ]
     reached = report.outcomes([], [], grown, [])
-    assert [(goal.measured, goal.holds) for goal in reached] == [("1.26", False), ("251 MB", False)]
+    assert [(goal.measured, goal.holds) for goal in reached] == [("1.26", False), ("251 MB", False), ("2", False)]
     settings = {"command": "python benchmarks/codemod.py", "machine": describe(1), "reduced": False}
-    assert "| 1000 | 4 | 12.6 | 12.6 | 10.0 | 1.26 | 251 |" in report.as_markdown([], [], grown, reached, settings)
+    text = report.as_markdown([], [], grown, reached, settings)
+    assert "| 1000 | 4 | 12.6 | 12.6 | 10.0 | 1.26 | 251 | 2 of CHP001, 3 of CHP018 |" in text
 
 
 def test_unknown_packages_are_refused_and_help_gives_examples() -> None:
