@@ -259,9 +259,9 @@ def _growth(grown: Sequence[Grown]) -> list[str]:
         "## Growth",
         "",
         "Packages of the survey beside each other in one folder, planned with `chirp-migrate apply --tests "
-        "--diff --json FILE`: processor time of all processes of the command, its start included; then the same packages "
-        "planned one by one, the start counted once. Findings are compared by file and rule; only rules that look at the "
-        f"whole project by design ({', '.join(WHOLE_PROJECT)}) may find something else among other packages.",
+        "--diff --json FILE`: processor time of all processes of the command, its start included; then the same "
+        "packages planned one by one, the start counted once. Findings are compared by file and rule; only rules that "
+        f"look at the whole project by design ({', '.join(WHOLE_PROJECT)}) may find else among other packages.",
         "",
         *table(header, rows),
     ]
