@@ -111,7 +111,7 @@ def _augmentation(loader: LoaderReport) -> list[Recommendation]:
     share = loader.augmentation_share
     if share is None or 100 * share < AUGMENTATION_PERCENT:
         return []
-    what = "make it cheaper: fewer or simpler transforms, smaller p, or this package's batched ones"
+    what = "make it cheaper: fewer or simpler transforms, smaller p, or chirpid_patch's batched ones"
     high = 100 * share > AUGMENTATION_WARNING
     bound = f"above {AUGMENTATION_WARNING:.0f}%" if high else f"the target is below {AUGMENTATION_PERCENT:.0f}%"
     return [Recommendation("the transform of the dataset", what, f"{share:.0%} of loading, {bound}", warning=high)]

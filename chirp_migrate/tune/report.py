@@ -28,14 +28,15 @@ def show(report: TuneReport, screen: Screen) -> None:
     for line in _facts_of_all(report.loaders):
         screen.text(line, hang=2)
     if report.training is not None:
-        screen.text(_training(report.training), hang=2)
+        for line in _training(report.training):
+            screen.text(line, hang=2)
     for note in report.notes:
         screen.text(sentence(note), hang=2)
     screen.text(f"Measured on: {report.described}.", hang=2)
 
 
 def _show_loader(loader: LoaderReport, screen: Screen) -> None:
-    kind = "this package's loader" if loader.migrated else "PyTorch's loader"
+    kind = "chirpid_patch's loader" if loader.migrated else "PyTorch's loader"
     size = "batches as sampled" if loader.batch_size is None else f"batch size {loader.batch_size}"
     screen.text(f"{loader.name}: {loader.samples} samples, {loader.role}, {size}, {kind}", style="bold", hang=2)
     screen.line()
@@ -44,8 +45,8 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
     shown = worked if screen.verbose else [each for each in worked if _matters(*each, loader)]
     rows = [_row(way, beside, beside.samples_per_s or 0.0, loader) for way, beside in shown]
     if rows:
-        header = ("", "batches/s", "samples/s", "interval", "of best", "start")
-        screen.table(header, rows, left=(0, 3, 5), indent=0)
+        header = ("", "samples/s", "interval", "of best", "first batch", *(["batches/s"] if screen.verbose else []))
+        screen.table(header, [row[: len(header)] for row in rows], left=(0, 2), indent=0)
     if len(shown) < len(worked):
         screen.text(f"{len(worked) - len(shown)} more: -v shows them, and --json has them.", 2, "dim")
     for configuration, beside in measured:
@@ -70,14 +71,14 @@ def _matters(measured: Measured, beside: Beside, loader: LoaderReport) -> bool:
 
 def _row(measured: Measured, beside: Beside, rate: float, loader: LoaderReport) -> list[str]:
     ratio = "" if beside.beside_best is None else f"{beside.beside_best:.2f}{'' if beside.settled else '?'}"
-    now = " now" if measured.candidate == loader.now else ""
+    marks = [name for name, way in (("picked", loader.picked), ("now", loader.now)) if measured.candidate == way]
     return [
-        f"{'*' if measured.candidate == loader.picked else '-'} {beside.configuration}",
-        f"{rate if beside.batches_per_s is None else beside.batches_per_s:.1f}",
+        f"{beside.configuration} ({', '.join(marks)})" if marks else beside.configuration,
         f"{rate:.0f}",
         "" if beside.interval is None else "[{:.0f}, {:.0f}]".format(*beside.interval),
-        "best" if beside.place is Place.BEST else ratio,
-        f"{statistics.median(measured.first_batch_s):.2f} s{now}",
+        "1" if beside.place is Place.BEST else ratio,
+        f"{statistics.median(measured.first_batch_s):.2f} s",
+        f"{rate if beside.batches_per_s is None else beside.batches_per_s:.1f}",
     ]
 
 
@@ -108,10 +109,7 @@ def _facts(loader: LoaderReport) -> Iterator[str]:
             f"{1e3 * plain:.1f} ms without ({count(len(loader.with_s), 'round')}, medians)."
         )
     if loader.waited_share is not None:
-        yield (
-            f"The training waits {loader.waited_share:.0%} of its time for these batches (start-up left out). The "
-            "rates above are loading alone: a training step that uses the CPUs leaves workers less of them."
-        )
+        yield f"The training waits {loader.waited_share:.0%} of its time for these batches (start-up left out)."
     if loader.batch_sizes:
         rates = [f"{way.batch_size}: {rate.value:.0f}" for way, rate in mean_rates(loader.batch_sizes).items()]
         yield f"Samples/s by batch size: {', '.join(rates)}."
@@ -125,6 +123,10 @@ def _facts_of_all(loaders: Sequence[LoaderReport]) -> Iterator[str]:
     if others >= BUSY_ABOVE:
         busy = f"Other processes used {'up to ' if len(loaders) > 1 else ''}{others:.0%} of the CPUs meanwhile"
         yield f"{busy}: measure again when the machine is quiet."
+    if any(loader.waited_share is not None for loader in loaders):
+        yield "The rates are of loading alone: a training step that uses the CPUs leaves workers less of them."
+    if any(not loader.setting for loader in loaders):
+        yield "What is recommended by its name alone is an argument of the call that makes the loader."
     for saved in dict.fromkeys(loader.saved for loader in loaders if loader.saved is not None):
         yield (
             f"Kept in {saved}: a loader made with profile={saved!r} (or tune=True, where that is the usual file) is "
@@ -133,13 +135,16 @@ def _facts_of_all(loaders: Sequence[LoaderReport]) -> Iterator[str]:
 
 
 def _show_advice(loader: LoaderReport, screen: Screen) -> None:
-    screen.text(f"Recommendations for {loader.name}:")
+    screen.text(f"Recommendations for {loader.name}, {loader.role}:", hang=2)
     for advice in loader.recommendations:
         screen.item("!" if advice.warning else "-", str(advice), style="bold yellow" if advice.warning else "")
     if not loader.recommendations:
         screen.text("none", 2)
 
 
-def _training(training: Training) -> str:
-    busy = f"busy {training.gpu_percent:.0f} % of it" if training.gpu_percent is not None else training.gpu
-    return f"The training was run once, in {training.seconds:.1f} s; GPU: {busy}."
+def _training(training: Training) -> Iterator[str]:
+    yield f"The training was run once, in {training.seconds:.1f} s."
+    if training.gpu_percent is not None:
+        yield f"It kept the GPU busy for {training.gpu_percent:.0f}% of that."
+    else:
+        yield f"How busy it keeps a GPU was not measured: {training.gpu}."

@@ -131,7 +131,7 @@ def _augmentation(subject: Subject, seconds: float) -> tuple[list[float], list[f
     plain = subject.unaugmented
     if plain is None:
         if not varying(subject.dataset, subject.collate):
-            return [], [], "its samples are the same each time they are read: it does not augment"
+            return [], [], "it does not augment, as its samples are the same each time they are read"
         plain = unaugmented(subject.dataset, subject.collate)
     if plain is None:
         why = "it holds no dataset with the same samples unaugmented: name one with --unaugmented MODULE:CALLABLE"
