@@ -11,7 +11,7 @@ import click
 from chirp_migrate.cli.options import Command, option, output_options, path_argument
 from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import discover, journal_root, root_of
-from chirp_migrate.engine.settings import read_verify_table
+from chirp_migrate.engine.settings import read_command_table
 from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.source.files import discard, replace_file, sync_folder, write_new
@@ -106,7 +106,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
         CommitFailed: the system did not let us write; nothing is left of what was written.
     """
     workload, pyproject = root / _WORKLOAD, root / _PYPROJECT
-    file, table = read_verify_table(root)
+    file, table = read_command_table(root, "verify")
     if table:
         raise UsageProblem(f"{file} has [tool.chirp-migrate.verify] already: change what it says, nothing was written.")
     notes = []

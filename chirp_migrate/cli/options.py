@@ -20,13 +20,13 @@ from chirp_migrate.rules import all_rules
 __all__ = [
     "SETTING_PLACES",
     "Command",
+    "Counts",
     "File",
     "Folder",
     "Number",
     "Text",
     "Whole",
     "complete_rules",
-    "counts",
     "gathered",
     "option",
     "output_options",
@@ -76,6 +76,29 @@ class Number(click.FloatRange):
         written: Any = str(value)
         number = super().convert(written, param, ctx)
         return number if math.isfinite(number) else self.fail(f"{written!r} is no finite number.", param, ctx)
+
+
+class Counts(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
+    """Whole numbers of at least ``least`` as ``2,4,8``, or a list of a settings file: each once, in ascending order.
+
+    An empty text is none of them.
+    """
+
+    name = "whole numbers"
+
+    def __init__(self, least: int, most: int | None = None) -> None:
+        self._least, self._most = least, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See :class:`click.ParamType`."""
+        text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        words = [word.strip() for word in text.split(",")] if text.strip() else []
+        numbers = [int(word) for word in words if word.isdecimal()]
+        most = max(numbers, default=0) if self._most is None else self._most
+        if len(numbers) != len(words) or any(not self._least <= number <= most for number in numbers):
+            bounds = f"of at least {self._least}" if self._most is None else f"from {self._least} to {self._most}"
+            self.fail(f"give numbers {bounds}, with commas, such as 2,4,8, not {text!r}.", param, ctx)
+        return tuple(sorted(set(numbers)))
 
 
 class Text(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
@@ -187,20 +210,6 @@ def selectors(ctx: click.Context, parameter: click.Parameter, value: Sequence[st
     if value and not parts:
         raise click.BadParameter("it is empty: give codes or names of rules (see `chirp-migrate rules`).")
     return parts
-
-
-def counts(least: int, most: int | None = None) -> Callable[[click.Context, click.Parameter, str], tuple[int, ...]]:
-    """A callback that reads ``2,4,8`` as numbers, each once, in ascending order; an empty text is none."""
-
-    def parsed(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, ...]:
-        words = [word.strip() for word in text.split(",")] if text.strip() else []
-        numbers = [int(word) for word in words if word.isdecimal()]
-        if len(numbers) != len(words) or any(n < least or (most is not None and n > most) for n in numbers):
-            bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
-            raise click.BadParameter(f"give numbers {bounds}, with commas, such as 2,4,8, not {text!r}.")
-        return tuple(sorted(set(numbers)))
-
-    return parsed
 
 
 def complete_rules(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -31,7 +31,7 @@ class Request:
     notebooks: bool | None = None
     jobs: int | None = None
     scaffold: bool | None = None
-    vendor: bool = False
+    vendor: bool | None = None
     tests: bool | None = None
     exclude: tuple[str, ...] = ()
 
@@ -48,6 +48,8 @@ class Request:
             unsafe=self.unsafe,
             notebooks=self.notebooks,
             tests=self.tests,
+            scaffold=self.scaffold,
+            vendor=self.vendor,
             exclude=self.exclude,
         )
 
@@ -90,7 +92,10 @@ _what_is_added = (
         help="Add the factory and monitor modules, the notebook and the tests to utils/ and beside it, or do not.  "
         "[default: where utils/ has training modules]",
     ),
-    _added("--vendor", is_flag=True, help="Copy chirpid_patch into the project instead of adding a dependency."),
+    _added(
+        "--vendor/--no-vendor", default=None,
+        help="Copy chirpid_patch into the project instead of adding a dependency.  [default: no-vendor]",
+    ),
 )  # fmt: skip
 
 #: PATH and all that says what is planned there, as one ``request``; for commands that only look, without what is added.
@@ -105,8 +110,8 @@ def planned(request: Request, output: Output) -> Plan:
         return plan_migration(
             request.path,
             settings=settings,
-            scaffold=request.scaffold,
-            vendor=request.vendor,
+            scaffold=settings.scaffold,
+            vendor=settings.vendor,
             jobs=request.jobs,
             progress=progress,
         )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.options import Command, File, Number, counts, gathered, option, output_options, path_argument
+from chirp_migrate.cli.command_settings import REFERENCE, WORKLOAD, put_aside, settings_as_defaults
+from chirp_migrate.cli.options import Command, Counts, File, Number, argument, gathered, option, output_options
 from chirp_migrate.cli.verify import options_of
-from chirp_migrate.cli.verify_settings import REFERENCE, WORKLOAD
 from chirp_migrate.console.output import Output
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -26,8 +26,8 @@ _PLOT_NAME = "data_loading_performance.png"
 _LOADERS = {"auto": None, "torch": False, "factory": True}
 
 
-_data = partial(option, group="What is loaded")
-_tried = partial(option, group="What is tried")
+_data = partial(option, group="What is loaded", is_setting=True)
+_tried = partial(option, group="What is tried", is_setting=True)
 _kept = partial(option, group="What is kept")
 
 
@@ -47,11 +47,12 @@ _kept = partial(option, group="What is kept")
         "chirp-migrate tune . --config configs/retinal.yaml --num-workers 0,2,4,8 --json tune.json",
     ),
 )
-@path_argument
-@_data(
+@argument(is_eager=True, callback=settings_as_defaults("tune"))
+@option(
     "--workload",
     type=WORKLOAD,
     metavar="FILE:FUNCTION",
+    group="What is loaded",
     help="Watch this training, as verify runs it (see init-workload).",
 )
 @_data(
@@ -67,15 +68,15 @@ _kept = partial(option, group="What is kept")
     Grid,
     _tried(
         "--num-workers", "workers", default="0,2,4,8", show_default=True, metavar="N,N,…",
-        callback=counts(0, _MOST_WORKERS), help="Numbers of worker processes to try; 0 is always tried.",
+        type=Counts(0, _MOST_WORKERS), help="Numbers of worker processes to try; 0 is always tried.",
     ),
     _tried(
         "--prefetch", default="2,4", show_default=True, metavar="N,N,…",
-        callback=counts(1), help="Batches that each worker loads ahead.",
+        type=Counts(1), help="Batches that each worker loads ahead.",
     ),
     _tried(
         "--batch-sizes", default="", metavar="N,N,…",
-        callback=counts(1), help="Also measure what was picked at these batch sizes.",
+        type=Counts(1), help="Also measure what was picked at these batch sizes.",
     ),
     _tried(
         "--time-budget", "seconds", metavar="SECONDS", type=Number(1, 86_400), default=30,
@@ -86,7 +87,10 @@ _kept = partial(option, group="What is kept")
         callback=lambda _context, _parameter, name: _LOADERS[name],
         help="Measure PyTorch's loader or that of migrated code; auto: what the training has.",
     ),
-    _tried("--thread-safe", is_flag=True, help="Several threads may use the dataset at once: try that, too."),
+    _tried(
+        "--thread-safe/--no-thread-safe", default=False,
+        help="Several threads may use the dataset at once: try that, too.",
+    ),
 )  # fmt: skip
 @_tried(
     "--timeout", type=Number(1), metavar="SECONDS",
@@ -122,13 +126,16 @@ def tune(
     Runs the backend's own code, in a process of its own: a training (found by itself in a ChirpID-shaped backend, else
     --workload or chirp_verify.py) in a temporary copy, to see which loaders it makes and how long it waits for them; or
     only the dataset that --dataset or --config names. Worker processes, prefetching and batch sizes are measured in
-    turns, and the smallest configuration within 5 % of the best is picked (docs/tune.md).
+    turns, and the smallest configuration within 5 % of the best is picked (docs/tune.md). Options go before
+    [tool.chirp-migrate.tune] in pyproject.toml.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: give the root of your project.")
     root = path.resolve()
     if not grid.prefetch:
         raise UsageProblem("--prefetch is empty: give numbers of batches, such as 2,4.")
+    if workload is not None and put_aside("dataset", "unaugmented", "config_file"):
+        dataset = unaugmented = config_file = None
     if unaugmented is not None and dataset is None:
         raise UsageProblem("--unaugmented belongs to a --dataset: give both.")
     watches = dataset is None and config_file is None

@@ -12,8 +12,7 @@ from typing import Any
 
 import click
 
-from chirp_migrate.cli.options import Command, Folder, Number, Text, Whole, argument, counts, option, output_options
-from chirp_migrate.cli.verify_settings import (
+from chirp_migrate.cli.command_settings import (
     COMMAND,
     DATA,
     EXPRESSION,
@@ -24,6 +23,7 @@ from chirp_migrate.cli.verify_settings import (
     said,
     settings_as_defaults,
 )
+from chirp_migrate.cli.options import Command, Counts, Folder, Number, Text, Whole, argument, option, output_options
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.progress import Step
 from chirp_migrate.engine.discover import journal_root
@@ -90,7 +90,7 @@ Examples:
     },
     epilog=_EPILOG,
 )
-@argument(is_eager=True, callback=settings_as_defaults)
+@argument(is_eager=True, callback=settings_as_defaults("verify"))
 @_trained(
     "--workload", type=WORKLOAD, metavar="FILE:FUNCTION",
     help="Function that gives the training calls (see init-workload).",
@@ -123,7 +123,7 @@ Examples:
     help="Show the entry points and how they are called, and run nothing.",
 )  # fmt: skip
 @option(
-    "--baseline", type=Text("a git revision or a folder"), metavar="REV|FOLDER", group=_DECIDED,
+    "--baseline", type=Text("a git revision or a folder"), metavar="REV|FOLDER", group=_DECIDED, is_setting=True,
     help="Compare with a git revision or a folder.  [default: before apply]",
 )  # fmt: skip
 @_decided(
@@ -158,11 +158,11 @@ Examples:
     help="Simulate a device that takes MS milliseconds for each training batch and uses no CPU.",
 )  # fmt: skip
 @_measured(
-    "--num-workers", "worker_counts", metavar="N,N,…", default=",".join(map(str, DEFAULT_WORKERS)),
-    callback=counts(0, 64), help="Worker processes to try the migrated datasets with; '' for none.",
+    "--num-workers", "worker_counts", is_setting=True, metavar="N,N,…", default=",".join(map(str, DEFAULT_WORKERS)),
+    type=Counts(0, 64), help="Worker processes to try the migrated datasets with; '' for none.",
 )  # fmt: skip
 @_measured(
-    "--measure-seconds", "extra_s", type=Number(0, 3600), default=_DEFAULTS.extra_s, metavar="S",
+    "--measure-seconds", "extra_s", is_setting=True, type=Number(0, 3600), default=_DEFAULTS.extra_s, metavar="S",
     help="Seconds that each side may spend on measuring its datasets, beside training.",
 )  # fmt: skip
 @_measured(

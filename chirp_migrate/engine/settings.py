@@ -24,12 +24,16 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Settings", "glob_pattern", "read_settings", "read_verify_table"]
+__all__ = ["Settings", "glob_pattern", "place_of", "read_command_table", "read_settings"]
 
 _FILE = "pyproject.toml"
 _TABLE = "chirp-migrate"
-_VERIFY = "verify"
-_KEYS = ("include", "exclude", "select", "ignore", "per-file-ignores", "unsafe", "notebooks", "tests", _VERIFY)
+#: Commands whose options have a table of their own.
+_COMMANDS = ("verify", "tune")
+KEYS = (
+    *("include", "exclude", "select", "ignore", "per-file-ignores", "unsafe", "notebooks", "tests", "scaffold"),
+    *("vendor", *_COMMANDS),
+)
 #: A project's own tests, as pytest finds them, and what they share.
 _TEST = re.compile(r"(?:.*/)?(?:tests/.*|test_[^/]*|[^/]*_test|conftest)\.(?:py|ipynb)", re.DOTALL)
 
@@ -46,6 +50,8 @@ class Settings:
         unsafe: also apply rules that change behaviour.
         notebooks: also look at notebooks.
         tests: also look at tests.
+        scaffold: whether the scaffold is added; ``None`` where ``utils/`` has training modules.
+        vendor: whether the runtime is copied into the project.
         excluded: globs of further files that are not rewritten, relative to the folder of the run.
         prefix: what goes before a path of the run to make it one of the patterns', ``""`` or ending in ``/``.
     """
@@ -57,6 +63,8 @@ class Settings:
     unsafe: bool = False
     notebooks: bool = True
     tests: bool = False
+    scaffold: bool | None = None
+    vendor: bool = False
     excluded: tuple[str, ...] = ()
     prefix: str = ""
 
@@ -93,6 +101,8 @@ class Settings:
         unsafe: bool | None = None,
         notebooks: bool | None = None,
         tests: bool | None = None,
+        scaffold: bool | None = None,
+        vendor: bool | None = None,
         exclude: Sequence[str] = (),
     ) -> Settings:
         """These settings with what the command line says above them.
@@ -123,6 +133,8 @@ class Settings:
             unsafe=self.unsafe if unsafe is None else unsafe,
             notebooks=self.notebooks if notebooks is None else notebooks,
             tests=self.tests if tests is None else tests,
+            scaffold=self.scaffold if scaffold is None else scaffold,
+            vendor=self.vendor if vendor is None else vendor,
             excluded=(*self.excluded, *exclude),
         )
 
@@ -144,9 +156,9 @@ def read_settings(path: Path) -> Settings:
     return _Reader(file, table).settings(prefix)
 
 
-def read_verify_table(path: Path) -> tuple[Path, Mapping[str, Any]]:
-    """``[tool.chirp-migrate.verify]`` of the file that :func:`read_settings` reads, and that file; what is in the
-    table is checked by :mod:`chirp_migrate.verify.options`.
+def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any]]:
+    """``[tool.chirp-migrate.COMMAND]`` of the file that :func:`read_settings` reads, and that file; what is in the
+    table is checked by whoever asks for it.
 
     Returns:
         The file (that of the folder of the run where there is none) and the table (empty where there is none).
@@ -155,10 +167,23 @@ def read_verify_table(path: Path) -> tuple[Path, Mapping[str, Any]]:
         UsageProblem: see :func:`read_settings`.
     """
     file, table = _nearest_table(root_of(path))
-    verify = (table or {}).get(_VERIFY, {})
-    if not isinstance(verify, dict):
-        raise UsageProblem(f"{file}: tool.{_TABLE}.{_VERIFY} must be a table.")
-    return file, verify
+    own = (table or {}).get(command, {})
+    if not isinstance(own, dict):
+        raise UsageProblem(f"{place_of(file, command)} must be a table.")
+    return file, own
+
+
+def place_of(file: Path, key: str, command: str = "") -> str:
+    """Where a setting is said: the file, the line where the key begins one, the table and the key."""
+    table = f"tool.{_TABLE}.{command}".rstrip(".")
+    line, inside = "", False
+    for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", text):
+            inside = header.group(1) == table
+        elif inside and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", text):
+            line = f", line {number}"
+            break
+    return f"{file}{line}: [{table}] {key}"
 
 
 def _nearest_table(root: Path) -> tuple[Path, Mapping[str, Any] | None]:
@@ -203,12 +228,14 @@ class _Reader:
 
     def settings(self, prefix: str) -> Settings:
         for key in self.table:
-            if key not in _KEYS:
-                raise self._problem(f"has an unknown key {key!r}; {instead(key, _KEYS, 'the keys are')}")
+            if key not in KEYS:
+                raise self._problem(key, f"is unknown; {instead(key, KEYS, 'the keys are')}")
         select, ignore = self._selectors("select"), self._selectors("ignore")
         codes = selected_codes(select or ["ALL"], ignore)
         if not codes:
-            raise self._problem("leaves no rule to run: select one that is not ignored.")
+            raise self._problem(
+                "ignore" if ignore else "select", "leaves no rule to run: select one that is not ignored."
+            )
         return Settings(
             include=self._patterns("include"),
             exclude=self._patterns("exclude"),
@@ -217,22 +244,25 @@ class _Reader:
             unsafe=self._flag("unsafe", default=False),
             notebooks=self._flag("notebooks", default=True),
             tests=self._flag("tests", default=False),
+            scaffold=self._flag("scaffold", default=True) if "scaffold" in self.table else None,
+            vendor=self._flag("vendor", default=False),
             prefix=prefix,
         )
 
-    def _problem(self, what: str) -> UsageProblem:
-        return UsageProblem(f"{self.file}: [tool.{_TABLE}] {what}")
+    def _problem(self, key: str, what: str) -> UsageProblem:
+        name, space, glob = key.partition(" ")
+        return UsageProblem(f"{place_of(self.file, name)}{space}{glob} {what}")
 
     def _strings(self, key: str, value: object) -> list[str]:
         if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
-            raise self._problem(f"{key} must be a list of strings.")
+            raise self._problem(key, "must be a list of strings.")
         return value
 
     def _selectors(self, key: str, value: object = None) -> list[str]:
         selectors = self._strings(key, self.table.get(key, []) if value is None else value)
         for selector in selectors:
             if not codes_of(selector):
-                raise self._problem(f"{key}: {unknown_rule(selector)}.")
+                raise self._problem(key, f"is wrong: {unknown_rule(selector)}.")
         return selectors
 
     def _patterns(self, key: str) -> tuple[re.Pattern[str], ...]:
@@ -240,14 +270,14 @@ class _Reader:
 
     def _pattern(self, key: str, glob: str) -> re.Pattern[str]:
         if problem := _pattern_problem(glob):
-            raise self._problem(f"{key}: {problem}.")
+            raise self._problem(key, f"is wrong: {problem}.")
         return glob_pattern(glob)
 
     def _file_ignores(self) -> tuple[tuple[re.Pattern[str], frozenset[str]], ...]:
         key = "per-file-ignores"
         table = self.table.get(key, {})
         if not isinstance(table, dict):
-            raise self._problem(f'{key} must be a table such as {{"tests/*" = ["CHP007"]}}.')
+            raise self._problem(key, 'must be a table such as {"tests/*" = ["CHP007"]}.')
         return tuple(
             (self._pattern(key, glob), frozenset().union(*map(codes_of, self._selectors(f'{key} "{glob}"', value))))
             for glob, value in table.items()
@@ -256,7 +286,7 @@ class _Reader:
     def _flag(self, key: str, *, default: bool) -> bool:
         value = self.table.get(key, default)
         if not isinstance(value, bool):
-            raise self._problem(f"{key} must be true or false.")
+            raise self._problem(key, "must be true or false.")
         return value
 
 

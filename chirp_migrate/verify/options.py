@@ -95,7 +95,7 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
             with ``result`` in place of ``entry``; and ``data``, a path. What is not said is as by default.
 
     Raises:
-        UsageProblem: two of them contradict each other, or there is no ``data``.
+        UsageProblem: two of them contradict each other, one would be ignored, or there is no ``data``.
         InvalidData: the arrays of ``data`` cannot be used.
     """
     if "workload" in said and "command" in said:
@@ -103,6 +103,11 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
     if "result" in said and "command" not in said:
         raise UsageProblem("result names what a command writes: it needs a command.")
     entry = _entry(root, said)
+    if entry is not None and "model" in said:
+        raise UsageProblem(
+            "model is for training that is found by itself, and here a workload or a command says what is trained: "
+            "leave it out."
+        )
     own = {one.name: said[one.name] for one in fields(VerifyOptions) if one.name in said}
     return VerifyOptions(_sizes(said, entry), entry, **own)
 

@@ -350,7 +350,7 @@ def test_a_wrong_command_line_is_one_sentence(backend: Path, arguments: list[str
     ("content", "said"),
     [
         ("[tool.chirp-migrate]\nunsafe = true\n".encode("utf-16"), "is not UTF-8"),
-        (b"[tool.chirp-migrate]\nexclude = ['[']\n", "exclude: '[' has what patterns do not have"),
+        (b"[tool.chirp-migrate]\nexclude = ['[']\n", "exclude is wrong: '[' has what patterns do not have"),
         (b"[tool.chirp-migrate.verify]\nsamples = '3'\n", "samples: '3' is a text, not a whole number"),
         (b"[tool.chirp-migrate.verify]\nbudget = 7\ntime-budget = 9\n", "budget is the former name of time-budget"),
     ],

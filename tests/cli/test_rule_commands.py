@@ -93,4 +93,6 @@ def test_settings_of_the_backend_are_read_and_the_command_line_goes_first(tmp_pa
     assert "CHP001" in run("apply", "--diff", "--select", "CHP001", root).stdout
     (root / "pyproject.toml").write_text("[tool.chirp-migrate]\nselct = []\n")
     done = run("apply", "--diff", root)
-    assert done.exit_code == 2 and "'selct'; did you mean select?" in sentence(done)
+    assert done.exit_code == 2 and "line 2: [tool.chirp-migrate] selct is unknown; did you mean select?" in sentence(
+        done
+    )

@@ -8,7 +8,7 @@ import click
 import msgspec
 import pytest
 
-from chirp_migrate.cli.options import counts
+from chirp_migrate.cli.options import Counts
 from chirp_migrate.verify.measures.figures import MEASURES, MIB, as_table, epochs, figures, memory_slope, timed_figures
 from chirp_migrate.verify.measures.metric_data import (
     AugmentationCost,
@@ -139,10 +139,9 @@ def test_plain_values_come_back_as_they_were() -> None:
 
 
 def test_worker_counts_are_numbers() -> None:
-    context, option = click.Context(click.Command("verify")), click.Option(["--num-workers"])
-    parsed = counts(0, 64)
-    assert parsed(context, option, " 8,0,2 ,8") == (0, 2, 8)
-    assert parsed(context, option, "") == ()
-    for text in ("two", "1.5", "-1", "65", "1,,2"):
+    kind = Counts(0, 64)
+    assert kind.convert(" 8,0,2 ,8", None, None) == (0, 2, 8) == kind.convert([8, 0, 2], None, None)
+    assert kind.convert("", None, None) == ()
+    for text in ("two", "1.5", "-1", "65", "1,,2", True, [1.5]):
         with pytest.raises(click.BadParameter, match="0 to 64"):
-            parsed(context, option, text)
+            kind.convert(text, None, None)

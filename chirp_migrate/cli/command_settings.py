@@ -1,4 +1,4 @@
-"""``[tool.chirp-migrate.verify]`` as defaults of the options of ``verify``, and the types that both have.
+"""``[tool.chirp-migrate.verify]`` and ``.tune`` as defaults of these commands' options, and the types that both have.
 
 The keys are the names of the options; docs/settings.md says what they mean.
 """
@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from chirp_migrate.cli.options import SETTING_PLACES, Number, Whole
 from chirp_migrate.console.text import instead
-from chirp_migrate.engine.settings import read_verify_table
+from chirp_migrate.engine.settings import place_of, read_command_table
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.hook import is_reference
@@ -30,8 +30,10 @@ __all__ = [
     "RESULT",
     "SHAPE",
     "WORKLOAD",
+    "put_aside",
     "said",
     "settings_as_defaults",
+    "settings_of",
 ]
 
 #: Names of settings in the last release, and what they are called now.
@@ -40,41 +42,63 @@ _CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _SHAPE = re.compile(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}")
 
 
-def settings_as_defaults(ctx: click.Context, parameter: click.Parameter, path: Path) -> Path:
-    """A callback for PATH, before all options: what the settings there say are their defaults.
+def settings_as_defaults(command: str) -> Callable[[click.Context, click.Parameter, Path], Path]:
+    """A callback for PATH, before all options: what the settings there say of ``command`` are their defaults.
 
     Raises:
-        UsageProblem: a key is none of the options in groups of settings, or see
+        UsageProblem: a key is none of the options that are settings, or see
             :func:`~chirp_migrate.engine.settings.read_settings`.
     """
-    if ctx.resilient_parsing or not path.is_dir():
+
+    def read(ctx: click.Context, parameter: click.Parameter, path: Path) -> Path:
+        if not ctx.resilient_parsing and path.is_dir():
+            _set_defaults(ctx, path, command)
         return path
-    file, table = read_verify_table(path)
-    names = {
+
+    return read
+
+
+def settings_of(command: click.Command) -> dict[str, str | None]:
+    """Names of parameters by the keys that settings have for them: the long names of the options."""
+    return {
         option.removeprefix("--"): one.name
-        for one in ctx.command.params
+        for one in command.params
         if getattr(one, "is_setting", False)
         for option in one.opts
         if option.startswith("--")
     }
+
+
+def put_aside(*names: str) -> bool:
+    """Whether no option says what these parameters are: one that contradicts them goes before settings."""
+    ctx = click.get_current_context()
+    return all(ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE for name in names)
+
+
+def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
+    file, table = read_command_table(path, command)
+    names = settings_of(ctx.command)
+    former = _FORMER if command == "verify" else {}
     kinds = {one.name: one.type for one in ctx.command.params}
     defaults: dict[str, Any] = {}
     for key, value in table.items():
-        place = f"{file}: [tool.chirp-migrate.verify] {key}"
-        name = names.get(_FORMER.get(key, key))
+        place = place_of(file, key, command)
+        name = names.get(former.get(key, key))
         if name is None:
             raise UsageProblem(f"{place} is unknown; {instead(key, names, 'the keys are')}")
-        if _FORMER.get(key) in table:
-            raise UsageProblem(f"{place} is the former name of {_FORMER[key]}, which is there, too: remove {key}.")
+        if former.get(key) in table:
+            raise UsageProblem(f"{place} is the former name of {former[key]}, which is there, too: remove {key}.")
         if isinstance(value, str) and isinstance(kinds[name], Whole | Number):
             raise UsageProblem(f"{place}: {value!r} is a text, not a {kinds[name].name}: write it without quotes.")
         ctx.meta.setdefault(SETTING_PLACES, {})[name] = place
-        if key == "data":
-            defaults[name] = file.parent / value if isinstance(value, str) and value else value
+        beside = file.parent / value if isinstance(value, str) and value else None
+        if beside is not None and (isinstance(kinds[name], click.Path) or kinds[name] is DATA):
+            defaults[name] = beside
+        elif beside is not None and key == "baseline" and beside.is_dir():
+            defaults[name] = str(beside)
         else:
             defaults[name] = value if isinstance(value, str | bool | list) else str(value)
     ctx.default_map = defaults
-    return path
 
 
 def said(ctx: click.Context) -> dict[str, Any]:
