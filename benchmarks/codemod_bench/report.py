@@ -261,7 +261,7 @@ def _growth(grown: Sequence[Grown]) -> list[str]:
         "Packages of the survey beside each other in one folder, planned with `chirp-migrate apply --tests "
         "--diff --json FILE`: processor time of all processes of the command, its start included; then the same "
         "packages planned one by one, the start counted once. Findings are compared by file and rule; only rules that "
-        f"look at the whole project by design ({', '.join(WHOLE_PROJECT)}) may find else among other packages.",
+        f"look at the whole project by design ({', '.join(WHOLE_PROJECT)}) may find others in a larger tree.",
         "",
         *table(header, rows),
     ]
