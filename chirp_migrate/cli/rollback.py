@@ -9,6 +9,7 @@ import click
 
 from chirp_migrate.cli.options import Command, Whole, option, output_options, path_argument, wait_option
 from chirp_migrate.console.output import Output
+from chirp_migrate.console.text import moment
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -142,7 +143,7 @@ def _listed(runs: Sequence[JournalRun], shown: int | None) -> list[str]:
         added = sum(file.before is None for file in run.files)
         counts = f"{len(run.files) - added} rewritten, {added} added"
         state = f"  {_UNFINISHED[run.state]}" if run.state in _UNFINISHED else ""
-        of = f"{run.created}, chirp-migrate {run.record.tool}"
+        of = f"{moment(run.created)}, chirp-migrate {run.record.tool}"
         lines.append(f"Run {run.name} of {of}: {counts}{state}")
         names = [file.path for file in run.files[:shown]]
         more = len(run.files) - len(names)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["count", "figure", "in_picture", "instead", "plain", "sentence", "shortened", "visible"]
+__all__ = ["count", "figure", "in_picture", "instead", "moment", "percent", "plain", "sentence", "shortened", "visible"]
 
 #: Names that a sentence lists before it only counts.
 _NAMED = 12
@@ -45,6 +45,17 @@ def figure(value: float | None) -> str:
     if value == 0:
         return "0"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """``20 %`` of 0.2."""
+    return f"{100 * share:.{digits}f} %"
+
+
+def moment(iso: str) -> str:
+    """``2026-11-21 12:50 UTC`` of an ISO 8601 time in UTC; anything else as it is."""
+    day, letter, time = iso.partition("T")
+    return f"{day} {time[:5]} UTC" if letter and iso.endswith("Z") else iso
 
 
 def count(number: int, noun: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.console.text import in_picture
+from chirp_migrate.console.text import in_picture, percent
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.tune.document import Candidate, LoaderReport, Place
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
@@ -80,7 +80,7 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
     at_left = place[fastest.num_workers] < len(counts) / 2
     axes.axhspan((1 - TOLERANCE) * best, best, color="#999999", alpha=0.18, linewidth=0)
     axes.annotate(
-        f"within {TOLERANCE:.0%} of the best",
+        f"within {percent(TOLERANCE)} of the best",
         (float(at_left), best),
         xycoords=("axes fraction", "data"),
         xytext=(-4 if at_left else 4, 2),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 
+from chirp_migrate.console.text import percent
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.training.watch.augmentation import share_of_loading
 from chirp_migrate.tune.document import LoaderReport, Measured, Place, Recommendation, Training
@@ -43,7 +44,9 @@ def _workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     way = chosen.candidate
     rates = {way: rate.value for way, rate in mean_rates(loader.measured).items()}
     if loader.waited_share is not None and loader.waited_share < _WAITS_LITTLE:
-        why = f"the training waits {loader.waited_share:.1%} of its time for batches: loading does not hold it up"
+        why = (
+            f"the training waits {percent(loader.waited_share, 1)} of its time for batches: loading does not hold it up"
+        )
         return [Recommendation(_name(loader, "num_workers"), "leave it as it is", why)]
     if loader.now is not None and loader.now in rates:
         gain = rates[way] / rates[loader.now]
@@ -113,8 +116,8 @@ def _augmentation(loader: LoaderReport) -> list[Recommendation]:
         return []
     what = "make it cheaper: fewer or simpler transforms, smaller p, or chirpid_patch's batched ones"
     high = 100 * share > AUGMENTATION_WARNING
-    bound = f"above {AUGMENTATION_WARNING:.0f}%" if high else f"the target is below {AUGMENTATION_PERCENT:.0f}%"
-    return [Recommendation("the transform of the dataset", what, f"{share:.0%} of loading, {bound}", warning=high)]
+    bound = f"above {AUGMENTATION_WARNING:.0f} %" if high else f"the target is below {AUGMENTATION_PERCENT:.0f} %"
+    return [Recommendation("the transform of the dataset", what, f"{percent(share)} of loading, {bound}", warning=high)]
 
 
 def _limits(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
@@ -124,7 +127,7 @@ def _limits(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     if loader.cpu_share is not None and loader.cpu_share < WAITING and quiet:
         waits = 1 - loader.cpu_share
         what = "more than there are CPUs may pay; or bring the files nearer (local disk, one memory-mapped array)"
-        why = f"loading waits {waits:.0%} of its time instead of computing"
+        why = f"loading waits {percent(waits)} of its time instead of computing"
         advice.append(Recommendation(_name(loader, "num_workers"), what, why))
     per_s = mean_rate(chosen.rates).value / (loader.batch_size or 1)
     if loader.role == "training" and loader.batch_size == BATCH and per_s < BATCHES_PER_S:

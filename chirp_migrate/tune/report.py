@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import count, sentence
+from chirp_migrate.console.text import count, percent, sentence
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.tune.document import Beside, LoaderReport, Measured, Place, Training, TuneReport
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
@@ -89,7 +89,7 @@ def _picked(loader: LoaderReport) -> str:
     best = next(beside.configuration for beside in loader.standings if beside.place is Place.BEST)
     if best == str(loader.picked):
         return f"{picked}: {loader.picked}, the fastest, by {rounds}{sure}."
-    near = f"the smallest that is within {TOLERANCE:.0%} of the best ({best})"
+    near = f"the smallest that is within {percent(TOLERANCE)} of the best ({best})"
     return f"{picked}: {loader.picked}, {near}, by {rounds}{sure}."
 
 
@@ -97,19 +97,19 @@ def _facts(loader: LoaderReport) -> Iterator[str]:
     """What else was found of a loader, a sentence each."""
     if loader.cpu_share is not None:
         yield (
-            f"Loading in the process computes {loader.cpu_share:.0%} of its time and waits {1 - loader.cpu_share:.0%} "
-            "(files, or other processes on the CPU)."
+            f"Loading in the process computes {percent(loader.cpu_share)} of its time and waits "
+            f"{percent(1 - loader.cpu_share)} (files, or other processes on the CPU)."
         )
     if loader.augmentation_share is None:
         yield f"Augmentation was not measured: {loader.not_augmented}."
     else:
         augmented, plain = statistics.median(loader.with_s), statistics.median(loader.without_s)
         yield (
-            f"Augmentation takes {loader.augmentation_share:.0%} of loading: {1e3 * augmented:.1f} ms a batch with it, "
-            f"{1e3 * plain:.1f} ms without ({count(len(loader.with_s), 'round')}, medians)."
+            f"Augmentation takes {percent(loader.augmentation_share)} of loading: {1e3 * augmented:.1f} ms a batch "
+            f"with it, {1e3 * plain:.1f} ms without ({count(len(loader.with_s), 'round')}, medians)."
         )
     if loader.waited_share is not None:
-        yield f"The training waits {loader.waited_share:.0%} of its time for these batches (start-up left out)."
+        yield f"The training waits {percent(loader.waited_share)} of its time for these batches (start-up left out)."
     if loader.batch_sizes:
         rates = [f"{way.batch_size}: {rate.value:.0f}" for way, rate in mean_rates(loader.batch_sizes).items()]
         yield f"Samples/s by batch size: {', '.join(rates)}."
@@ -121,7 +121,7 @@ def _facts_of_all(loaders: Sequence[LoaderReport]) -> Iterator[str]:
     """What would be the same beside every loader: how busy the machine was, and where the picks are kept."""
     others = max((loader.others for loader in loaders if loader.others is not None), default=0.0)
     if others >= BUSY_ABOVE:
-        busy = f"Other processes used {'up to ' if len(loaders) > 1 else ''}{others:.0%} of the CPUs meanwhile"
+        busy = f"Other processes used {'up to ' if len(loaders) > 1 else ''}{percent(others)} of the CPUs meanwhile"
         yield f"{busy}: measure again when the machine is quiet."
     if any(loader.waited_share is not None for loader in loaders):
         yield "The rates are of loading alone: a training step that uses the CPUs leaves workers less of them."
@@ -145,6 +145,6 @@ def _show_advice(loader: LoaderReport, screen: Screen) -> None:
 def _training(training: Training) -> Iterator[str]:
     yield f"The training was run once, in {training.seconds:.1f} s."
     if training.gpu_percent is not None:
-        yield f"It kept the GPU busy for {training.gpu_percent:.0f}% of that."
+        yield f"It kept the GPU busy for {training.gpu_percent:.0f} % of that."
     else:
         yield f"How busy it keeps a GPU was not measured: {training.gpu}."

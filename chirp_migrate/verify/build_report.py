@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from chirp_migrate import __version__
-from chirp_migrate.console.text import shortened
+from chirp_migrate.console.text import percent, shortened
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
@@ -144,13 +144,13 @@ def rounds_line(rounds: Rounds) -> str:
     if some:
         text += f" ({some} of them with the entry points that were still open)"
     ended = "" if rounds.ended_with is None else f" Ended with {rounds.ended_with}."
-    if rounds.others_median is None:
+    if rounds.others_median is None or rounds.others_most is None or rounds.others_limit is None:
         return f"{text}; whether other processes had the cores was not watched ({rounds.not_watched}).{ended}"
     busy = (
-        f"other processes used {rounds.others_median:.0%} of the CPUs in the median round, at most "
-        f"{rounds.others_most:.0%}"
+        f"other processes used {percent(rounds.others_median)} of the CPUs in the median round, at most "
+        f"{percent(rounds.others_most)}"
     )
-    limit = f"{rounds.others_limit:.0%}"
+    limit = percent(rounds.others_limit)
     if rounds.disturbed_but_counted:
         return (
             f"{text}, {rounds.disturbed_but_counted} of them though others used more than {limit} of the CPUs: the "
@@ -227,7 +227,7 @@ def _simulated(
         if of and timed.count
     }
     if busy:
-        text += "; device busy " + ", ".join(f"{share:.0%} {side}" for side, share in busy.items())
+        text += "; device busy " + ", ".join(f"{percent(share)} {side}" for side, share in busy.items())
     late = sum(count.overrun for of in counts.values() for count in of)
     if late:
         all_steps = sum(count.steps for of in counts.values() for count in of)

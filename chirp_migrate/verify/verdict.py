@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from chirp_migrate.console.text import percent
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirp_migrate.stats.sequential_looks import ERROR, Look, claim_error
@@ -154,8 +155,8 @@ class Judge:
         who = f"{of} of {of + left_out} entry points together" if left_out else "all entry points together"
         if of == 1 and not left_out:
             who = "the training"
-        together = f"{who}: {_percent(total.ratio)}, {threshold:.0%} less wanted"
-        margin = f"{self._slower - 1:.0%}"
+        together = f"{who}: {_percent(total.ratio)}, {percent(threshold)} less wanted"
+        margin = percent(self._slower - 1)
         slower, undecided = self.slower(), self.undecided()
         if slower:
             takes = "takes" if len(slower) == 1 else "take"
@@ -173,9 +174,9 @@ class Judge:
             return Decision(verdict, f"{together}, and no entry point takes over {margin} longer")
         if total.headspace is None:
             return Decision(verdict, together)
-        perfect = f"perfect loading would save {total.headspace:.0%}"
+        perfect = f"perfect loading would save {percent(total.headspace)}"
         if verdict is Verdict.MODEL_BOUND:
-            return Decision(verdict, f"{perfect}, so no loader can save {threshold:.0%}; {together}")
+            return Decision(verdict, f"{perfect}, so no loader can save {percent(threshold)}; {together}")
         return Decision(verdict, f"{together}; {perfect}")
 
     def _open(self) -> frozenset[str]:

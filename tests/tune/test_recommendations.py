@@ -76,7 +76,7 @@ def test_what_is_as_good_as_the_pick_is_left_alone(sweep: list[Measured]) -> Non
 
 def test_loading_that_the_training_does_not_wait_for_is_left_alone(sweep: list[Measured]) -> None:
     advice = by_setting(advice_on(found(*sweep, waited_share=0.02)))
-    assert advice["num_workers"].value == "leave it as it is" and "2.0%" in advice["num_workers"].why
+    assert advice["num_workers"].value == "leave it as it is" and "2.0 %" in advice["num_workers"].why
 
 
 @pytest.mark.parametrize(("without_s", "warning"), [(0.085, None), (0.075, False), (0.065, True)])
@@ -108,7 +108,7 @@ def test_waiting_slow_start_a_failure_and_an_idle_gpu_are_each_told_of(measured:
         "4.00 s",
         "num_workers: not 4 (",
         "a worker process died",
-        "80%",
+        "80 %",
         "40 %",
     ):
         assert named in text
@@ -127,9 +127,9 @@ def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Me
         "4 workers, prefetch 2 (now)",
         "Recommendations for RetinalDataset, training:",
         "an argument of the call",
-        "computes 90% of its time",
+        "computes 90 % of its time",
         "no GPU",
-        "used 30% of the CPUs",
+        "used 30 % of the CPUs",
         "Kept in",
     ):
         assert piece in " ".join(text.split())

@@ -78,7 +78,7 @@ def test_no_speed_makes_up_for_other_training() -> None:
 
 def test_the_slower_entry_point_is_named() -> None:
     reason = decided(timing(0.6), timing(0.4), timing(1.4)).reason
-    assert "entry1 takes over 5% longer" in reason and "entry0" not in reason
+    assert "entry1 takes over 5 % longer" in reason and "entry0" not in reason
 
 
 def test_each_entry_point_has_a_verdict_of_its_own() -> None:

@@ -73,11 +73,11 @@ def test_the_document_has_every_round_and_which_of_them_count() -> None:
     [
         (
             rounds(QUIET, BUSY, QUIET, QUIET, discard=True),
-            "3 kept, 1 discarded because others used more than 10%",
+            "3 kept, 1 discarded because others used more than 10 %",
         ),
         (
             rounds(BUSY, BUSY, BUSY, BUSY),
-            "4 of them though others used more than 10% of the CPUs",
+            "4 of them though others used more than 10 % of the CPUs",
         ),
         (rounds(None, None, None), "3 made, 3 kept; whether other processes had the cores was not watched"),
     ],

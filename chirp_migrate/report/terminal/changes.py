@@ -12,11 +12,10 @@ from itertools import groupby
 from typing import Literal
 
 from chirp_migrate.console.screen import Screen, diff_style
-from chirp_migrate.console.text import count, plain
+from chirp_migrate.console.text import count, moment, plain
 from chirp_migrate.plans.plan import Finding, Safety
 from chirp_migrate.report.hunks import Row, Section, side_by_side
 from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, reported_by_file
-from chirp_migrate.report.terminal.verdict_lines import when
 from chirp_migrate.report.wording import HUNK_KINDS, NOTES, ledger_sentences, outcomes
 from chirp_migrate.rules import all_rules
 
@@ -31,7 +30,7 @@ def show_run(run: RunStory, screen: Screen) -> None:
     planned = run.number is None
     screen.title("The plan" if planned else f"Run {run.number} of apply")
     by = f" by {run.tool}" if run.tool else ""
-    made = "Made" if planned else f"Applied {when(run.created)}"
+    made = "Made" if planned else f"Applied {moment(run.created)}"
     created = sum(file.action == "create" for file in run.files)
     rewritten = len(run.files) - created
     would = "would be " if planned else ""

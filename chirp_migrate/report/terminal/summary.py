@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import count, sentence
+from chirp_migrate.console.text import count, percent, sentence
 from chirp_migrate.report.terminal.verdict_lines import show_details, style_of
 from chirp_migrate.report.verdict_rows import all_together, noticed, short
 from chirp_migrate.stats.ratios import Ratio
@@ -68,10 +68,10 @@ def _times(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]:
 
 
 def _reached(saved: float, headspace: float) -> str:
-    could = f"perfect loading would save {headspace:.0%}"
+    could = f"perfect loading would save {percent(headspace)}"
     if headspace < 0.005:
         return "nothing: perfect loading would save no time"
-    return f"{could}; {max(0.0, min(1.0, saved / headspace)):.0%} of that is reached"
+    return f"{could}; {percent(max(0.0, min(1.0, saved / headspace)))} of that is reached"
 
 
 def _saved(ratio: Ratio) -> str:

@@ -6,14 +6,14 @@ import statistics
 from collections.abc import Sequence
 
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import figure, sentence
+from chirp_migrate.console.text import figure, moment, sentence
 from chirp_migrate.report.verdict_rows import EntryTimes, all_together, entry_times, figures, noticed, short, tone
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.measures.metric_data import LoaderRate
 from chirp_migrate.verify.spec import Trace
 
-__all__ = ["show_details", "show_head", "style_of", "when"]
+__all__ = ["show_details", "show_head", "style_of"]
 
 _MEANINGS = {
     "faster": "Training takes at least {threshold} less time than before the migration, and nothing that was compared "
@@ -64,12 +64,6 @@ def show_details(verdict: VerifyReport, screen: Screen) -> None:
     _targets(verdict, screen)
     _sameness(verdict, screen)
     _conditions(verdict, screen)
-
-
-def when(moment: str) -> str:
-    """``2026-11-21 12:50 UTC`` of an ISO 8601 time in UTC; anything else as it is."""
-    day, letter, time = moment.partition("T")
-    return f"{day} {time[:5]} UTC" if letter and moment.endswith("Z") else moment
 
 
 def _measures(verdict: VerifyReport, screen: Screen) -> None:
@@ -161,7 +155,7 @@ def _conditions(verdict: VerifyReport, screen: Screen) -> None:
         "Training": verdict.described.workload,
         "Rounds": verdict.described.rounds,
         "Machine": verdict.described.machine,
-        "Verified": " by ".join(filter(None, (when(verdict.created), verdict.tool))),
+        "Verified": " by ".join(filter(None, (moment(verdict.created), verdict.tool))),
         "Packages": _listed(verdict.environment.get("packages")),
         "Environment variables": _listed(verdict.environment.get("variables")),
         "Left out of the copies": "; ".join(verdict.copies),
