@@ -15,6 +15,7 @@ from chirp_migrate.analysis.datasets.label_scan import Scan
 from chirp_migrate.analysis.datasets.label_scan_outline import has_dataset_facts, may_scan
 from chirp_migrate.edits.move_definition import whole_span
 from chirp_migrate.rules.api import (
+    GAP,
     Edit,
     Module,
     Outline,
@@ -35,7 +36,7 @@ _WORDS = (
     *("_set[", "_set:", "_set)", "_set]", "rainset", "alset", "estset", "evset", "validset", "fullset"),
 )
 #: One of them followed by what a dataset that is iterated over or indexed is followed by.
-_GONE_THROUGH = re.compile(r"(?:ata_?set|ubset|[a-z]_?set|\bds|_ds)\w*\s*(?:[\[\]:),}]|for\b|if\b)", re.IGNORECASE)
+_GONE_THROUGH = re.compile(rf"(?:ata_?set|ubset|[a-z]_?set|\bds|_ds)\w*{GAP}(?:[\[\]:),}}]|for\b|if\b)", re.IGNORECASE)
 
 
 class LabelScan(Rule):
