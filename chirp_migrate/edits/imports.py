@@ -57,7 +57,7 @@ def import_edits(
     """
     edits: list[Edit] = []
     for source in sorted({source for source, _ in needed}):
-        missing = sorted(clause for origin, clause in needed if origin == source and not _meanings(module, clause))
+        missing = sorted(clause for origin, clause in needed if origin == source and not _is_bound(module, clause))
         existing = _import_from(module, source)
         late = existing is not None and first_use is not None and module.span(existing)[0] > first_use
         if late or style.one_name_a_line:
@@ -97,6 +97,23 @@ def _meanings(module: Module, clause: str) -> set[str]:
     """What the name that ``clause`` would bind stands for at the top level now; an empty string for own code."""
     bindings = module.scopes.module.bindings.get(bound_name(clause), ())
     return {module.absolute(binding.qualified) if binding.kind is Kind.IMPORT else "" for binding in bindings}
+
+
+def _is_bound(module: Module, clause: str) -> bool:
+    """Whether the name that ``clause`` would bind is bound at the top level wherever the module's code runs."""
+    bindings = module.scopes.module.bindings.get(bound_name(clause), ())
+    return any(binding.kind is not Kind.IMPORT or is_reached(module, binding.node) for binding in bindings)
+
+
+def is_reached(module: Module, statement: cst.CSTNode) -> bool:
+    """Whether an import is run where its module or function is: under no condition, or that of what needs the runtime.
+
+    An import for type checkers alone, or for one system or version, binds nothing elsewhere.
+    """
+    if any(source == _RUNTIME for source in _sources(module, statement)):
+        return not _is_for_checkers(module, statement)
+    block = module.parents[module.parents[statement]]
+    return isinstance(block, cst.Module) or isinstance(module.parents[block], cst.FunctionDef)
 
 
 def _line(source: str, clauses: list[str]) -> str:
@@ -185,11 +202,12 @@ def _among_neighbours(module: Module, run: Sequence[cst.CSTNode], source: str, l
 
 
 def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
-    """The top-level statement that takes names from ``source``; it may stand where torch may be missing."""
+    """The top-level statement that takes names from ``source`` and is run (see :func:`is_reached`)."""
     for statement in module.find(cst.ImportFrom):
         if isinstance(statement.names, cst.ImportStar) or statement.relative or statement.module is None:
             continue
-        if module.scopes.scope_of(statement) is module.scopes.module and module.source(statement.module) == source:
+        is_top_level = module.scopes.scope_of(statement) is module.scopes.module
+        if is_top_level and module.source(statement.module) == source and is_reached(module, statement):
             return statement
     return None
 

@@ -18,6 +18,7 @@ from chirp_migrate.analysis.dataflow.uses_elsewhere import (
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Entry, Given, Kept, Member, Returned, step_of
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.call_arguments import call_text
+from chirp_migrate.edits.imports import is_reached
 from chirp_migrate.edits.movability import check_body, check_values, stays
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.plans.plan import Edit, Import
@@ -244,7 +245,8 @@ class MovedFunction:
         for word, path, spelled in spellings:
             owner = module.scopes.lookup(word, node)
             bindings = owner.bindings if owner is not None else []
-            if bindings and all(one.qualified == path and module.span(one.node)[0] < place for one in bindings):
+            earlier = all(one.qualified == path and module.span(one.node)[0] < place for one in bindings)
+            if earlier and any(is_reached(module, one.node) for one in bindings):
                 partial, imports = spelled, frozenset()
                 break
         else:

@@ -73,7 +73,7 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
     made = _mask_construction(module, project, augmenter)
     if base is None or augmenter is None or made is None:
         return Proposal(offset, f"{found}; mask the tensor instead. Left alone: how it masks is not known")
-    mine = "SpecAugment" if project.class_definition(f"{module.name}.SpecAugment") else "WorkerSafeSpecAugment"
+    mine = "SpecAugment" if project.is_class(f"{module.name}.SpecAugment") else "WorkerSafeSpecAugment"
     imports = {runtime(_SHIPPED)}
     if mine == "WorkerSafeSpecAugment":
         imports.add(runtime("SpecAugment as WorkerSafeSpecAugment"))

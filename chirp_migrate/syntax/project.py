@@ -274,7 +274,7 @@ class Project:
     def possible_class(self, outline: Outline, node: ast.AST) -> bool:
         """Whether an expression may name a class: one of the backend, or what is written as one."""
         names = self.possible_names(outline, node)
-        return any(_CAPITAL.search(one.rpartition(".")[2]) or self.base_classes(one) is not None for one in names)
+        return any(_CAPITAL.search(one.rpartition(".")[2]) or self.is_class(one) for one in names)
 
     def _is_possible(self, module: Module, name: str) -> bool:
         """Whether a name that ``import *`` may have brought can come from there."""
@@ -354,6 +354,11 @@ class Project:
             else:
                 names |= {f"{target}{dot}{rest}" for target in self._brought(table, root)}
         return {self.resolve(one) for one in names}
+
+    def is_class(self, qualified: str) -> bool:
+        """Whether ``qualified`` names a top-level class of the backend; LibCST reads nothing for it."""
+        name, _, table = self._binder(qualified)
+        return name in table.classes
 
     def class_definition(self, qualified: str) -> tuple[Module, cst.ClassDef] | None:
         """Module and definition of a top-level class of the backend, if ``qualified`` names one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import isort
 import pytest
@@ -195,3 +196,25 @@ def test_a_section_that_goes_leaves_one_blank_line(tmp_path: Path) -> None:
     (after,) = (file.after.decode() for file in plan.files if file.path == "birds/training.py")
     imports = "import os\n\nfrom birds import utils\nfrom chirpid_patch import OptimalDataLoaderFactory\n\n\ndef make"
     assert after.startswith(imports)
+
+
+@pytest.mark.parametrize(
+    "guarded",
+    [
+        "if TYPE_CHECKING:\n    from functools import reduce\n",
+        "if TYPE_CHECKING:\n    from functools import partial\n",
+        "if typing.TYPE_CHECKING:\n    import functools\n",
+        "if TYPE_CHECKING:\n    from chirpid_patch import OptimalDataLoaderFactory\n",
+        "if TYPE_CHECKING:\n    from chirpid_patch import BatchedDataLoader\n",
+        "if sys.platform == 'nowhere':\n    from functools import partial\n",
+        "if sys.platform == 'nowhere':\n    from functools import reduce\n",
+    ],
+)
+def test_an_import_that_is_not_always_run_is_not_relied_upon(tmp_path: Path, guarded: str) -> None:
+    head = "import sys\nimport typing\nfrom typing import TYPE_CHECKING\n\nfrom torch.utils.data import DataLoader\n\n"
+    use = "\n\ndef loader(rows, most):\n    return DataLoader(rows, batch_size=4, collate_fn=lambda b: b[:most])\n"
+    (tmp_path / "train.py").write_text(head + guarded + use)
+    (migrated,) = plan_tree(tmp_path, jobs=1).files
+    names: dict[str, Any] = {"__name__": "train"}
+    exec(compile(migrated.after, "train.py", "exec"), names)
+    assert list(names["loader"]([1, 2, 3, 4, 5], 2)) == [[1, 2], [5]]

@@ -142,7 +142,7 @@ def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> b
 
 def has_relatives(module: Module, project: Project, owner: cst.ClassDef) -> bool:
     """Whether a class of the project inherits from another of them, or one from it."""
-    if any(project.class_definition(base) is not None for base in base_names(module, project, owner)):
+    if any(project.is_class(base) for base in base_names(module, project, owner)):
         return True
     title = owner.name.value
     return project.search(rf"class\s+\w+\s*\([^)]*\b{re.escape(title)}\b", title)

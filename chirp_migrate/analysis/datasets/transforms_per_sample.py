@@ -250,6 +250,8 @@ def _is_made_once(project: Project, names: set[str]) -> bool:
 
 def _module_class(project: Project, qualified: str) -> tuple[Module, cst.ClassDef] | None:
     """A class of the project that is directly a ``torch.nn.Module`` and nothing else."""
+    if not any(map(NN_MODULE.fullmatch, project.base_classes(qualified) or ())):
+        return None  # known without LibCST, which would read the file of every class that is called
     found = project.class_definition(qualified)
     if found is None or len(found[1].bases) != 1:
         return None

@@ -172,7 +172,7 @@ class LoaderNames:
             if found is not None:
                 return found
         last = (dotted(call.func) or "").rpartition(".")[2]
-        classes = any(self._project.class_definition(n) is not None for n in names)
+        classes = any(self._project.is_class(name) for name in names)
         return Loader() if _NAME.fullmatch(last) and whole and not classes else None
 
     def _named(self, module: Module, node: cst.Name | cst.Attribute, depth: int, inside: bool) -> Loader | None:
@@ -221,7 +221,7 @@ class LoaderNames:
         if not isinstance(value, cst.Call):
             return False
         names = self._project.resolved_names(module, value.func)
-        return bool(names) and all(NO_LOADER.fullmatch(n) or self._project.class_definition(n) for n in names)
+        return bool(names) and all(NO_LOADER.fullmatch(name) or self._project.is_class(name) for name in names)
 
 
 def _either(found: Iterable[Loader | None]) -> Loader | None:
