@@ -52,7 +52,7 @@ _BLANK = re.compile(r"[\s\\]+")
 _FROM_DOTS = re.compile(rf"from\b(?<!\wfrom){_GAP}(\.[\s\\.]*)import\b")
 _ASSIGNED = re.compile(r"(\w+)\s*:?=\s*(?:\w+\.)*$")
 #: What follows ``import``: names up to the closing bracket, or to the end of the line.
-_IMPORTED = re.compile(rf"{_GAP}\((?:[^()#]|#[^\n]*)*\)|(?:[^\n\\]|\\\r?\n?)*")
+_IMPORTED = re.compile(rf"{_GAP}\((?:[^()#]|#[^\n]*(?!.))*\)|(?:[^\n\\]|\\\r?\n?)*")
 #: The name of a module, or of something else, and what is replaced in it.
 _REPLACEMENT = re.compile(
     r"""(?:patch|setattr)(?=\w*\s*\(\s*["'](?:\w+\.)*(\w+)\.(\w+)["'])"""

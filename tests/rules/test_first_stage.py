@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import concerned_rules, rewrite
 from chirp_migrate.plans.plan import Status
 from chirp_migrate.rules import Rule, all_rules
@@ -262,3 +263,14 @@ def make(files):
     return Images(files, grey)
 """
     assert "CHP012" in {one.rule for one in rewrite("a.py", text, Project({"a.py": text}))[1]}
+
+
+def test_a_banner_in_a_comment_takes_no_longer_than_its_length(tmp_path: Path) -> None:
+    # 2 to the 400 ways to take it apart, if a part of a comment could count as one: this would not end.
+    banner = f"# All of it is read.\n{'#' * 400}\n"
+    names = f"from shared import (  # {'# ' * 200}\n    name,\n"
+    head = "from torch.utils.data import DataLoader\n\n"
+    (tmp_path / "train.py").write_text(f"{head}{banner}\nx.to\nx.float(\n    1\n)\n")
+    (tmp_path / "main.py").write_text(f'"""\n{names}"""\n{names})\nloader = DataLoader(name)\n')
+    (tmp_path / "shared.py").write_text("name = [1, 2, 3]\n")
+    assert plan_tree(tmp_path, jobs=1).skipped == ()
