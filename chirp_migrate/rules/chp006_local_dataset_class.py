@@ -18,7 +18,6 @@ from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.statements import lines_deletion
 from chirp_migrate.rules.api import (
     DATASET,
-    LINE,
     Edit,
     Module,
     Outline,
@@ -72,7 +71,7 @@ class LocalDatasetClass(Rule):
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)
-    beside = (re.compile(rf"{LINE}(?<=[ \t\f])class\b"),)
+    beside = (re.compile(r"class\b(?<=[ \t\f]class)"),)
 
     def words(self, project: Project) -> Iterable[str]:
         """Also names of dataset classes of the project."""

@@ -20,7 +20,7 @@ from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.moved_function import Defined, MovedFunction
 from chirp_migrate.edits.statements import lines_deletion
-from chirp_migrate.rules.api import GAP, LINE, Edit, Module, Outline, Project, Proposal, Rule, Safety, dataset_words
+from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, dataset_words
 
 #: Decorators that do the same anywhere, and whose result is found by the name of the function.
 _HARMLESS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_grad"})
@@ -66,7 +66,7 @@ class LocalFunction(Rule):
     )
     safety = Safety.SAFE
     trigger = DESTINATION_WORDS
-    beside = (re.compile(rf"{LINE}(?<=[ \t\f])(async\b{GAP})?def\b"),)
+    beside = (re.compile(r"def\b(?<=[ \t\f]def)|async\s*\\"),)
 
     def words(self, project: Project) -> Iterable[str]:
         """Also names of dataset classes of the project."""

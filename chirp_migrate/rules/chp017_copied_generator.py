@@ -18,12 +18,16 @@ from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Sa
 _HELD = re.compile(
     r"default_rng|RandomState|check_random_state|\bRandom\b|(random|torch)\.Generator|\bGenerator\s*(\(|as\b)"
 )
+#: Words of which each such name has one; much sooner looked for.
+_HELD_WORDS = ("default_rng", "check_random_state", "Random", "Generator")
 _REMEDY = "Use the global generators, or make one in the worker from `torch.utils.data.get_worker_info().seed`"
 
 
 def _makes_generators(text: str) -> bool:
     """Whether a text may make generator objects, or seed workers."""
-    return ("worker_init_fn" in text and "seed" in text) or _HELD.search(text) is not None
+    if "worker_init_fn" in text and "seed" in text:
+        return True
+    return any(word in text for word in _HELD_WORDS) and _HELD.search(text) is not None
 
 
 class CopiedGenerator(Rule):

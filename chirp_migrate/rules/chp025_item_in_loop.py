@@ -81,7 +81,7 @@ class ItemInLoop(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Keep the sums of a loop on the device; list what else reads a number in every step."""
-        for there in reversed(list(device_loops(module, project))):  # what stands after two: of the inner first
+        for there in reversed(list(device_loops(module, project))):  # after two loops: what the inner one leaves first
             waits = there.waits()
             numbers = [wait for wait in waits if wait.is_number]
             if not numbers:

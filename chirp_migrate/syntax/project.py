@@ -42,15 +42,22 @@ _GLOBAL = re.compile(r"(?m)(?:^|[;:\r])[ \t\f]*global\b")
 #: What follows where a script says where its modules are, and the folders that may be named there.
 _PATH_CHANGE = re.compile(r"\bsys\.path\b(.*)")
 _FOLDER = re.compile(r"[\w-]+")
+#: What may name an import: nothing but a comma, a bracket, a comment or the end of a statement comes after it.
+_AS = re.compile(r"as\b(?<=[\s\\]as)[\s\\]+(\w+)[ \t\f]*(?=[,)#;\\\r\n]|\Z)")
+_LAST_WORD = re.compile(r"\b(\w+)[\s\\]+$")
+#: Characters in front of ``as`` among which the name and the white space are.
+_LONGEST_NAME = 200
 _CAPITAL = re.compile(r"[A-Z]")
 #: A class, and what is said of its bases.
 _CLASS = re.compile(r"class\b(?<!\wclass)[\s\\]+(\w+)[\s\\]*\(([^)]*)")
+#: A word among these that may name a base: not an index of one, nor what a keyword is given.
+_BASE = re.compile(r"\w+(?![^\[\]]*\])")
 #: What may stand between the words of a statement, and behind a word in brackets or quotes.
 _GAP = r"[\s\\]*"
 _BEHIND = r"""(?:[\s\\)\]"']|\#[^\n]*\n)*"""
 _BLANK = re.compile(r"[\s\\]+")
 _FROM_DOTS = re.compile(rf"from\b(?<!\wfrom){_GAP}(\.[\s\\.]*)import\b")
-_ASSIGNED = re.compile(r"(\w+)\s*:?=\s*(?:\w+\.)*$")
+_ASSIGNED = re.compile(r"\b(\w+)\s*:?=\s*(?:\w+\.)*$")
 #: What follows ``import``: names up to the closing bracket, or to the end of the line.
 _IMPORTED = re.compile(rf"{_GAP}\((?:[^()#]|#[^\n]*(?!.))*\)|(?:[^\n\\]|\\\r?\n?)*")
 #: The name of a module, or of something else, and what is replaced in it.
@@ -87,7 +94,6 @@ class Project:
         self._modules: dict[str, Module | None] = {}  # the last used ones, the newest at the end
         self._in_work = ""
         self._tables: dict[str, ImportTable | None] = {}
-        self._aliases: dict[str, set[str]] = {}
         self._held: dict[str, bool] = {}
         self._on_path: dict[str, list[list[str]]] = {}  # words of each change of `sys.path` in a file, the last first
         self._heirs: dict[tuple[str, ...], frozenset[str]] = {}
@@ -386,13 +392,18 @@ class Project:
         return (module, first) if isinstance(first, kind) else None
 
     def aliases(self, name: str) -> set[str]:
-        """Other names under which any module of the backend imported ``name`` when first asked."""
-        if name not in self._aliases:
-            pattern = re.compile(rf"\b{re.escape(name)}\s+as\s+(\w+)")
-            self._aliases[name] = {
-                alias for path in self._words.holding(name) for alias in pattern.findall(self._texts[path])
-            }
-        return self._aliases[name]
+        """Other names under which any module of the backend imported ``name``, when anybody first asked for aliases."""
+        return self._aliases.get(name, set())
+
+    @cached_property
+    def _aliases(self) -> dict[str, set[str]]:
+        """What each name, or last part of one, is imported as, by spelling."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for text in self._texts.values():
+            for match in _AS.finditer(text):
+                if (name := _LAST_WORD.search(text[max(0, match.start() - _LONGEST_NAME) : match.start()])) is not None:
+                    found[name.group(1)].add(match.group(1))
+        return found
 
     def heirs(self, *bases: str) -> frozenset[str]:
         """Names of classes of the backend that, by their spelling, descend from one with any of ``bases`` in its name.
@@ -403,7 +414,7 @@ class Project:
         if bases not in self._heirs:
             inheriting: dict[str, set[str]] = defaultdict(set)
             for name, named in (found for text in self._texts.values() for found in _CLASS.findall(text)):
-                for base in re.findall(r"\w+", named):
+                for base in _BASE.findall(named):
                     inheriting[base].add(name)
             pending = [*bases, *(name for name in inheriting if any(base in name for base in bases))]
             names: set[str] = set()
@@ -518,7 +529,7 @@ def _names_given(module: str, text: str) -> Iterator[str]:
 
 
 def _attributes_of(name: str, text: str) -> Iterator[str]:
-    """Words behind a dot behind a name, also where it stands in brackets or quotes, and in a ``getattr`` of it."""
+    """Words after a dot after a name, also where it stands in brackets or quotes, and in a ``getattr`` of it."""
     word = rf"{re.escape(name)}\b(?<!\w{re.escape(name)})"
     after = rf"{word}(?:{_BEHIND}\.{_GAP}(\w+)|{_GAP},{_GAP}[\"'](\w+))"
     yield from (first or second for first, second in re.findall(after, text))
