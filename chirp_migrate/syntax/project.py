@@ -22,9 +22,13 @@ from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.word_index import WordIndex
 
 _Definition = TypeVar("_Definition", cst.ClassDef, cst.FunctionDef)
+_Key = TypeVar("_Key")
+_Answer = TypeVar("_Answer")
 
 #: Code points of which the trees are kept, some 300 bytes for each: files are read one after the other.
 _CODE_KEPT = 300_000
+#: Answers that are kept of one question about names, some 300 bytes each: files are read one after the other.
+_ANSWERS_KEPT = 20_000
 #: How many re-exports are followed before giving up (a cycle of imports ends here too).
 _REEXPORT_LIMIT = 8
 #: That of what is no module of the backend.
@@ -95,6 +99,8 @@ class Project:
         self._in_work = ""
         self._tables: dict[str, ImportTable | None] = {}
         self._held: dict[str, bool] = {}
+        self._origins: dict[str, str] = {}  # of qualified names, until a text changes
+        self._meant: dict[tuple[str, str], set[str]] = {}  # modules by what a file calls them
         self._on_path: dict[str, list[list[str]]] = {}  # words of each change of `sys.path` in a file, the last first
         self._heirs: dict[tuple[str, ...], frozenset[str]] = {}
         self._taken: dict[str, frozenset[str]] = {}  # of the last modules that it was asked of
@@ -168,6 +174,7 @@ class Project:
         self._words.changed(path, before)
         self._forget(path)
         self._tables.pop(path, None)
+        self._origins.clear()
         # What others take from a module does not depend on its own text.
         self._taken = {path: self._taken[path]} if path in self._taken else {}
 
@@ -211,23 +218,24 @@ class Project:
                 self._tables[path] = read.renamed(partial(self._from_root, path))
         return self._tables[path]
 
-    def resolve(self, qualified: str, around: frozenset[str] = frozenset()) -> str:
+    def resolve(self, qualified: str) -> str:
         """Follow re-exports through modules of the backend to the name's origin.
 
         ``utils.common.DataLoader`` becomes ``torch.utils.data.DataLoader`` when ``utils/common.py`` imports it from
         there. A name defined in the backend comes back as its own module calls it, by the path from the root, however
         it was imported, with a dot in front where that is how a library calls it; one from outside, or that may be one
         of several, as it is.
-
-        Args:
-            qualified: the name.
-            around: names that are being followed, of which this one is part: ``from ._C import *`` may bring ``_C``.
         """
+        known = self._origins.get(qualified)
+        return _keep(self._origins, qualified, self._origin(qualified)) if known is None else known
+
+    def _origin(self, qualified: str, around: frozenset[str] = frozenset()) -> str:
+        """The same, looked up; ``around``: names being followed, of which this one is part (``from ._C import *``)."""
         for _ in range(_REEXPORT_LIMIT):
             owner, _, name = qualified.rpartition(".")
             path = self._paths.get(owner.lstrip("."))
             if path is None and owner and owner not in around:
-                known = self.resolve(owner, around | {owner})
+                known = self._origin(owner, around | {owner})
                 if known != owner:
                     qualified = f"{known}.{name}"
                     continue
@@ -297,7 +305,10 @@ class Project:
         """What a qualified name in the file at ``path`` may be from the root: its module may lie in several places."""
         owner = name
         while owner := owner.rpartition(".")[0]:
-            if modules := self._modules_called(owner, path):
+            modules = self._meant.get((owner, path))
+            if modules is None:
+                modules = _keep(self._meant, (owner, path), self._modules_called(owner, path))
+            if modules:
                 return {f"{one}{name[len(owner) :]}" for one in modules}
         return {name}
 
@@ -506,6 +517,14 @@ class Project:
         held = (self._texts[path] for path in paths if path != besides)
         books = (text for path, text in self._notebooks.items() if path != besides and word in text)
         return chain(held, books)
+
+
+def _keep(known: dict[_Key, _Answer], key: _Key, answer: _Answer) -> _Answer:
+    """``answer``, which is known from now on; what was asked long ago is forgotten."""
+    if len(known) >= _ANSWERS_KEPT:
+        known.clear()
+    known[key] = answer
+    return answer
 
 
 def _has_globals(text: str) -> bool:
