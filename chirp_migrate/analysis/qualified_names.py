@@ -15,6 +15,7 @@ import libcst as cst
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.word_index import words_of
 
 
 def one_of(*names: re.Pattern[str] | str) -> re.Pattern[str]:
@@ -52,8 +53,9 @@ MAP_DATASET = one_of(
 ITERABLE_DATASET = re.compile(r"torch\.utils\.data\.(\w+\.)*(IterableDataset|ChainDataset|IterDataPipe)")
 #: Classes of datasets, and what splits one.
 DATASET = one_of(r"torch\.utils\.data\.(dataset\.)?\w*Dataset", _PART_OF_DATASET, TORCHVISION_DATASET, _SHIPPED_DATASET)
-#: Words in the names of such classes.
 _DATASET_CLASSES = ("Dataset", "Subset", "DataPipe", "ImageFolder", "WorkerSafe")
+#: Words in the names of such classes.
+DATASET_WORDS = (*_DATASET_CLASSES, "torchvision")
 #: What takes a dataset as its first argument.
 TAKES_DATASET = one_of(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASET)
 #: What gives no dataset, whatever the variable is called.
@@ -102,9 +104,14 @@ def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator
         yield from project.resolved_names(module, base.value)
 
 
-def dataset_words(project: Project) -> tuple[str, ...]:
-    """Words of which one is in every text with the name of a dataset class, be it one of the project."""
-    return (*_DATASET_CLASSES, "torchvision", *project.heirs(*_DATASET_CLASSES))
+def dataset_names(project: Project) -> frozenset[str]:
+    """Names of dataset classes of the project, also what files import them as, that have none of the words for one."""
+    return project.heirs(*_DATASET_CLASSES)
+
+
+def may_name_dataset(text: str, project: Project) -> bool:
+    """Whether a text may have the name of a dataset class, be it one of the project."""
+    return any(word in text for word in DATASET_WORDS) or not words_of(text).isdisjoint(dataset_names(project))
 
 
 def inherits(project: Project, qualified: str, names: re.Pattern[str], depth: int = 0) -> bool:

@@ -77,8 +77,9 @@ def plan_tree(
     planned = (path for path in (*found.files, *found.notebooks) if overlay is None or path in overlay)
     looked_at = [path for path in planned if path in sources]
     # Whoever rewrites a file finds out which rules concern it; most files have not even a word for one.
-    words = {word for rule in rules for word in rule.words(project)}
-    concerned = [path for path in looked_at if any(word in texts[path] for word in words)]
+    words = {word for rule in rules for word in rule.trigger}
+    named = set(project.holding(*set().union(*(rule.names(project) for rule in rules))))
+    concerned = [path for path in looked_at if path in named or any(word in texts[path] for word in words)]
     # What cannot be decoded can still be searched for words.
     skipped = [
         Skipped(path, _reason(error))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from chirp_migrate.analysis.qualified_names import (
     DATASET,
+    DATASET_WORDS,
     FACTORY,
     LOADER,
     NN_MODULE,
@@ -14,9 +15,10 @@ from chirp_migrate.analysis.qualified_names import (
     TORCH_DATASET,
     TORCH_LOADER,
     bases_may_be,
-    dataset_words,
+    dataset_names,
     inherits,
     is_call_of,
+    may_name_dataset,
     resolves_to,
 )
 from chirp_migrate.edits.call_arguments import CallEdit
@@ -51,6 +53,7 @@ from chirp_migrate.syntax.queries import (
 __all__ = [
     "CALL",
     "DATASET",
+    "DATASET_WORDS",
     "FACTORY",
     "GAP",
     "LINE",
@@ -70,7 +73,7 @@ __all__ = [
     "Safety",
     "argument",
     "bases_may_be",
-    "dataset_words",
+    "dataset_names",
     "dotted",
     "find_in",
     "find_own",
@@ -85,6 +88,7 @@ __all__ = [
     "keywords",
     "last_name",
     "listed",
+    "may_name_dataset",
     "mention",
     "method_called",
     "methods_of",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from chirp_migrate.plans.plan import Edit, Import, Safety
 from chirp_migrate.syntax.queries import one_line
+from chirp_migrate.syntax.word_index import words_of
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -109,13 +110,17 @@ class Rule(ABC):
         """What has to hold for the rule to rewrite, as Markdown: the docstring of its class; "" if it says nothing."""
         return inspect.cleandoc(vars(type(self)).get("__doc__") or "").replace("``", "`")
 
-    def words(self, project: Project) -> Iterable[str]:
-        """Words of which one occurs in any text of ``project`` that the rule concerns; the first, cheapest test."""
-        return self.trigger
+    def names(self, project: Project) -> Set[str]:
+        """Whole words that a text may have in place of those in ``trigger``, by what ``project`` calls them."""
+        return frozenset()
+
+    def has_word(self, text: str, project: Project) -> bool:
+        """Whether a text has a word of those in ``trigger``, or a name in their place: the first, cheapest test."""
+        return any(word in text for word in self.trigger) or not words_of(text).isdisjoint(self.names(project))
 
     def concerns(self, text: str, project: Project) -> bool:
         """Whether the rule can have anything to say about a module with this text; decides who is parsed at all."""
-        return any(word in text for word in self.words(project)) and all(_has(text, sign) for sign in self.beside)
+        return self.has_word(text, project) and all(_has(text, sign) for sign in self.beside)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Whether the rule can have anything to say about a module, by what ``ast`` tells of it.

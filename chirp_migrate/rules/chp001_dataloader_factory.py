@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import replace
 
 import libcst as cst
@@ -80,25 +80,25 @@ class DataLoaderFactory(Rule):
         "persistent_workers) and chooses the rest for the dataset and the machine at hand."
     )
     safety = Safety.SAFE
-    trigger = ("DataLoader",)
+    trigger = ("DataLoader", FACTORY)
     counts_sites = True
     in_place = True
 
-    def words(self, project: Project) -> Iterable[str]:
-        """The class and the factory; also by a name that another module gave the class."""
-        return ("DataLoader", FACTORY, *project.aliases("DataLoader"))
+    def names(self, project: Project) -> Set[str]:
+        """Those that other modules gave the class."""
+        return project.aliases("DataLoader")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Not where the class is only imported and annotated with."""
-        return may_build(outline, frozenset(self.words(project)))
+        return may_build(outline, {*self.trigger, *self.names(project)})
 
     def may_have_more(self, outline: Outline, project: Project) -> bool:
         """Not for what the factory builds by now."""
-        return may_build(outline, frozenset(self.words(project)) - {FACTORY})
+        return may_build(outline, {"DataLoader", *self.names(project)})
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite every call that resolves to PyTorch's ``DataLoader``; report other uses of the class."""
-        spellings = {"DataLoader", *project.aliases("DataLoader")}
+        spellings = {"DataLoader", *self.names(project)}
         nodes: list[cst.Name | cst.Attribute] = [name for name in module.find(cst.Name) if name.value in spellings]
         attributes = module.find(cst.Attribute)
         nodes += [one for one in attributes if one.attr.value in spellings or _METHOD.fullmatch(one.attr.value)]

@@ -6,7 +6,7 @@ R-000-1.1, R-000-1.2, R-000-1.3.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 import libcst as cst
 
@@ -68,9 +68,9 @@ class WorkerSafeDatasetClass(Rule):
     trigger = ("Dataset",)
     beside = ("__getitem__",)
 
-    def words(self, project: Project) -> Iterable[str]:
-        """Also by a name that another module gave the class."""
-        return (*self.trigger, *project.aliases("Dataset"))
+    def names(self, project: Project) -> Set[str]:
+        """Those that other modules gave the class."""
+        return project.aliases("Dataset")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class at the top level inherits from PyTorch's alone, and has nothing but methods."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 import libcst as cst
 
@@ -69,9 +69,9 @@ class DatasetWrapper(Rule):
     trigger = ("Dataset",)
     beside = ("__getitem__", re.compile(rf"\btype{CALL}"))
 
-    def words(self, project: Project) -> Iterable[str]:
-        """Also by a name that another module gave the class."""
-        return (*self.trigger, *project.aliases("Dataset"))
+    def names(self, project: Project) -> Set[str]:
+        """Those that other modules gave the class."""
+        return project.aliases("Dataset")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where ``type`` is given three arguments."""

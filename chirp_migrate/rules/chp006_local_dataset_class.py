@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 import libcst as cst
 
@@ -18,6 +18,7 @@ from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.statements import lines_deletion
 from chirp_migrate.rules.api import (
     DATASET,
+    DATASET_WORDS,
     Edit,
     Module,
     Outline,
@@ -25,7 +26,7 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
-    dataset_words,
+    dataset_names,
     inherits,
     parameters,
 )
@@ -70,12 +71,12 @@ class LocalDatasetClass(Rule):
         "cannot be pickled. At module level it can, and what it took from the function comes in as arguments."
     )
     safety = Safety.SAFE
-    trigger = ("Dataset",)
+    trigger = DATASET_WORDS
     beside = (re.compile(r"class\b(?<=[ \t\f]class)"),)
 
-    def words(self, project: Project) -> Iterable[str]:
-        """Also names of dataset classes of the project."""
-        return (*self.trigger, *dataset_words(project))
+    def names(self, project: Project) -> Set[str]:
+        """Those of dataset classes of the project."""
+        return dataset_names(project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class in a function may be a dataset."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from itertools import chain, count
 
 import libcst as cst
@@ -15,6 +15,7 @@ from chirp_migrate.analysis.datasets.label_scan import Scan
 from chirp_migrate.analysis.datasets.label_scan_outline import has_dataset_facts, may_scan
 from chirp_migrate.edits.move_definition import whole_span
 from chirp_migrate.rules.api import (
+    DATASET_WORDS,
     GAP,
     Edit,
     Module,
@@ -23,7 +24,7 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
-    dataset_words,
+    dataset_names,
     is_name,
     runtime,
 )
@@ -72,13 +73,13 @@ class LabelScan(Rule):
         "nothing can depend on it; other datasets are read sample by sample, as before."
     )
     safety = Safety.SAFE
-    trigger = _WORDS
+    trigger = (*_WORDS, *DATASET_WORDS)
     in_place = True
     follows = frozenset()
 
-    def words(self, project: Project) -> Iterable[str]:
-        """Also names of dataset classes of the project."""
-        return (*self.trigger, *dataset_words(project))
+    def names(self, project: Project) -> Set[str]:
+        """Those of dataset classes of the project."""
+        return dataset_names(project)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only where something may be known as a dataset."""

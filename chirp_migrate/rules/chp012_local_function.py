@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from textwrap import dedent
 
 import libcst as cst
@@ -20,7 +20,7 @@ from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.moved_function import Defined, MovedFunction
 from chirp_migrate.edits.statements import lines_deletion
-from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, dataset_words
+from chirp_migrate.rules.api import DATASET_WORDS, Edit, Module, Outline, Project, Proposal, Rule, Safety, dataset_names
 
 #: Decorators that do the same anywhere, and whose result is found by the name of the function.
 _HARMLESS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_grad"})
@@ -65,12 +65,12 @@ class LocalFunction(Rule):
         "it closed over."
     )
     safety = Safety.SAFE
-    trigger = DESTINATION_WORDS
+    trigger = (*DESTINATION_WORDS, *DATASET_WORDS)
     beside = (re.compile(r"def\b(?<=[ \t\f]def)|async\s*\\"),)
 
-    def words(self, project: Project) -> Iterable[str]:
-        """Also names of dataset classes of the project."""
-        return (*self.trigger, *dataset_words(project))
+    def names(self, project: Project) -> Set[str]:
+        """Those of dataset classes of the project."""
+        return dataset_names(project)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only where there is a word for what may take a function to worker processes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 import libcst as cst
 
@@ -13,7 +13,18 @@ from chirp_migrate.analysis.datasets.dataset_state import dataset_states
 from chirp_migrate.analysis.datasets.held_generators import held_generators
 from chirp_migrate.analysis.loaders.loader_calls import gives_by_position
 from chirp_migrate.analysis.loaders.worker_seeding import repeated_seeds
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, dataset_words, is_name, keywords
+from chirp_migrate.rules.api import (
+    DATASET_WORDS,
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    dataset_names,
+    is_name,
+    keywords,
+)
 
 _HELD = re.compile(
     r"default_rng|RandomState|check_random_state|\bRandom\b|(random|torch)\.Generator|\bGenerator\s*(\(|as\b)"
@@ -40,13 +51,13 @@ class CopiedGenerator(Rule):
     )
     safety = Safety.ADVICE
     finds_bugs = True
-    trigger = ("__getitem__", "__iter__", "worker_init_fn")
+    trigger = ("__getitem__", "__iter__", "worker_init_fn", *DATASET_WORDS)
     beside = (_makes_generators,)
     follows = frozenset({"CHP001"})
 
-    def words(self, project: Project) -> Iterable[str]:
-        """Also names of dataset classes of the project."""
-        return (*self.trigger, *dataset_words(project))
+    def names(self, project: Project) -> Set[str]:
+        """Those of dataset classes of the project."""
+        return dataset_names(project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class may be a dataset, or workers are seeded."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 import libcst as cst
 
@@ -12,6 +12,7 @@ from chirp_migrate.analysis.datasets.dataset_state import pickled_state
 from chirp_migrate.analysis.devices.device_moves import moves_to_cuda
 from chirp_migrate.rules.api import (
     CALL,
+    DATASET_WORDS,
     GAP,
     Module,
     Outline,
@@ -19,7 +20,7 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
-    dataset_words,
+    dataset_names,
     is_call_of,
     resolves_to,
 )
@@ -88,13 +89,13 @@ class UnpicklableState(Rule):
     )
     safety = Safety.ADVICE
     finds_bugs = True
-    trigger = ("__getitem__", "__iter__", "Dataset")
+    trigger = ("__getitem__", "__iter__", *DATASET_WORDS)
     beside = ("__init__", _WORDS)
     follows = frozenset()
 
-    def words(self, project: Project) -> Iterable[str]:
-        """Also names of dataset classes of the project."""
-        return (*self.trigger, *dataset_words(project))
+    def names(self, project: Project) -> Set[str]:
+        """Those of dataset classes of the project."""
+        return dataset_names(project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class may be a dataset."""

@@ -21,9 +21,9 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
-    dataset_words,
     find_in,
     keywords,
+    may_name_dataset,
     one_line,
 )
 
@@ -49,7 +49,9 @@ class ForkAfterCuda(Rule):
         """Only where something is forked, or a dataset may move samples to the GPU."""
         if not super().concerns(text, project):
             return False
-        samples = _MOVES.search(text) is not None and any(word in text for word in (*_SAMPLES, *dataset_words(project)))
+        samples = _MOVES.search(text) is not None and (
+            any(word in text for word in _SAMPLES) or may_name_dataset(text, project)
+        )
         return samples or '"fork"' in text or "'fork'" in text
 
     def may_find(self, outline: Outline, project: Project) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 import libcst as cst
 
@@ -27,9 +27,9 @@ class PickledMemoryMap(Rule):
     beside = ("__init__",)
     follows = frozenset()
 
-    def words(self, project: Project) -> Iterable[str]:
-        """Also by a name that another module gave ``memmap``."""
-        return (*self.trigger, *project.aliases("memmap"))
+    def names(self, project: Project) -> Set[str]:
+        """Those that other modules gave ``memmap``."""
+        return project.aliases("memmap")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class may be a dataset."""

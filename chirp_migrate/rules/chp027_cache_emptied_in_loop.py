@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 import libcst as cst
 
@@ -46,9 +46,9 @@ class CacheEmptiedInLoop(Rule):
     beside = (may_use_loader,)
     follows = frozenset()
 
-    def words(self, project: Project) -> Iterable[str]:
-        """Also by names that other modules gave these functions."""
-        return (*self.trigger, *(alias for name in self.trigger for alias in project.aliases(name)))
+    def names(self, project: Project) -> Set[str]:
+        """Those that other modules gave these functions."""
+        return set().union(*map(project.aliases, self.trigger))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may iterate over a loader has such a call."""

@@ -26,7 +26,7 @@ _Key = TypeVar("_Key")
 _Answer = TypeVar("_Answer")
 
 #: Code points of which the trees are kept, some 300 bytes for each: files are read one after the other.
-_CODE_KEPT = 300_000
+_CODE_KEPT = 200_000
 #: Answers that are kept of one question about names, some 300 bytes each: files are read one after the other.
 _ANSWERS_KEPT = 20_000
 #: How many re-exports are followed before giving up (a cycle of imports ends here too).
@@ -99,6 +99,7 @@ class Project:
         self._in_work = ""
         self._tables: dict[str, ImportTable | None] = {}
         self._held: dict[str, bool] = {}
+        self._captured: dict[str, frozenset[str]] = {}
         self._origins: dict[str, str] = {}  # of qualified names, until a text changes
         self._meant: dict[tuple[str, str], set[str]] = {}  # modules by what a file calls them
         self._on_path: dict[str, list[list[str]]] = {}  # words of each change of `sys.path` in a file, the last first
@@ -164,6 +165,10 @@ class Project:
     def texts(self, word: str) -> Iterator[str]:
         """Current texts of the files that hold a word."""
         return (text for text in self._texts.values() if word in text)
+
+    def holding(self, *words: str) -> Iterator[str]:
+        """Paths of the files in which one of ``words`` is a whole word."""
+        return self._words.holding(*words)
 
     def update(self, path: str, text: str) -> None:
         """Replace the text of one file (a rewritten module is what the others see)."""
@@ -451,9 +456,17 @@ class Project:
             self._held[pattern] = self.search(pattern, *words)
         return self._held[pattern]
 
+    def captured(self, pattern: str, *words: str) -> frozenset[str]:
+        """What the one group of a regular expression captures in all files (see :meth:`holds`)."""
+        if pattern not in self._captured:
+            searched = re.compile(pattern)
+            texts = (self._texts[path] for path in self.holding(*words))
+            self._captured[pattern] = frozenset(found for text in texts for found in searched.findall(text))
+        return self._captured[pattern]
+
     def matching(self, pattern: re.Pattern[str], *words: str) -> Iterator[tuple[str, str]]:
         """Path and text of every file of the backend in which a regular expression matches (see :meth:`search`)."""
-        paths = self._words.holding(*words) if words else iter(self._texts)
+        paths = self.holding(*words) if words else iter(self._texts)
         return ((path, self._texts[path]) for path in paths if pattern.search(self._texts[path]))
 
     def imported_elsewhere(self, module: Module, name: str) -> bool:
@@ -513,7 +526,7 @@ class Project:
 
     def _others(self, besides: str, word: str) -> Iterator[str]:
         """Texts of the other files that hold a whole word, and of notebooks that hold it anywhere."""
-        paths = self._words.holding(word) if word else iter(self._texts)
+        paths = self.holding(word) if word else iter(self._texts)
         held = (self._texts[path] for path in paths if path != besides)
         books = (text for path, text in self._notebooks.items() if path != besides and word in text)
         return chain(held, books)

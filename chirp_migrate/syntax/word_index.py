@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
-__all__ = ["WordIndex"]
+__all__ = ["WordIndex", "words_of"]
 
 _WORD = re.compile(r"\w+")
 #: Makes a blank of each ASCII character that words do not have.
@@ -26,7 +27,7 @@ class WordIndex:
         self._first: dict[str, str] = {}  # texts as they were indexed, of files that have changed since
         self._places: dict[str, array[int]] = {}
         for number, text in enumerate(texts.values()):
-            for word in set(text.translate(_BLANKS).split() if text.isascii() else _WORD.findall(text)):
+            for word in _words(text):
                 if (places := self._places.get(word)) is None:
                     places = self._places[word] = array("I")
                 places.append(number)
@@ -44,3 +45,13 @@ class WordIndex:
             held = {number for number in changed if any(word in self._texts[self._paths[number]] for word in words)}
             numbers = numbers - changed | held
         return (self._paths[number] for number in sorted(numbers))
+
+
+@lru_cache(maxsize=2)
+def words_of(text: str) -> frozenset[str]:
+    """The whole words of a text, which is asked for by many rules, one after the other."""
+    return frozenset(_words(text))
+
+
+def _words(text: str) -> set[str]:
+    return set(text.translate(_BLANKS).split() if text.isascii() else _WORD.findall(text))

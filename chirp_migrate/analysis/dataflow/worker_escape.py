@@ -20,9 +20,9 @@ from chirp_migrate.analysis.qualified_names import (
     FACTORY_METHOD,
     TORCH_LOADER,
     base_names,
-    dataset_words,
     inherits,
     is_call_of,
+    may_name_dataset,
     one_of,
 )
 from chirp_migrate.syntax.module import Module
@@ -41,6 +41,8 @@ _LOADER_KEYWORDS = frozenset({"collate_fn", "worker_init_fn"})
 _KEYWORDS = _LOADER_KEYWORDS | {"transform", "target_transform", "transforms", "batch_transform"}
 _ABOUT_TORCH = re.compile(r"torch|lightning|chirpid_patch")
 _ABOUT_DATA = re.compile(r"Dataset|DataLoader|torchvision|torchaudio|Compose")
+#: A keyword of these with a call, and what is called.
+_GIVEN_CALL = rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*(\w+)\("
 _POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
 _LOADER_CALL = one_of(TORCH_LOADER, FACTORY_METHOD)
 #: Words in the names of what takes a `transform`, and of modules of transforms: libraries of which no list is kept.
@@ -55,7 +57,7 @@ _MAKER = re.compile(r"_*(get|make|build|create|new|setup)_+(?=\w)")
 @lru_cache(maxsize=8)
 def may_have_destinations(text: str, project: Project) -> bool:
     """Whether a text has a word for what may take functions to worker processes."""
-    if any(word in text for word in (*_WORDS, *dataset_words(project))):
+    if any(word in text for word in _WORDS) or may_name_dataset(text, project):
         return True
     return "ransform" in text and _TRANSFORM.search(text) is not None and _ABOUT_TORCH.search(text) is not None
 
@@ -255,8 +257,7 @@ class Destinations:
 
 def _is_called_elsewhere(project: Project, maker: str) -> bool:
     """Whether a file of the project gives what ``maker`` returns to a loader."""
-    keywords = "|".join(sorted(_KEYWORDS))
-    return project.holds(rf"\b(?:{keywords})\s*=\s*(?:\w+\.)*{re.escape(maker)}\(", maker)
+    return maker in project.captured(_GIVEN_CALL, *_KEYWORDS)
 
 
 def _assigned_to(module: Module, node: cst.CSTNode) -> cst.Name | None:

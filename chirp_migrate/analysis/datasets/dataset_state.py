@@ -153,8 +153,7 @@ class DatasetState:
                 if value is not None and method in constructing:
                     kinds = ((one, kind(one)) for one in contents(method.module, method.function, value))
                     found += [(one, what) for one, what in kinds if what is not None]
-            set_elsewhere = set_from_outside(attribute)
-            if found and not self._given_up(uses) and not self.project.search(set_elsewhere, attribute):
+            if found and not self._given_up(uses) and not self.project.holds(set_from_outside(attribute), attribute):
                 yield (attribute, *found[0])
 
     def _given_up(self, uses: list[Use]) -> bool:

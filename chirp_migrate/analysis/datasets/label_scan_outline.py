@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from chirp_migrate.analysis.datasets.dataset_names import DATASET_NAME
-from chirp_migrate.analysis.qualified_names import dataset_words
+from chirp_migrate.analysis.qualified_names import may_name_dataset
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
@@ -22,7 +22,7 @@ _Loop = ast.For | ast.comprehension
 
 def has_dataset_facts(text: str, project: Project) -> bool:
     """Whether a name in a text may be known as a dataset by more than itself."""
-    return _FACTS.search(text) is not None or any(word in text for word in dataset_words(project))
+    return _FACTS.search(text) is not None or may_name_dataset(text, project)
 
 
 def may_scan(outline: Outline, project: Project) -> bool:

@@ -117,7 +117,7 @@ def _forwarded(module: Module, project: Project, node: cst.Lambda) -> str | None
     last = path.rpartition(".")[2]
     if "." in path and (is_assigned(project, last) or is_quoted(project, last)):
         return None
-    if project.holds(rf"\b{last}\s*\.\s*\w+\s*=(?!=)|\bsetattr\s*\(\s*{last}\b", last):
+    if project.holds(rf"{last}(?<!\w{last})\s*\.\s*\w+\s*=(?!=)|setattr(?<!\wsetattr)\s*\(\s*{last}\b", last):
         return None  # it may have any attribute
     is_function = _is_method(module, project, node, path) or _is_function(module, project, body.func, len(names))
     return path if is_function else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import libcst as cst
@@ -26,7 +26,7 @@ _LOOKS = re.compile(
 _PARTIAL = re.compile(r"functools\.partial")
 
 
-def may_build(outline: Outline, spellings: frozenset[str]) -> bool:
+def may_build(outline: Outline, spellings: Set[str]) -> bool:
     """Whether the class, or the factory, under one of these names is more than imported and annotated with."""
     if any(alias.asname and alias.name in spellings for alias in outline.find(ast.alias)):
         return True
