@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chirp_migrate.console.json_document import as_bytes
-from chirp_migrate.console.moving_line import MovingLine
 from chirp_migrate.console.progress import Progress, Step
+from chirp_migrate.console.progress_line import MovingLine
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import visible
 from chirp_migrate.errors import UsageProblem

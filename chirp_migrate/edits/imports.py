@@ -126,19 +126,26 @@ def _beside_names(module: Module, statement: cst.ImportFrom, clauses: list[str],
     spans = [module.span(alias.asname.name if alias.asname else alias.name) for alias in aliases]
     starts = [module.span(alias.name)[0] for alias in aliases]
     names = [module.text[start:end] for start, (_, end) in zip(starts, spans, strict=True)]
-    separator = ", "
-    if len(names) > 1 and "#" not in (gap := module.text[spans[0][1] : starts[1]]):
-        separator = gap
+    ends = [*starts[1:], module.span(statement)[1]]
+    own_line = module.newline + re.sub(r"\S", " ", module.text[module.line_start(starts[0]) : starts[0]])
+    gap = module.text[spans[0][1] : ends[0]]
+    separator = f",{own_line}" if "#" in gap else gap if len(names) > 1 else ", "
     sorted_names = style.names_in_order([*names, *clauses])
     if [name for name in sorted_names if name in names] != names:
         sorted_names = [*names, *clauses]
     ahead = list(takewhile(lambda clause: clause not in names, sorted_names))
     if ahead:
         yield Edit(starts[0], starts[0], "".join(clause + separator for clause in ahead))
-    for name, (_, end) in zip(names, spans, strict=True):
+    for name, (_, end), next_start in zip(names, spans, ends, strict=True):
         rest = sorted_names[sorted_names.index(name) + 1 :]
         following = list(takewhile(lambda clause: clause not in names, rest))
-        if following:
+        line, newline, _ = module.text[end:next_start].partition(module.newline)
+        if following and newline and "#" in line:
+            # The name keeps its comment: what follows it begins a line of its own.
+            if "," not in line.partition("#")[0]:
+                yield Edit(end, end, ",")
+            yield Edit(end + len(line), end + len(line), "".join(f"{own_line}{clause}," for clause in following))
+        elif following:
             yield Edit(end, end, "".join(separator + clause for clause in following))
 
 

@@ -7,7 +7,7 @@ import re
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, captures, reads_of
-from chirp_migrate.analysis.qualified_names import DATASET, base_names
+from chirp_migrate.analysis.known_names import DATASET, base_names
 from chirp_migrate.edits.movability import check_body, check_class, check_values
 from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
 from chirp_migrate.edits.statements import is_dispensable

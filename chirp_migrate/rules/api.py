@@ -5,7 +5,7 @@ The tree and names of a module, the project around it, changes of calls, and wha
 
 from __future__ import annotations
 
-from chirp_migrate.analysis.qualified_names import (
+from chirp_migrate.analysis.known_names import (
     DATASET,
     DATASET_WORDS,
     FACTORY,

@@ -10,7 +10,8 @@ import libcst as cst
 from chirp_migrate.analysis.devices.device_moves import is_dtype
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
-from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames, may_use_loader
+from chirp_migrate.analysis.loaders.loader_loops import loader_loops
+from chirp_migrate.analysis.loaders.loader_values import Loader, may_use_loader
 from chirp_migrate.analysis.loops.batch_names import Batch, Path
 from chirp_migrate.analysis.loops.loop_names import statement_of
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
@@ -86,7 +87,7 @@ class NonBlockingTransfer(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Add ``non_blocking=True`` to copies of what a loader gives to the body of a loop."""
-        for loop, loaders in module.once(LoaderNames, project).loops():
+        for loop, loaders in loader_loops(module, project):
             if all(_pins(project, loader) for _, loader in loaders):
                 yield from _in_loop(module, project, loop, loaders)
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
+from chirp_migrate.analysis.known_names import PROGRESS
 from chirp_migrate.analysis.loaders.distributed_sampler import DistributedSampler, is_told_the_epoch, sampler_of
 from chirp_migrate.analysis.loaders.loader_values import LoaderNames, may_use_loader
-from chirp_migrate.analysis.qualified_names import PROGRESS
 from chirp_migrate.edits.statements import first_in_block
 from chirp_migrate.rules.api import LINE, Module, Project, Proposal, Rule, Safety, dotted, is_call_of, own_nodes
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Set
 
 import libcst as cst
 
-from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames, may_use_loader
+from chirp_migrate.analysis.loaders.loader_loops import loader_loops
+from chirp_migrate.analysis.loaders.loader_values import Loader, may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import calls_in_loops
 from chirp_migrate.analysis.loops.sync_points import is_each_step
 from chirp_migrate.rules.api import (
@@ -61,7 +62,7 @@ class CacheEmptiedInLoop(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """List such calls in loops over loaders, one finding a loop; not where errors are handled."""
-        for loop, loaders in module.once(LoaderNames, project).loops():
+        for loop, loaders in loader_loops(module, project):
             if all(_gives_single(loader) for _, loader in loaders):
                 continue
             calls = [node for node in find_own(loop.body, cst.Call) if is_each_step(module, loop, node)]

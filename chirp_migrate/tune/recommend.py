@@ -6,7 +6,7 @@ import statistics
 
 from chirp_migrate.console.text import percent
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
-from chirp_migrate.training.watch.augmentation import share_of_loading
+from chirp_migrate.training.watch.augmentation_cost import share_of_loading
 from chirp_migrate.tune.document import LoaderReport, Measured, Place, Recommendation, Training
 from chirp_migrate.tune.plateau import mean_rate, mean_rates, pick, settled, standings
 from chirp_migrate.verify.measures.targets import (

@@ -15,7 +15,7 @@ from chirp_migrate.training.errors import user_code
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import serve
-from chirp_migrate.training.watch.augmentation import time_both
+from chirp_migrate.training.watch.augmentation_cost import time_both
 from chirp_migrate.training.watch.samples import unaugmented, varying
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.entry_points import Source

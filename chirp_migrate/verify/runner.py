@@ -35,8 +35,8 @@ from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Sour
 from chirp_migrate.training.workload.hook import call_names
 from chirp_migrate.verify.equivalence.api import describe_api
 from chirp_migrate.verify.equivalence.fingerprint import fingerprint
+from chirp_migrate.verify.equivalence.first_difference import OTHER_SEEDS, aspects
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
-from chirp_migrate.verify.equivalence.traces import OTHER_SEEDS, aspects
 from chirp_migrate.verify.measures.measuring import Measuring
 from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec, Tried
 from chirp_migrate.verify.timing.constant_batch import CachedLoading

@@ -106,10 +106,10 @@ class Trace:
         base_indices: ``indices`` as they are in that one.
         labels: count of each label, as text.
         losses: outputs of loss modules for each batch, as hexadecimal floats.
-        sketches: some values of each batch (see :mod:`chirp_migrate.verify.equivalence.traces`); only when not random.
-        statistics: rows of ``augmentation.STATISTICS``, one per sample; only when random.
-        paired: rows of ``augmentation.PAIRED``; only where samples before are known.
-        repeats: pairs of samples in each of the ``augmentation.RELATIONS``, and how many
+        sketches: some values of each batch, only when not random: see ``first_difference.sketch``.
+        statistics: rows of ``augmentation_statistics.STATISTICS``, one per sample; only when random.
+        paired: rows of ``augmentation_statistics.PAIRED``; only where samples before are known.
+        repeats: pairs of samples in each of the ``augmentation_statistics.RELATIONS``, and how many
             of them were augmented with the same random numbers.
         unpicklable: why the loader could not be sent to worker processes; "" when it could.
         unseen: names of the types of what batches hold and is not looked into, sorted.
@@ -153,7 +153,7 @@ class EntryResult:
         seconds: wall time of the call; in a CACHED pass without the time it took to make the cached batches.
         fingerprint: path of each value in what the call returned → exact text or hash of the value.
         traces: what the loaders yielded (PROBE only).
-        seeds: what short runs with two other seeds showed, see ``equivalence.traces`` (PROBE only).
+        seeds: what short runs with two other seeds showed, see ``equivalence.first_difference`` (PROBE only).
         steps: simulated device steps; None when none were asked for.
     """
 

@@ -15,7 +15,7 @@ from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
 from chirp_migrate.training.process.run_child import workload_failed
 from chirp_migrate.training.workload.entry_points import Discovery, Sizes, Source
 from chirp_migrate.verify.equivalence.compare import Equivalence
-from chirp_migrate.verify.equivalence.traces import OTHER_SEEDS
+from chirp_migrate.verify.equivalence.first_difference import OTHER_SEEDS
 from chirp_migrate.verify.options import LEAST_SAMPLES, VerifyOptions
 from chirp_migrate.verify.spec import Tried
 from chirp_migrate.verify.timing.children import Children

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from chirp_migrate.console import moving_line
+from chirp_migrate.console import progress_line
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.progress import Step
 from chirp_migrate.engine.plan_tree import plan_tree
@@ -101,8 +101,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
         return opened[-1]
 
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(moving_line, "_PATIENCE_S", 0.0)
-    monkeypatch.setattr(moving_line, "_EVERY_S", 0.01)
+    monkeypatch.setattr(progress_line, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(progress_line, "_EVERY_S", 0.01)
     yield made
     for one in opened:
         if not one.stream.closed:

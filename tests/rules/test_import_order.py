@@ -156,6 +156,45 @@ def test_names_are_added_in_order(tmp_path: Path) -> None:
     assert is_sorted(tmp_path, module)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "(\n    BatchedDataLoader,  # batches\n    SpecAugment,  # masks\n)",
+            "(\n    BatchedDataLoader,  # batches\n    OptimalDataLoaderFactory,\n    SpecAugment,  # masks\n)",
+        ),
+        (
+            "(\n    BatchedDataLoader,\n    MemoryWatch  # the last\n)",
+            "(\n    BatchedDataLoader,\n    MemoryWatch,  # the last\n    OptimalDataLoaderFactory,\n)",
+        ),
+        (
+            "(\n    BatchedDataLoader,  # batches\n    # masks\n    SpecAugment,\n)",
+            "(\n    BatchedDataLoader,  # batches\n    OptimalDataLoaderFactory,\n    # masks\n    SpecAugment,\n)",
+        ),
+        (
+            "(BatchedDataLoader,  # batches\n  SpecAugment)",
+            "(BatchedDataLoader,  # batches\n                           OptimalDataLoaderFactory,\n  SpecAugment)",
+        ),
+        (
+            "(\n    SpecAugment,  # masks\n)",
+            "(\n    OptimalDataLoaderFactory,\n    SpecAugment,  # masks\n)",
+        ),
+        ("MemoryWatch  # both", "MemoryWatch, OptimalDataLoaderFactory  # both"),
+    ],
+    ids=["between", "last", "comment above", "one after the other", "first", "one line"],
+)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+def test_a_comment_stays_with_its_name(before: str, after: str, newline: str, tmp_path: Path) -> None:
+    """A name that is added to those on lines of their own gets one, too."""
+    rest = "def make(dataset):\n    return {}(dataset, batch_size=4, shuffle=True)\n"
+    head = f"from chirpid_patch import {before}\nfrom torch.utils.data import DataLoader\n"
+    (tmp_path / "train.py").write_bytes((head + rest.format("DataLoader")).replace("\n", newline).encode())
+    (file,) = plan_tree(tmp_path).files
+    written = file.after.decode()
+    assert written.startswith(f"from chirpid_patch import {after}\ndef".replace("\n", newline))
+    compile(written, "train.py", "exec")
+
+
 def test_settings_that_isort_refuses_are_told(tmp_path: Path) -> None:
     module = project(tmp_path, (".isort.cfg", "[settings]\nprofile = nobodys\n"))
     plan = plan_tree(tmp_path)

@@ -11,7 +11,7 @@ import pytest
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
 from chirp_migrate.console.screen import printed
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.training.watch.augmentation import share_of_loading
+from chirp_migrate.training.watch.augmentation_cost import share_of_loading
 from chirp_migrate.tune import plot
 from chirp_migrate.tune.document import (
     Candidate,

@@ -20,11 +20,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from chirp_migrate.training.workload.data import TrainingData, make_training_data
 from chirp_migrate.training.workload.entry_points import Sizes
-from chirp_migrate.verify.equivalence.augmentation import PAIRED, STATISTICS
+from chirp_migrate.verify.equivalence.augmentation_statistics import PAIRED, STATISTICS
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_traces
 from chirp_migrate.verify.equivalence.fingerprint import fingerprint
+from chirp_migrate.verify.equivalence.first_difference import OTHER_SEEDS, aspects
 from chirp_migrate.verify.equivalence.loader_recorder import DRAWS, LoaderWatch
-from chirp_migrate.verify.equivalence.traces import OTHER_SEEDS, aspects
 from chirp_migrate.verify.spec import EntryResult
 from chirpid_patch import WorkerSafeAugmentedDataset
 

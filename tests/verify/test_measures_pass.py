@@ -23,7 +23,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from chirp_migrate.training.watch.augmentation import share_of_loading
+from chirp_migrate.training.watch.augmentation_cost import share_of_loading
 from chirp_migrate.training.watch.samples import described, unaugmented, varying
 from chirp_migrate.verify.measures.figures import added_s, figures
 from chirp_migrate.verify.measures.measuring import Measuring, augmentation_cost, resident_bytes

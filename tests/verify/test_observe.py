@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
-from chirp_migrate.verify.equivalence.augmentation import sample_statistics
+from chirp_migrate.verify.equivalence.augmentation_statistics import sample_statistics
 from chirp_migrate.verify.equivalence.compare import compare_traces
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
 from chirp_migrate.verify.spec import EntryResult, Trace

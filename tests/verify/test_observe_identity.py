@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, Subset, TensorDataset
 
+from chirp_migrate.verify.equivalence.first_difference import ignored
 from chirp_migrate.verify.equivalence.identity import levels, name_of
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
-from chirp_migrate.verify.equivalence.traces import ignored
 from chirp_migrate.verify.spec import Trace
 from chirpid_patch import WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset
 

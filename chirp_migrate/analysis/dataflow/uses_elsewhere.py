@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import libcst as cst
 
-from chirp_migrate.analysis.qualified_names import base_names
+from chirp_migrate.analysis.known_names import base_names
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.scopes import Binding

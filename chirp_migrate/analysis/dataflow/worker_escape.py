@@ -15,7 +15,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Default, Entry, Given, Kept, Returned, step_of
-from chirp_migrate.analysis.qualified_names import (
+from chirp_migrate.analysis.known_names import (
     DATASET,
     FACTORY_METHOD,
     TORCH_LOADER,

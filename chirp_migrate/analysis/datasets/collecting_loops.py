@@ -10,7 +10,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.effects import more_than_computing
 from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.dataflow.symbolic import other_statements, statements_of
-from chirp_migrate.analysis.qualified_names import is_call_of
+from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.queries import dotted, find_own, parameters
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import origins
-from chirp_migrate.analysis.qualified_names import (
+from chirp_migrate.analysis.known_names import (
     ITERABLE_DATASET,
     MAP_DATASET,
     NO_DATASET,

@@ -15,7 +15,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.uses_elsewhere import set_from_outside
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
-from chirp_migrate.analysis.qualified_names import ITERABLE_DATASET, base_names
+from chirp_migrate.analysis.known_names import ITERABLE_DATASET, base_names
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name, is_super, own_nodes, parameters

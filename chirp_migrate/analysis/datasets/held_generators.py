@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, Method, Use, assigned_value, contents
-from chirp_migrate.analysis.qualified_names import is_call_of
+from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, is_name, mention, method_called, own_nodes

@@ -11,7 +11,7 @@ from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
 from chirp_migrate.analysis.dataflow.symbolic import statements_of
 from chirp_migrate.analysis.datasets.collecting_loops import is_collecting, problem_of
 from chirp_migrate.analysis.datasets.label_scan import IsDataset, Scan, read_scan, why_too_early
-from chirp_migrate.analysis.qualified_names import resolves_to
+from chirp_migrate.analysis.known_names import resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 

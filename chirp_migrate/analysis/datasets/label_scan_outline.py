@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from chirp_migrate.analysis.datasets.dataset_names import DATASET_NAME
-from chirp_migrate.analysis.qualified_names import may_name_dataset
+from chirp_migrate.analysis.known_names import may_name_dataset
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 

@@ -12,7 +12,7 @@ from itertools import takewhile
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_changed, is_settled
-from chirp_migrate.analysis.qualified_names import (
+from chirp_migrate.analysis.known_names import (
     NN_MODULE,
     TORCH_DATASET,
     TORCHVISION_DATASET,

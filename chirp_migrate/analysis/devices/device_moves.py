@@ -9,7 +9,7 @@ from functools import lru_cache
 import libcst as cst
 
 from chirp_migrate.analysis.devices.device_value import device_value
-from chirp_migrate.analysis.qualified_names import resolves_to
+from chirp_migrate.analysis.known_names import resolves_to
 from chirp_migrate.syntax.gaps import CALL, GAP
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.queries import argument, dotted, method_called, own_nodes

@@ -17,8 +17,8 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import values_of
 from chirp_migrate.analysis.datasets.dataset_state import contents
+from chirp_migrate.analysis.known_names import LOADER, base_names, inherits, resolves_to
 from chirp_migrate.analysis.loaders.data_reading import DataReading, Function, Unit
-from chirp_migrate.analysis.qualified_names import LOADER, base_names, inherits, resolves_to
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, keywords, method_called, own_nodes, parameters

@@ -9,8 +9,9 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import values_of
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset
+from chirp_migrate.analysis.known_names import resolves_to
+from chirp_migrate.analysis.loaders.loader_loops import iterated_loaders
 from chirp_migrate.analysis.loaders.loader_values import LoaderNames
-from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_on_self, parameters
@@ -98,7 +99,7 @@ class DataReading:
             return self._takes(node, _ITERATORS)
         if self.is_data(node.iter):
             return True
-        known = bool(self._loaders.iterated(node.target, node.iter))
+        known = bool(iterated_loaders(self._module, self._project, node.target, node.iter))
         self.from_loader |= known
         return known
 

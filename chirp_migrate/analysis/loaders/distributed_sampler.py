@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import Origin, scope_of, values_of
+from chirp_migrate.analysis.known_names import DISTRIBUTED_SAMPLER, resolves_to
 from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
-from chirp_migrate.analysis.qualified_names import DISTRIBUTED_SAMPLER, resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import argument, dotted, find_own, holds, is_name, method_called

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.qualified_names import FACTORY_METHOD, TORCH_LOADER
+from chirp_migrate.analysis.known_names import FACTORY_METHOD, TORCH_LOADER
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project

@@ -11,7 +11,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_mentions
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Called, Chosen, Default, Given, Inherited, step_of
-from chirp_migrate.analysis.qualified_names import is_call_of
+from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project

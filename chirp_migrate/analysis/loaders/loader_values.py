@@ -8,14 +8,14 @@ project that is no subclass of PyTorch's, is none, whatever its name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import origins, scope_of, values_of
-from chirp_migrate.analysis.qualified_names import (
+from chirp_migrate.analysis.dataflow.origins import origins, scope_of
+from chirp_migrate.analysis.known_names import (
     FACTORY_METHOD,
     LOADER,
     NO_LOADER,
@@ -23,7 +23,6 @@ from chirp_migrate.analysis.qualified_names import (
     inherits,
     is_call_of,
     one_of,
-    resolves_to,
 )
 from chirp_migrate.syntax.gaps import LINE
 from chirp_migrate.syntax.module import Module
@@ -41,7 +40,7 @@ _PLURAL = re.compile(r"\w*loaders?(_\w+)?|_*(\w+_)?dls?", re.IGNORECASE)
 _QUOTED = re.compile(r"\bDataLoader\b")
 _SAME = re.compile(r"(typing\.)?(Optional|Union|Annotated|Final)|types\.UnionType")
 #: Calls that yield what their first argument yields.
-_WRAPPERS = one_of(PROGRESS, r"builtins\.iter|itertools\.islice")
+WRAPPER = one_of(PROGRESS, r"builtins\.iter|itertools\.islice")
 _LITERALS = (cst.Integer, cst.Float, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.Lambda)
 _CONTAINERS = (cst.List, cst.Tuple, cst.Dict, cst.Set, cst.ListComp, cst.DictComp, cst.SetComp)
 _DEPTH_LIMIT = 8
@@ -84,38 +83,6 @@ class LoaderNames:
     def loader(self, node: cst.BaseExpression) -> Loader | None:
         """The loader an expression stands for, if it does."""
         return self._value(self._module, node, 0)
-
-    def loops(self) -> Iterator[tuple[cst.For, list[tuple[cst.BaseExpression, Loader]]]]:
-        """Loops over loaders, each with the loaders and the parts of its target that their batches are bound to."""
-        for loop in self._module.find(cst.For):
-            loaders = self.iterated(loop.target, loop.iter) if loop.asynchronous is None else []
-            if loaders:
-                yield loop, loaders
-
-    def iterated(
-        self, target: cst.BaseExpression, iterable: cst.BaseExpression, depth: int = 0
-    ) -> list[tuple[cst.BaseExpression, Loader]]:
-        """Loaders that a loop iterates over, each with the part of the loop's target that takes its batches.
-
-        Looks through ``enumerate``, ``zip``, ``tqdm`` and variables that hold one of them.
-        """
-        value = iterable
-        values = values_of(self._module, iterable)
-        if len(values) == 1 and values[0].part is None and isinstance(values[0].value, cst.Call):
-            value = values[0].value
-        if isinstance(value, cst.Call) and depth < _DEPTH_LIMIT:
-            called = self._project.resolved_names(self._module, value.func)
-            given = [a.value for a in value.args if not a.star and (a.keyword is None or a.keyword.value == "iterable")]
-            parts = [e.value for e in target.elements] if isinstance(target, cst.Tuple | cst.List) else []
-            if called == {"builtins.enumerate"} and given:
-                return self.iterated(parts[1], given[0], depth + 1) if len(parts) == 2 else []
-            if called == {"builtins.zip"}:
-                pairs = zip(parts, given, strict=True) if len(parts) == len(given) else ()
-                return [found for part, one in pairs for found in self.iterated(part, one, depth + 1)]
-            if given and resolves_to(self._module, value.func, _WRAPPERS, self._project):
-                return self.iterated(target, given[0], depth + 1)
-        loader = self.loader(iterable)
-        return [(target, loader)] if loader is not None else []
 
     def functions(self, call: cst.Call, module: Module | None = None) -> list[tuple[Module, cst.FunctionDef]]:
         """Definitions in the project of what is called, with their modules: a function, or a method of the same class.
@@ -164,7 +131,7 @@ class LoaderNames:
         whole = part is None and not inside
         if names and whole and all(FACTORY_METHOD.fullmatch(n) or inherits(self._project, n, LOADER) for n in names):
             return Loader(((module, call),), complete=True)
-        if call.args and not call.args[0].star and is_call_of(module, call, _WRAPPERS, self._project):
+        if call.args and not call.args[0].star and is_call_of(module, call, WRAPPER, self._project):
             return self._value(module, call.args[0].value, depth + 1, part, inside)
         for owner, function in self.functions(call, module):
             returned = [n.value for n in find_own(function, cst.Return) if n.value is not None]

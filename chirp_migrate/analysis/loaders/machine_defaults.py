@@ -6,7 +6,7 @@ import re
 
 import libcst as cst
 
-from chirp_migrate.analysis.qualified_names import resolves_to
+from chirp_migrate.analysis.known_names import resolves_to
 from chirp_migrate.syntax.module import Module, code_children
 from chirp_migrate.syntax.queries import is_integer, is_name
 

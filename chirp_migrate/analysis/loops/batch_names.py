@@ -10,8 +10,8 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Given, Iterated, Kept, Member, step_of
+from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.analysis.loops.loop_names import LoopNames, statement_of
-from chirp_migrate.analysis.qualified_names import is_call_of
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.queries import is_read, owner_name
 

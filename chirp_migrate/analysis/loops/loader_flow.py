@@ -23,8 +23,8 @@ from chirp_migrate.analysis.dataflow.value_flow import (
     Returned,
     step_of,
 )
+from chirp_migrate.analysis.known_names import PLAIN_DECORATOR, PROGRESS, resolves_to
 from chirp_migrate.analysis.loaders.loader_values import LoaderNames
-from chirp_migrate.analysis.qualified_names import PLAIN_DECORATOR, PROGRESS, resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, argument, is_on_self, mention, one_line, parameters

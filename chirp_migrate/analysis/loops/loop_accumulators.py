@@ -23,6 +23,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import variable_mentions
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
 from chirp_migrate.analysis.devices.device_value import device_value
+from chirp_migrate.analysis.known_names import PLAIN_DECORATOR, is_call_of, resolves_to
 from chirp_migrate.analysis.loops.loop_losses import (
     NotProven,
     as_float64,
@@ -33,7 +34,6 @@ from chirp_migrate.analysis.loops.loop_losses import (
     value_in,
 )
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait
-from chirp_migrate.analysis.qualified_names import PLAIN_DECORATOR, is_call_of, resolves_to
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project

@@ -11,7 +11,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import values_of
 from chirp_migrate.analysis.dataflow.uses_elsewhere import set_from_outside
-from chirp_migrate.analysis.qualified_names import is_call_of, resolves_to
+from chirp_migrate.analysis.known_names import is_call_of, resolves_to
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (

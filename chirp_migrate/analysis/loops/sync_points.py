@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from chirp_migrate.analysis.devices.device_moves import moved_to, names_device
-from chirp_migrate.analysis.loaders.loader_values import LoaderNames
+from chirp_migrate.analysis.loaders.loader_loops import loader_loops
 from chirp_migrate.analysis.loops.batch_names import Batch
 from chirp_migrate.analysis.loops.loop_names import LoopNames
 from chirp_migrate.syntax.module import Module, code_children, find_in
@@ -71,7 +71,7 @@ def is_each_step(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:
 
 def device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
     """Loops over loaders that move their batches to a device."""
-    for loop, loaders in module.once(LoaderNames, project).loops():
+    for loop, loaders in loader_loops(module, project):
         there = DeviceLoop(module, loop, [target for target, _ in loaders])
         if there.moves:
             yield there

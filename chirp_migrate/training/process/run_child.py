@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,12 +21,12 @@ from chirp_migrate.console.json_document import as_bytes, read_as, read_json
 from chirp_migrate.console.progress import Progress, Step, untold
 from chirp_migrate.console.text import sentence as as_sentence
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.training.errors import WorkloadFailed
+from chirp_migrate.training.errors import WorkloadFailed, ending
 from chirp_migrate.training.process.descendants import MARKER, end_all
 from chirp_migrate.training.process.imports import PACKAGE_ROOT, missing_module
 from chirp_migrate.training.process.messages import Answer, Failed, Message, Ready, Said
 
-__all__ = ["Child", "Role", "ending", "workload_failed"]
+__all__ = ["Child", "Role", "workload_failed"]
 
 _KEPT_BYTES = 64 * 1024
 _TAIL_LINES, _TAIL_BYTES = 15, 8192
@@ -265,18 +264,6 @@ def workload_failed(problem: str, printed: str, side: str = "") -> WorkloadFaile
     """The error for this problem; a missing module is told of with what to do about it."""
     missing = missing_module(printed)
     return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", printed, side)
-
-
-def ending(status: int) -> str:
-    """How a process ended, in words, by its exit status (negative: the number of a signal)."""
-    if status >= 0:
-        return f"exit code {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:  # a real-time signal
-        name = str(-status)
-    killed = name == "SIGKILL"
-    return f"signal {name}{' (the system sends it where memory runs out)' if killed else ''}"
 
 
 def _short_folder() -> str:

@@ -10,9 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.training.errors import NotUsable
+from chirp_migrate.training.errors import NotUsable, ending
 from chirp_migrate.training.process.imports import PACKAGE_ROOT
-from chirp_migrate.training.process.run_child import ending
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
 
 __all__ = ["PLACEHOLDERS", "run_command"]

@@ -20,7 +20,7 @@ from torch.utils.data import (
 )
 
 from chirp_migrate.training.watch.samples import contents
-from chirp_migrate.verify.equivalence.augmentation import (
+from chirp_migrate.verify.equivalence.augmentation_statistics import (
     Sample,
     draws_of,
     pair_statistics,
@@ -28,9 +28,9 @@ from chirp_migrate.verify.equivalence.augmentation import (
     sample_statistics,
 )
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor, tensor_hash
+from chirp_migrate.verify.equivalence.first_difference import sketch
 from chirp_migrate.verify.equivalence.identity import Level, length, levels, name_of
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
-from chirp_migrate.verify.equivalence.traces import sketch
 from chirp_migrate.verify.spec import Trace
 from chirpid_patch.randomness.random_states import unmoved_generators
 

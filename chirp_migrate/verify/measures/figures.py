@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from chirp_migrate.stats.ratios import student_quantile
-from chirp_migrate.training.watch.augmentation import share_of_loading
+from chirp_migrate.training.watch.augmentation_cost import share_of_loading
 from chirp_migrate.verify.measures.metric_data import AugmentationCost, EntryMeasures, Measure, SideMeasures, Slope
 
 __all__ = ["MEASURES", "added_s", "as_table", "epochs", "figures", "memory_slope", "timed_figures"]

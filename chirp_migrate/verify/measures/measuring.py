@@ -18,7 +18,7 @@ import psutil
 import torch
 from torch.utils.data import DataLoader, default_collate
 
-from chirp_migrate.training.watch.augmentation import time_both
+from chirp_migrate.training.watch.augmentation_cost import time_both
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.samples import described, readable, unaugmented, varying
 from chirp_migrate.verify.measures.metric_data import AugmentationCost, EntryMeasures, SideMeasures, UsagePoint, Walk

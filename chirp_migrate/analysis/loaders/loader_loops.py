@@ -1,0 +1,51 @@
+"""Which loops iterate over loaders, and which part of a loop's target takes the batches of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from chirp_migrate.analysis.dataflow.origins import values_of
+from chirp_migrate.analysis.known_names import resolves_to
+from chirp_migrate.analysis.loaders.loader_values import WRAPPER, Loader, LoaderNames
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["iterated_loaders", "loader_loops"]
+
+_DEPTH_LIMIT = 8
+
+
+def loader_loops(module: Module, project: Project) -> Iterator[tuple[cst.For, list[tuple[cst.BaseExpression, Loader]]]]:
+    """Loops over loaders, each with the loaders and where their batches go."""
+    for loop in module.find(cst.For):
+        loaders = iterated_loaders(module, project, loop.target, loop.iter) if loop.asynchronous is None else []
+        if loaders:
+            yield loop, loaders
+
+
+def iterated_loaders(
+    module: Module, project: Project, target: cst.BaseExpression, iterable: cst.BaseExpression, depth: int = 0
+) -> list[tuple[cst.BaseExpression, Loader]]:
+    """Loaders that a loop iterates over, each with the part of the loop's target that takes its batches.
+
+    Looks through ``enumerate``, ``zip``, ``tqdm`` and variables that hold one of them.
+    """
+    value = iterable
+    values = values_of(module, iterable)
+    if len(values) == 1 and values[0].part is None and isinstance(values[0].value, cst.Call):
+        value = values[0].value
+    if isinstance(value, cst.Call) and depth < _DEPTH_LIMIT:
+        called = project.resolved_names(module, value.func)
+        given = [a.value for a in value.args if not a.star and (a.keyword is None or a.keyword.value == "iterable")]
+        parts = [e.value for e in target.elements] if isinstance(target, cst.Tuple | cst.List) else []
+        if called == {"builtins.enumerate"} and given:
+            return iterated_loaders(module, project, parts[1], given[0], depth + 1) if len(parts) == 2 else []
+        if called == {"builtins.zip"}:
+            pairs = zip(parts, given, strict=True) if len(parts) == len(given) else ()
+            return [found for pair in pairs for found in iterated_loaders(module, project, *pair, depth + 1)]
+        if given and resolves_to(module, value.func, WRAPPER, project):
+            return iterated_loaders(module, project, target, given[0], depth + 1)
+    loader = module.once(LoaderNames, project).loader(iterable)
+    return [(target, loader)] if loader is not None else []
