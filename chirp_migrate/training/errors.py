@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,7 +17,6 @@ __all__ = [
     "NotUsable",
     "Raised",
     "WorkloadFailed",
-    "ending",
     "first_line",
     "user_code",
 ]
@@ -83,15 +81,3 @@ class WorkloadFailed(ChirpMigrateError):
 def first_line(error: BaseException) -> str:
     """The first line of a message that says anything; empty for none."""
     return next(filter(None, map(str.strip, str(error).splitlines())), "")
-
-
-def ending(status: int) -> str:
-    """How a process ended, in words, by its exit status (negative: the number of a signal)."""
-    if status >= 0:
-        return f"exit code {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:  # a real-time signal
-        name = str(-status)
-    killed = name == "SIGKILL"
-    return f"signal {name}{' (the system sends it where memory runs out)' if killed else ''}"

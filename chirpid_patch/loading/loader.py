@@ -25,8 +25,8 @@ from chirpid_patch.loading.overridable import Overridable
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.prefetch_threads import KeptThreads
 from chirpid_patch.loading.samplers import tasks_drawn_freely
+from chirpid_patch.loading.worker_iterator import WorkerIterator, WorkersNotStartedError
 from chirpid_patch.loading.worker_start import why_no_processes
-from chirpid_patch.loading.workers import WorkerIterator, WorkersNotStartedError
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.ranks import current_rank
 from chirpid_patch.randomness.random_states import GlobalStates

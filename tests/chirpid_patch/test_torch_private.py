@@ -21,7 +21,7 @@ from torch.utils.data import dataloader as torch_dataloader
 
 from chirpid_patch import BatchedDataLoader, torch_private
 from chirpid_patch.loading.in_process import InProcessIterator
-from chirpid_patch.loading.workers import _OF_THE_EPOCH, WorkerIterator
+from chirpid_patch.loading.worker_iterator import _OF_THE_EPOCH, WorkerIterator
 
 posix = pytest.mark.skipif(not hasattr(signal, "SIGCHLD"), reason="needs fork and signals")
 

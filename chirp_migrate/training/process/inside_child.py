@@ -16,7 +16,7 @@ from chirp_migrate.console.progress import Step
 from chirp_migrate.training.errors import NotUsable, Raised
 from chirp_migrate.training.process.background_load import own_s
 from chirp_migrate.training.process.imports import enter_tree
-from chirp_migrate.training.process.messages import Answer, Failed, Message, Ready, Said
+from chirp_migrate.training.process.protocol import Answer, Failed, Message, Ready, Said
 
 __all__ = ["Parent", "serve"]
 

@@ -21,10 +21,11 @@ from chirp_migrate.console.json_document import as_bytes, read_as, read_json
 from chirp_migrate.console.progress import Progress, Step, untold
 from chirp_migrate.console.text import sentence as as_sentence
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.training.errors import WorkloadFailed, ending
+from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.descendants import MARKER, end_all
+from chirp_migrate.training.process.exit_status import ending
 from chirp_migrate.training.process.imports import PACKAGE_ROOT, missing_module
-from chirp_migrate.training.process.messages import Answer, Failed, Message, Ready, Said
+from chirp_migrate.training.process.protocol import Answer, Failed, Message, Ready, Said
 
 __all__ = ["Child", "Role", "workload_failed"]
 

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.training.errors import NotUsable, ending
+from chirp_migrate.training.errors import NotUsable
+from chirp_migrate.training.process.exit_status import ending
 from chirp_migrate.training.process.imports import PACKAGE_ROOT
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
 

@@ -1,0 +1,19 @@
+"""How a process ended, in words."""
+
+from __future__ import annotations
+
+import signal
+
+__all__ = ["ending"]
+
+
+def ending(status: int) -> str:
+    """How a process ended, in words, by its exit status (negative: the number of a signal)."""
+    if status >= 0:
+        return f"exit code {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:  # a real-time signal
+        name = str(-status)
+    killed = name == "SIGKILL"
+    return f"signal {name}{' (the system sends it where memory runs out)' if killed else ''}"
