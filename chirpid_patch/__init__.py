@@ -13,7 +13,7 @@ from chirpid_patch.datasets.arrays import WorkerSafeArrayDataset
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.collate import collate_pairs
 from chirpid_patch.datasets.declared import augments, augments_images, lists, standardizes
-from chirpid_patch.datasets.labels import read_labels
+from chirpid_patch.datasets.labels import iterate_labels, read_labels
 from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.stacking import stack_samples, standardized_samples
 from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
@@ -123,6 +123,7 @@ __all__ = [
     "diagnose_dataloader_speed",
     "ensure_deterministic_dataloader",
     "handle_oom_errors",
+    "iterate_labels",
     "lists",
     "masks",
     "masks_images",

@@ -29,7 +29,7 @@ from chirp_migrate.rules.api import (
     runtime,
 )
 
-_RUNTIME = "read_labels"
+_READ, _ITERATE = "read_labels", "iterate_labels"
 _FOUND = "labels read by loading every sample"
 #: Parts of words for datasets, of which one is there.
 _WORDS = (
@@ -62,7 +62,7 @@ class LabelScan(Rule):
       what makes the indices: known functions only.
     - `no-handler`: around a loop there is no ``try``, and no ``with`` but PyTorch's, tqdm's and ``open``.
     - `not-read-later`: the names that the loop no longer binds are not read after it, here or in another module.
-    - `free-name`: no function of the module binds the name ``read_labels``.
+    - `free-name`: no function of the module binds the name ``read_labels``, or ``iterate_labels``, that is called.
     """
 
     code = "CHP011"
@@ -94,39 +94,47 @@ class LabelScan(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite comprehensions and loops that only use labels."""
         is_dataset = module.once(dataset_test, project)
-        if module.scopes.is_local_somewhere(_RUNTIME):
-            return  # a variable of that name would be called instead of the runtime's function
         for node in module.find(cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.For):
             scan = None
             if isinstance(node, Comprehension):
                 scan = label_comprehension(module, project, is_dataset, node)
             elif isinstance(node, cst.For):
                 scan = label_loop(module, project, is_dataset, node)
-            if scan is not None:
+            # A variable of that name would be called instead of the runtime's function.
+            if scan is not None and not module.scopes.is_local_somewhere(_called(module, node, scan)):
                 yield _proposal(module, node, scan)
 
 
 def _proposal(module: Module, node: cst.CSTNode, scan: Scan) -> Proposal:
-    offset = module.span(node)[0]
+    offset, called = module.span(node)[0], _called(module, node, scan)
     if scan.problem is not None:
         indices = "" if scan.index is None else ", indices"
-        advice = f"loop over `{_RUNTIME}({module.source(scan.dataset).strip()}{indices})` instead"
+        advice = f"loop over `{_ITERATE}({module.source(scan.dataset).strip()}{indices})` instead"
         return Proposal(offset, f"{_FOUND}; {advice}. Left alone: {scan.problem}")
-    message = f"{_FOUND}: `{_RUNTIME}` reads labels alone"
-    return Proposal(offset, message, tuple(_edits(module, node, scan)), frozenset({runtime(_RUNTIME)}))
+    message = f"{_FOUND}: `{called}` reads labels alone"
+    return Proposal(offset, message, tuple(_edits(module, node, scan, called)), frozenset({runtime(called)}))
 
 
-def _edits(module: Module, node: cst.CSTNode, scan: Scan) -> Iterator[Edit]:
+def _called(module: Module, node: cst.CSTNode, scan: Scan) -> str:
+    """The runtime's function: one that makes the list at once, or one that reads a label when it is asked for."""
+    return _READ if isinstance(node, cst.ListComp) and _is_whole(module, node, scan) else _ITERATE
+
+
+def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: Scan) -> bool:
+    """Whether a comprehension gives the labels as they are, and nothing is lost with it."""
+    as_they_are = node.elt is scan.reads[0] if scan.reads else is_name(node.elt, scan.label or "")
+    return as_they_are and scan.iterable is node.for_in.iter and "#" not in module.source(node)
+
+
+def _edits(module: Module, node: cst.CSTNode, scan: Scan, called: str) -> Iterator[Edit]:
     """The loop runs over the labels, and what read them is the loop's variable."""
     arguments = scan.arguments(module)
     if scan.unpack is (scan.index is not None):  # not as it is read where nothing is said
         arguments += f", unpack={scan.unpack}"
-    call = f"{_RUNTIME}({arguments})"
-    if isinstance(node, cst.ListComp | cst.GeneratorExp):
-        whole = node.elt is scan.reads[0] if scan.reads else is_name(node.elt, scan.label or "")
-        if whole and scan.iterable is node.for_in.iter and "#" not in module.source(node):
-            yield Edit(*whole_span(module, node), call)
-            return
+    call = f"{called}({arguments})"
+    if isinstance(node, cst.ListComp | cst.GeneratorExp) and _is_whole(module, node, scan):
+        yield Edit(*whole_span(module, node), call)
+        return
     label = scan.label or _free_label(module.enclosing_scope(node) if isinstance(node, cst.For) else node)
     yield Edit(*whole_span(module, scan.target), label)
     yield Edit(*whole_span(module, scan.iterable), call)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import EllipsisType
 from typing import Any
 
@@ -38,26 +38,37 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
         IndexError: for an index that ``dataset`` refuses; and whatever reading a sample raises.
         ValueError: where samples are taken apart and one is not a pair.
     """
+    return list(iterate_labels(dataset, indices, unpack=unpack))
+
+
+def iterate_labels(
+    dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, unpack: bool | None = None
+) -> Iterator[Any]:
+    """The labels of :func:`read_labels` one by one, as a loop that does something with each takes them.
+
+    A sample that has to be read is read when its label is asked for: so a dataset may hand out one buffer again and
+    again, and what the loop raises is raised before the next sample is read.
+
+    Args:
+        dataset, indices, unpack: as there.
+    """
     pairs = indices is ... if unpack is None else unpack
     if not _reads_apart(dataset, pairs):
         samples = iter(dataset) if isinstance(indices, EllipsisType) else (dataset[index] for index in indices)
-        return [_label(sample, pairs) for sample in samples]
-    if isinstance(indices, EllipsisType):
+        yield from (_label(sample, pairs) for sample in samples)
+    elif not isinstance(indices, EllipsisType):
+        # Any other iterable may be without end, or compute each index when it is asked for.
+        parts = [_as_ints(indices)] if type(indices) in WRITTEN_DOWN else ([index] for index in indices)
+        for part in parts:
+            labels = _labels(dataset, part, pairs)
+            yield from (_label(dataset[index], pairs) for index in part) if labels is None else labels
+    else:
+        labels = None
         if not hasattr(type(dataset), "__iter__"):
             rows = is_exactly(dataset, TensorDataset)
             count = len(dataset.tensors[0]) if rows else node_of(dataset).count
             labels = None if count is None else _labels(dataset, range(count), pairs)
-            if labels is not None:
-                return labels
-        return [_label(sample, pairs) for sample in dataset]
-    if type(indices) not in WRITTEN_DOWN:  # which may be without end, or compute each index when it is asked for
-        return [label for index in indices for label in _each(dataset, [index], pairs)]
-    return _each(dataset, _as_ints(indices), pairs)
-
-
-def _each(dataset: Any, indices: Sequence[Any], pairs: bool) -> list[Any]:
-    labels = _labels(dataset, indices, pairs)
-    return [_label(dataset[index], pairs) for index in indices] if labels is None else labels
+        yield from (_label(sample, pairs) for sample in dataset) if labels is None else labels
 
 
 def _label(sample: Any, pairs: bool) -> Any:

@@ -20,6 +20,7 @@ from chirpid_patch import (
     WorkerSafeAugmentedDataset,
     WorkerSafeSequenceDataset,
     WorkerSafeStandardizedDataset,
+    iterate_labels,
     read_labels,
 )
 
@@ -263,6 +264,20 @@ def test_user_code_is_run_once_a_sample_and_in_order() -> None:
         labels = read_labels(dataset, range(2)) if dataset is not logged else read_labels(logged, indices)
         assert labels == expected and logged.read == original
         assert [type(one) for one in logged.read] == [type(one) for one in original]
+
+
+def test_a_loop_takes_labels_one_by_one() -> None:
+    read: list[int] = []
+
+    class Reused(Dataset[Any]):
+        label = torch.zeros(())
+
+        def __getitem__(self, index: int) -> Any:
+            read.append(index)
+            return torch.zeros(1), self.label.fill_(index)
+
+    labels = iterate_labels(Reused(), [2, 0, 1])
+    assert not read and [(label.item(), len(read)) for label in labels] == [(2, 1), (0, 2), (1, 3)]
 
 
 def test_indices_are_drawn_one_by_one() -> None:

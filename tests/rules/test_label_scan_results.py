@@ -34,6 +34,26 @@ class Logged:
         return torch.zeros(2) + random.random(), torch.tensor(int(index) % 3 + random.randint(0, 1))
 
 
+class Reused(Logged):
+    """Gives one buffer again and again."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.label = torch.zeros((), dtype=torch.long)
+
+    def __getitem__(self, index: Any) -> Any:
+        x, label = super().__getitem__(index)
+        return x, self.label.copy_(label)
+
+
+class Named(Logged):
+    """Has labels of which some are no numbers."""
+
+    def __getitem__(self, index: Any) -> Any:
+        x, label = super().__getitem__(index)
+        return x, "owl" if index == 1 else str(label.item())
+
+
 def tensors() -> TensorDataset:
     return TensorDataset(torch.rand(6, 2), torch.tensor([0, 2, 1, 2, 0, 1]))
 
@@ -44,6 +64,8 @@ DATASETS: dict[str, Callable[[], Any]] = {
     "concatenation": lambda: ConcatDataset([tensors(), Subset(tensors(), [2, 1])]),
     "user's": lambda: Logged(6),
     "user's, failing": lambda: Logged(6, fails=4),
+    "user's, one buffer": lambda: Reused(6),
+    "user's, names": lambda: Named(6),
     "too short": lambda: Logged(3),
     "list": lambda: [(None, torch.tensor(n)) for n in (2, 0, 1, 1, 2)],
     "triples": lambda: TensorDataset(torch.rand(6, 2), torch.tensor([0, 2, 1, 2, 0, 1]), torch.rand(6)),

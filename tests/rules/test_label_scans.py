@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 import pytest
@@ -13,7 +14,7 @@ from chirp_migrate.plans.plan import Finding
 def migrate(text: str, **others: str) -> tuple[str, list[Finding]]:
     """Apply the rule to a module beside others; its import is left out."""
     after, findings = support.migrate("CHP011", text, **others)
-    return after.replace("from chirpid_patch import read_labels\n", ""), findings
+    return re.sub(r"from chirpid_patch import (iterate|read)_labels\n", "", after), findings
 
 
 def expression(text: str, header: str = "def f(dataset, idx, other, n):") -> tuple[str, list[str]]:
@@ -27,31 +28,31 @@ def expression(text: str, header: str = "def f(dataset, idx, other, n):") -> tup
     [
         ("[dataset[i][1] for i in idx]", "read_labels(dataset, idx)"),
         ("[ ( dataset [ i ] ) [ 1 ] for i in ( idx ) ]", "read_labels(dataset, ( idx ))"),
-        ("[dataset[i][1].item() for i in idx[:n]]", "[label.item() for label in read_labels(dataset, idx[:n])]"),
+        ("[dataset[i][1].item() for i in idx[:n]]", "[label.item() for label in iterate_labels(dataset, idx[:n])]"),
         ("[dataset[idx[j]][1] for j in range(n)]", "read_labels(dataset, (idx[j] for j in range(n)))"),
         ("[dataset[-i - 1][1] for i in idx]", "read_labels(dataset, (-i - 1 for i in idx))"),
         ("[dataset[i][1] for i in (j for j in idx)]", "read_labels(dataset, (j for j in idx))"),
-        ("[dataset[i][1] + label for i in idx]", "[label_2 + label for label_2 in read_labels(dataset, idx)]"),
+        ("[dataset[i][1] + label for i in idx]", "[label_2 + label for label_2 in iterate_labels(dataset, idx)]"),
         ("[y for _, y in dataset]", "read_labels(dataset)"),
         ("[y for (x, y) in dataset]", "read_labels(dataset)"),
-        ("[(y, y + 1) for [x, y] in dataset]", "[(y, y + 1) for y in read_labels(dataset)]"),
-        ("tuple(y for _, y in dataset)", "tuple(read_labels(dataset))"),
-        ("set((y.item() for _, y in dataset))", "set((y.item() for y in read_labels(dataset)))"),
-        ("sorted((y for _, y in dataset), reverse=True)", "sorted(read_labels(dataset), reverse=True)"),
-        ("{y for _, y in dataset}", "{y for y in read_labels(dataset)}"),
+        ("[(y, y + 1) for [x, y] in dataset]", "[(y, y + 1) for y in iterate_labels(dataset)]"),
+        ("tuple(y for _, y in dataset)", "tuple(iterate_labels(dataset))"),
+        ("set((y.item() for _, y in dataset))", "set((y.item() for y in iterate_labels(dataset)))"),
+        ("sorted((y for _, y in dataset), reverse=True)", "sorted(iterate_labels(dataset), reverse=True)"),
+        ("{y for _, y in dataset}", "{y for y in iterate_labels(dataset)}"),
         (
             "[(n, int(y)) for n, (_, y) in enumerate(dataset, 1)]",
-            "[(n, int(y)) for n, y in enumerate(read_labels(dataset), 1)]",
+            "[(n, int(y)) for n, y in enumerate(iterate_labels(dataset), 1)]",
         ),
         (
             "[n * dataset[i][1] for n, i in enumerate(idx)]",
-            "[n * label for n, label in enumerate(read_labels(dataset, idx))]",
+            "[n * label for n, label in enumerate(iterate_labels(dataset, idx))]",
         ),
         (
             "{s[1].item(): None for s in dataset}",
-            "{label.item(): None for label in read_labels(dataset, unpack=False)}",
+            "{label.item(): None for label in iterate_labels(dataset, unpack=False)}",
         ),
-        ("[y for n, (_, y) in enumerate(dataset)]", "[y for n, y in enumerate(read_labels(dataset))]"),
+        ("[y for n, (_, y) in enumerate(dataset)]", "[y for n, y in enumerate(iterate_labels(dataset))]"),
         ("lambda: [dataset[i][1] for i in idx]", "lambda: read_labels(dataset, idx)"),
         ("[*[dataset[i][1] for i in idx], 0]", "[*read_labels(dataset, idx), 0]"),
         ("[[dataset[i][1] for i in fold] for fold in idx]", "[read_labels(dataset, fold) for fold in idx]"),
@@ -135,7 +136,7 @@ def test_a_scan_that_cannot_be_moved_says_why(text: str, reason: str | None) -> 
         assert (after == text) == ("next(other)" in text) and not messages
     else:
         assert after == text and len(messages) == 1
-        assert reason in messages[0] and "read_labels(dataset" in messages[0]
+        assert reason in messages[0] and "iterate_labels(dataset" in messages[0]
 
 
 def test_shadowed_builtins_are_not_taken_for_what_they_are_called() -> None:
@@ -306,13 +307,13 @@ def test_a_count_may_look_up_what_it_counted() -> None:
             return counts, names
     """
     after, findings = migrate(text)
-    assert after == textwrap.dedent(text).replace("for _, y in dataset", "for y in read_labels(dataset)", 1)
+    assert after == textwrap.dedent(text).replace("for _, y in dataset", "for y in iterate_labels(dataset)", 1)
     assert "`table.get(…)` may do more" in findings[-1].message
 
 
 def test_names_of_a_module_may_be_read_elsewhere() -> None:
     text = "from data import dataset\nlabels = []\nfor i in range(3):\n    labels.append(dataset[i][1])\n"
-    assert "for label in read_labels(dataset, range(3)):" in migrate(text)[0]
+    assert "for label in iterate_labels(dataset, range(3)):" in migrate(text)[0]
     after, (finding,) = migrate(text, b="from a import i\n")
     assert after == text and "another module may import `i`" in finding.message
 
@@ -343,13 +344,13 @@ def test_comments_and_layout_survive() -> None:
         def f(dataset, idx):
             out = []   # made here
             # all of them
-            for label in read_labels(dataset, idx):  # every one
+            for label in iterate_labels(dataset, idx):  # every one
 
                 out.append(label.item());  out.append(0)   # twice
             return [
                 # as they are
                 label
-                for label in read_labels(dataset, idx)
+                for label in iterate_labels(dataset, idx)
             ]
         """
     )
