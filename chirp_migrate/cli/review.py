@@ -22,7 +22,7 @@ from chirp_migrate.engine.discover import journal_root, root_of
 from chirp_migrate.errors import Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plans.document import PlanDocument
-from chirp_migrate.plans.plan import Plan, Safety
+from chirp_migrate.plans.plan import Plan, Safety, Status
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.report.wording import NOTES
 from chirp_migrate.review.plan_file import PlanFile, carried_over, plan_document, read_document, read_plan
@@ -79,7 +79,9 @@ def review(request: Request, plan_file: Path, allow_dirty: bool, wait_s: float, 
     session = Review(found.plan, found.choices)
     screen = output.screen()
     if not session.items:
-        screen.line("Nothing to review: already migrated, or nothing here that any rule knows.")
+        is_done = all(finding.status is Status.FINE for finding in found.plan.findings)
+        known = "already migrated, or nothing here that any rule knows"
+        screen.line(f"Nothing to review: {known if is_done else 'nothing of what was found is rewritten'}.")
         sys.exit(ExitCode.OK)
     begun = len(session.choices)
     total = count(len(session.items), "hunk")

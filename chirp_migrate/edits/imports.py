@@ -16,6 +16,7 @@ from chirp_migrate.plans.plan import Edit, Import
 from chirp_migrate.source.text import edited
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_docstring
 from chirp_migrate.syntax.scopes import Kind
 
@@ -39,9 +40,30 @@ def bound_name(clause: str) -> str:
     return clause.split()[-1]
 
 
-def conflicting(module: Module, needed: Collection[Import]) -> set[str]:
-    """Names of ``needed`` that already mean something else at the top level of the module."""
-    return {bound_name(clause) for source, clause in needed if _meanings(module, clause) - {_qualified(source, clause)}}
+def conflicting(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
+    """Names of ``needed`` that already mean something else at the top level of the module.
+
+    Also by an ``import *`` from a module of the project.
+    """
+    return {
+        bound_name(clause)
+        for source, clause in needed
+        if _meanings(module, project, clause) - {_qualified(source, clause)}
+    }
+
+
+def conflicting_elsewhere(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
+    """Names of ``needed`` that an ``import *`` from the module would bring to files that may have them for others."""
+    table = project.table(module.path)
+    if not project.imported_elsewhere(module, "*"):
+        return set()
+    return {
+        name
+        for source, clause in needed
+        if (name := bound_name(clause)) not in module.scopes.module.bindings
+        and (table is None or table.exports(name))
+        and project.means_otherwise(module.path, name, _qualified(source, clause))
+    }
 
 
 def import_edits(
@@ -93,10 +115,11 @@ def _qualified(source: str, clause: str) -> str:
     return f"{source}.{clause.split()[0]}"
 
 
-def _meanings(module: Module, clause: str) -> set[str]:
+def _meanings(module: Module, project: Project, clause: str) -> set[str]:
     """What the name that ``clause`` would bind stands for at the top level now; an empty string for own code."""
     bindings = module.scopes.module.bindings.get(bound_name(clause), ())
-    return {module.absolute(binding.qualified) if binding.kind is Kind.IMPORT else "" for binding in bindings}
+    own = {module.absolute(binding.qualified) if binding.kind is Kind.IMPORT else "" for binding in bindings}
+    return own | project.meanings_from_stars(module, bound_name(clause))
 
 
 def _is_bound(module: Module, clause: str) -> bool:

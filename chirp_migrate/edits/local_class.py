@@ -7,6 +7,7 @@ import re
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, captures, reads_of
+from chirp_migrate.analysis.dataflow.uses_elsewhere import set_from_outside
 from chirp_migrate.analysis.known_names import DATASET, base_names
 from chirp_migrate.edits.movability import check_body, check_class, check_values
 from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
@@ -121,7 +122,7 @@ class LocalClass:
         if any(_OWN_STATE.fullmatch(method.name.value) for method in self.methods):
             raise NotMovable("it makes or keeps its objects in its own way")
         if self.init is None:
-            if not all(_BARE.fullmatch(base) for base in base_names(self.module, self.project, self.node)):
+            if not _has_no_constructor(self.module, self.project, self.node):
                 raise NotMovable("the constructor of its base class would have to be called")
         elif not isinstance(self.init.body, cst.IndentedBlock):
             raise NotMovable("its constructor is written in one line")
@@ -140,6 +141,24 @@ class LocalClass:
             first = method.params.params[:1]
             if method.decorators or own is None or [one.node for one in own[1]] != list(first):
                 raise NotMovable(f"`{read.value}` of the function is used where `self` is not known")
+
+
+def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, depth: int = 0) -> bool:
+    """Whether surely none of the bases of a class has a constructor."""
+    for base in node.bases:
+        names = project.resolved_names(module, base.value)
+        if not names or not all(_BARE.fullmatch(name) or _is_without(project, name, depth) for name in names):
+            return False
+    return True
+
+
+def _is_without(project: Project, qualified: str, depth: int) -> bool:
+    """Whether a class of the project surely has no constructor, of its own or from a base."""
+    found = project.class_definition(qualified) if depth < _BASES_LIMIT else None
+    if found is None or project.holds(set_from_outside("__init__"), "__init__"):
+        return False
+    module, node = found
+    return "__init__" not in module.source(node) and _has_no_constructor(module, project, node, depth + 1)
 
 
 def _is_plain(project: Project, qualified: str, depth: int = 0) -> bool:

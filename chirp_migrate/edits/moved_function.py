@@ -34,11 +34,20 @@ Defined = tuple[str, tuple[Edit, ...]]
 #: Looks at what differs in functions where one has moved, and what partial objects have not.
 _LOOKS = (
     r"(?<!\))(?<!__class__)(?<!\bcls)\.__(name|qualname|code|defaults|closure)__\b"
-    r"""|["']__(name|qualname|code|defaults|closure)__["']|\b(isfunction|isroutine|FunctionType|LambdaType)\b"""
+    r"""|["']__(name|qualname|code|defaults|closure)__["'](?!\s*:)"""
+    # A key of a dictionary display stands after its bracket, or on a line of its own; a colon follows other code, too.
+    r"""|(?:[^\s{,]\s*|,[ \t]*)["']__(name|qualname|code|defaults|closure)__["']"""
+    r"""|\b(isfunction|isroutine|FunctionType|LambdaType)\b"""
 )
 _LOOKED_AT = (
     *("__name__", "__qualname__", "__code__", "__defaults__", "__closure__"),
     *("isfunction", "isroutine", "FunctionType", "LambdaType"),
+)
+#: Tells partial objects from functions: what stands between ``isinstance`` and the class may itself have brackets.
+_TELLS_PARTIALS = (
+    r"\bisinstance\s*\([^;]{0,200}?[,|][\s(]*(?:\w+\.)*partial\b(?!\s*\()"
+    r"|(?:\btype\([^()]*\)|__class__)\s*(?:[!=]=|\b(?:is|is\s+not|in|not\s+in)\b)[^\n]*\bpartial\b"
+    r"|\bcase\s+(?:\w+\.)*partial\("
 )
 #: Copies of an object with all it holds; those of models, their state and settings hold no function of a dataset's.
 _COPIES = (
@@ -152,6 +161,8 @@ class MovedFunction:
             raise NotMovable("`inspect` looks at it")
         if self.project.holds(_LOOKS, *_LOOKED_AT):
             raise NotMovable("the project reads names or code of functions")
+        if (self.captives or self.bound) and not replaced and self.project.holds(_TELLS_PARTIALS, "partial"):
+            raise NotMovable("the project asks whether something is a `partial`, which would bind its values")
         holds = replaced or self.is_changed  # a deep copy copies what is bound as well; of a function, it does not
         if holds and any(self._may_be_method(use) for use in uses):
             raise NotMovable("as an attribute of a class it is a method, and what takes its place would not be")
@@ -245,6 +256,8 @@ class MovedFunction:
         for word, path, spelled in spellings:
             owner = module.scopes.lookup(word, node)
             bindings = owner.bindings if owner is not None else []
+            if self.project.meanings_from_stars(module, word) - {path}:
+                continue
             earlier = all(one.qualified == path and module.span(one.node)[0] < place for one in bindings)
             if earlier and any(is_reached(module, one.node) for one in bindings):
                 partial, imports = spelled, frozenset()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from chirp_migrate.edits.apply_hunks import compose
 from chirp_migrate.edits.deadcode import newly_dead, top_level_names
-from chirp_migrate.edits.imports import conflicting, import_edits
+from chirp_migrate.edits.imports import conflicting, conflicting_elsewhere, import_edits
 from chirp_migrate.edits.layout import layout_edits
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.suppression import Suppressions, UnreadableComments, read_suppressions
-from chirp_migrate.plans.plan import Edit, Finding, Hunk, Safety, Status
+from chirp_migrate.plans.plan import Edit, Finding, Hunk, Import, Safety, Status
 from chirp_migrate.rules import Proposal, Rule, all_rules
 from chirp_migrate.source.diff import changed_lines
 from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, grouped, sharing_lines
@@ -140,7 +140,7 @@ def rewrite_in_hunks(
         suppressions = read_suppressions(text)
         suppressions.everywhere |= ignored
         proposals = _proposals(concerned, module, project)
-        chosen, remaining = _choose(module, proposals, suppressions, unsafe)
+        chosen, remaining = _choose(module, project, proposals, suppressions, unsafe)
         # What later passes find fine is what the first one rewrote.
         findings += [work.finding(r, p, s) for r, p, s in remaining if s is Status.FINE and not number]
         if not chosen:
@@ -302,7 +302,11 @@ def _proposals(rules: Sequence[Rule], module: Module, project: Project) -> list[
 
 
 def _choose(
-    module: Module, proposals: Sequence[tuple[Rule, Proposal]], suppressions: Suppressions, unsafe: bool
+    module: Module,
+    project: Project,
+    proposals: Sequence[tuple[Rule, Proposal]],
+    suppressions: Suppressions,
+    unsafe: bool,
 ) -> tuple[list[tuple[Rule, Proposal]], list[tuple[Rule, Proposal, Status]]]:
     """Proposals to apply in this pass (none overlapping another), and those that stay findings."""
     chosen: list[tuple[Rule, Proposal]] = []
@@ -319,9 +323,9 @@ def _choose(
             remaining.append((rule, proposal, Status.SUPPRESSED))
         elif not proposal.edits:
             remaining.append((rule, proposal, Status.REPORT))
-        elif clash := conflicting(module, proposal.imports) if proposal.imports else set():
-            names = ", ".join(sorted(clash))
-            message = f"{proposal.message}; left alone, because {names} already means something else in this file"
+        elif clash := _clash(module, project, proposal.imports) if proposal.imports else "":
+            # What the rule says is what it would do.
+            message = f"left alone, because {clash}; without that: {proposal.message}"
             remaining.append((rule, Proposal(proposal.offset, message, why="name-taken"), Status.REPORT))
         elif rule.safety is Safety.BEHAVIOUR and not unsafe:
             remaining.append((rule, proposal, Status.OPT_IN))
@@ -330,6 +334,19 @@ def _choose(
             taken += proposal.edits
             defined |= defines
     return chosen, remaining
+
+
+def _clash(module: Module, project: Project, needed: Collection[Import]) -> str:
+    """What keeps a module from importing what is needed, or an empty text."""
+    clashes = {
+        "this file": conflicting(module, project, needed),
+        "another file, and this one is imported with `*`": conflicting_elsewhere(module, project, needed),
+    }
+    for where, clash in clashes.items():
+        if clash:
+            names = " and ".join(f"`{name}`" for name in sorted(clash))
+            return f"{names} already {'mean' if len(clash) > 1 else 'means'} something else in {where}"
+    return ""
 
 
 def _overlap(one: Edit, other: Edit) -> bool:

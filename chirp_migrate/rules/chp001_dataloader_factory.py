@@ -69,7 +69,8 @@ class DataLoaderFactory(Rule):
     by `create_loader`, which takes the arguments of `DataLoader` as they are. All other arguments stay.
 
     A configuration is read only where the same function, or `__init__`, has surely called its `get` with one key (and a
-    number) by then, and no class of the project defines a `get`.
+    number) by then. No class of the project may define a `get` or `__getattr__`, nor inherit from a mapping, and
+    nothing may be given a `get`.
     """
 
     code = "CHP001"

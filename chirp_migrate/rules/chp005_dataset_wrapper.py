@@ -12,6 +12,7 @@ from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem
 from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.symbolic import Name
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_probed
 from chirp_migrate.analysis.datasets.dataset_meaning import Augmenting
 from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
 from chirp_migrate.analysis.datasets.type_members import meaning_of_members
@@ -32,6 +33,8 @@ from chirp_migrate.rules.api import (
 )
 
 _SHIPPED = "WorkerSafeAugmentedDataset"
+#: What it has, and the object in its place has not.
+_ATTRIBUTES = ("dataset", "training", "transforms")
 
 
 class DatasetWrapper(Rule):
@@ -54,6 +57,8 @@ class DatasetWrapper(Rule):
       read once, and no call is made twice.
     - `own-names-only`: dataset, transforms and flag are names of functions around.
     - `bound-once`: these surely have their values by then, and mean the same whenever a sample is read.
+    - `not-probed`: no file of the project asks by `hasattr` or `getattr` for an attribute that the new object has, as
+      loops do that look for what a dataset wraps.
 
     What is made then has another class than it had, by name, too, and attributes `dataset`, `training` and
     `transforms`. Its samples are tuples, and those that are no pairs are refused with the ValueError of unpacking them.
@@ -113,6 +118,8 @@ def _made_by_type(
         message = "this dataset is made by type() from functions in a way this rule does not know; make it a class"
         return Proposal(offset, message)
     problem = next((one for place in constructions if (one := early_binding_problem(module, place, captured))), None)
+    if problem is None and is_probed(project, *_ATTRIBUTES):
+        problem = "the project asks objects for `dataset` or `transforms` by `hasattr` or `getattr`"
     if problem is not None:
         return Proposal(offset, f"this dataset is made by type() from lambdas, but {problem}; make it a class")
     training = "" if meaning.training is None else f"training={meaning.training}, "

@@ -35,7 +35,7 @@ class PicklableFunction(Rule):
     - `one-import`: such a name that is imported there is so in one way only, and on every way there.
     - `not-looked-at`: no attribute of it is used, `inspect` is not given it, and no file of the project has
       `.__name__` (but of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`,
-      `isroutine`, `FunctionType` or `LambdaType`.
+      `isroutine`, `FunctionType` or `LambdaType`; nor, if values are bound, asks whether anything is a `partial`.
     - `not-copied`: if values are bound to what takes its place, no file of the project has a `deepcopy` of anything but
       what is called a model, its state, weights, parameters or configuration: the values would be copied as well.
     - `room-for-values`: then `partial` is `functools.partial` there.

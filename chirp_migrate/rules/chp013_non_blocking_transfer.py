@@ -40,11 +40,12 @@ _MAKES_LOADERS = r"\bDataLoader\b|\bcreate_(\w+_)?loader\b"
 _CUDA = re.compile(r"[\"'](cuda|xpu)")
 _MPS = r"""["']mps\b|\bbackends\s*\.\s*mps\b"""
 _TRANSFORMERS = r"(?m)^\s*(import|from)\s+transformers\b"
-#: A ``to`` of the project itself that would not take the argument.
+#: A ``to`` of the project itself that would not take the argument; the ``__getattr__`` of a class may give one.
 # Each alternative begins with a letter, so that `re` passes over most of a text quickly.
 _OWN_TO = (
     r"def\s+(to|cuda)\s*\(\s*\w+\b(?![^)]*(non_blocking|\*))|to(?<!\wto)\s*=(?!=)|cuda(?<!\wcuda)\s*=(?!=)"
-    r"|setattr\([^)]*['\"](to|cuda)['\"]|__getattr(?<!\w__getattr)(ibute)?__\b[\s\S]{0,500}['\"](to|cuda)['\"]"
+    r"|setattr\([^)]*['\"](to|cuda)['\"]|def\s+__getattr(ibute)?__\s*\(\s*\w[^,)]*,"
+    r"|__getattr(?<!\w__getattr)(ibute)?__\s*=(?!=)"
 )
 
 
@@ -63,7 +64,8 @@ class NonBlockingTransfer(Rule):
       inside, in the next iteration and after the loop, the batch is only read or bound to names.
     - `no-mps`: it names CUDA itself, or no file of the backend holds ``"mps"`` or ``backends.mps``.
     - `plain-to`: PyTorch's own collation makes the batch, or no file of the project defines or assigns a ``to`` or
-      ``cuda`` that does not take the argument. (What other libraries define is not looked at.)
+      ``cuda`` that does not take the argument, or the ``__getattr__`` of a class. (What other libraries define is not
+      looked at.)
     - `no-batch-encoding`: it is a part of a batch, or no file of the project imports transformers.
     """
 
@@ -164,7 +166,7 @@ def _unsure(module: Module, project: Project, call: cst.Call, path: Path, collat
     certain = method_called(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
     if not certain and project.holds(_MPS, "mps"):
         return "the project also runs on MPS, where it is not known to be safe"
-    if not collated and project.holds(_OWN_TO, "to", "cuda"):
+    if not collated and project.holds(_OWN_TO, "to", "cuda", "__getattr__", "__getattribute__"):
         return "the batch may be of a class of the project whose `to` lacks it"
     if not path and project.holds(_TRANSFORMERS, "transformers"):
         return "the batch may be a `BatchEncoding`, whose `to` lacks it in old versions of transformers"

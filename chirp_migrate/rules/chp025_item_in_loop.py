@@ -41,8 +41,9 @@ class ItemInLoop(Rule):
     - `only-added-up`: everything that waits for the device in each iteration is a number added to a variable (``+=``):
       ``x.item()``, ``float(x)`` or ``int(x)``, by itself or times a number.
     - `loss-or-count`: the number is a loss, bound once in an iteration before it is read: a function or class of
-      PyTorch makes it, reduced, or the loop went ``backward()`` from it, and no object of the project has an ``item``
-      of its own. Or it is the sum of a comparison with ``==`` or ``!=``.
+      PyTorch makes it, reduced, or the loop went ``backward()`` from it, no call of a class of the project makes it,
+      and no object of the project has an ``item``, ``__float__`` or ``__int__`` of its own. Or it is the sum of a
+      comparison with ``==`` or ``!=``.
     - `size-of-batch`: what a loss is multiplied with is an integer, ``len(…)``, ``….size(n)`` or ``….shape[n]``.
     - `local-variable`: the sum is a plain variable of the function around the loop, and no function inside uses it.
     - `starts-as-number`: before the loop it is given 0 for counts, a float for losses, written out.

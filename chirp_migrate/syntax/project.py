@@ -103,6 +103,7 @@ class Project:
         self._origins: dict[str, str] = {}  # of qualified names, until a text changes
         self._meant: dict[tuple[str, str], set[str]] = {}  # modules by what a file calls them
         self._on_path: dict[str, list[list[str]]] = {}  # words of each change of `sys.path` in a file, the last first
+        self._named: dict[str, set[str]] = {}  # aliases
         self._heirs: dict[tuple[str, ...], frozenset[str]] = {}
         self._taken: dict[str, frozenset[str]] = {}  # of the last modules that it was asked of
 
@@ -265,6 +266,31 @@ class Project:
         stars = table.later_stars.get(name, ()) if bound else table.stars
         return bound | {f"{source}.{name}" for source in stars if self._star_may_give(source, name)}
 
+    def meanings_from_stars(self, module: Module, name: str) -> set[str]:
+        """What ``name`` may stand for by an ``import *`` of ``module`` from modules of the backend."""
+        written = {f"{module.absolute(source)}.*" for source, _ in module.scopes.stars}
+        sources = {one.rpartition(".")[0] for star in written for one in self._from_root(module.path, star)}
+        return {self.resolve(f"{source}.{name}") for source in sources if self._own_star_may_give(source, name)}
+
+    def means_otherwise(self, besides: str, name: str, qualified: str) -> bool:
+        """Whether the top level of a file other than ``besides`` has ``name`` for anything but ``qualified``."""
+        tables = (self.table(path) or _NO_TABLE for path in self.holding(name) if path != besides)
+        return any(
+            table.defines(name) or any(self.resolve(one) != qualified for one in table.imports.get(name, ()))
+            for table in tables
+        )
+
+    def _own_star_may_give(self, source: str, name: str, depth: int = 0) -> bool:
+        """Whether ``from source import *`` may bind ``name`` to what a module of the backend names so."""
+        path = self._paths.get(source)
+        table = self.table(path) if path is not None else _NO_TABLE
+        if table is None or not table.exports(name):
+            return table is None
+        # A module of a package is an attribute of it, once it is imported.
+        if table.defines(name) or name in table.imports or f"{source}.{name}" in self._packages:
+            return True
+        return depth < _REEXPORT_LIMIT and any(self._own_star_may_give(one, name, depth + 1) for one in table.stars)
+
     def _star_may_give(self, source: str, name: str, depth: int = 0) -> bool:
         """Whether ``from source import *`` may bind ``name``: unknown modules may."""
         path = self._paths.get(source)
@@ -408,8 +434,18 @@ class Project:
         return (module, first) if isinstance(first, kind) else None
 
     def aliases(self, name: str) -> set[str]:
-        """Other names under which any module of the backend imported ``name``, when anybody first asked for aliases."""
-        return self._aliases.get(name, set())
+        """Other names under which any module of the backend imported ``name``, when anybody first asked for aliases.
+
+        Also those under which others imported these.
+        """
+        if name not in self._named:
+            pending, found = [name], {name}
+            for one in pending:
+                new = self._aliases.get(one, set()) - found
+                found |= new
+                pending += new
+            self._named[name] = found - {name}
+        return self._named[name]
 
     @cached_property
     def _aliases(self) -> dict[str, set[str]]:

@@ -288,3 +288,16 @@ def test_a_loader_can_be_built_again_from_its_attributes(kind: Any, given: dict[
     sampled = kind(batch_size=4, sampler=loader.sampler, drop_last=loader.drop_last, **attributes)
     batched = kind(batch_sampler=loader.batch_sampler, **attributes)
     assert len(list(sampled)) == len(list(batched)) == 3
+
+
+@pytest.mark.parametrize("made", [BatchedDataLoader, OptimalDataLoaderFactory.create_loader])
+def test_a_constructor_of_pytorchs_that_is_wrapped_gets_names(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As people do to have no workers while they debug: what a call gives by name comes by name."""
+    original = DataLoader.__init__
+
+    def without_workers(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **{**kwargs, "num_workers": 0})
+
+    monkeypatch.setattr(DataLoader, "__init__", without_workers)
+    loader = made(range(5), batch_size=3, num_workers=2)
+    assert loader.num_workers == 0 and [batch.tolist() for batch in loader] == [[0, 1, 2], [3, 4]]

@@ -303,6 +303,15 @@ def test_a_project_without_anything_for_rules_stays_as_it_is_and_is_told_so(back
     assert snapshot(backend) == before
 
 
+def test_what_is_found_and_not_rewritten_is_not_said_to_be_nothing(backend: Path) -> None:
+    text = "from torch.utils.data import DataLoader\n\n\nclass Mine(DataLoader):\n    pass\n"
+    (backend / "utils" / "train.py").write_text(text)
+    for command in ("apply", "plan"):
+        said = run(command, backend).stdout
+        assert "Nothing to rewrite. Found: 1 listed (CHP001)." in said and "already migrated" not in said
+    assert run("review", backend, cwd=backend).stdout == "Nothing to review: nothing of what was found is rewritten.\n"
+
+
 @pytest.mark.parametrize(
     ("training_modules", "scaffold", "added"),
     [(False, None, False), (True, None, True), (False, True, True), (True, False, False)],

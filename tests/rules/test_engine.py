@@ -133,6 +133,16 @@ def test_a_package_that_takes_everything_from_a_compiled_module_is_read(tmp_path
     assert not plan.skipped and "create_loader" in after(plan, "pkg/a.py")
 
 
+def test_an_alias_of_an_alias_is_the_same_class(tmp_path: Path) -> None:
+    files = {
+        "a.py": "from tools import L2\nx = L2(d)\n",
+        "tools/__init__.py": "from .loading import Loader as L2\n",
+        "tools/loading.py": "from torch.utils.data import DataLoader as Loader\n",
+        "tools/again.py": "from . import L2 as Loader\n",
+    }
+    assert "create_loader(d)" in after(plan_of(tmp_path, files), "a.py")
+
+
 def test_what_libcst_alone_refuses_is_no_internal_error(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, {"a.py": f"{LOADER}def f(x, y, z):\n    return(x if y else z),y\n"})
     assert [skipped.reason for skipped in plan.skipped] == ["syntax LibCST does not know"]
@@ -173,6 +183,69 @@ def test_an_import_that_a_module_takes_from_the_package_around_it_stays(tmp_path
         tmp_path / "other", {"p/__init__.py": LOADER, "p/q/__init__.py": "", "p/q/b.py": "from . import DataLoader\n"}
     )
     assert "import DataLoader" not in after(plan, "p/__init__.py")
+
+
+SCAN = "from torch.utils.data import Dataset\n{}\ndef scan(dataset):\n    return [y for _, y in dataset]\n"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"helpers.py": "def read_labels(path):\n    return path\n"},
+        {"helpers.py": "from inner import *\n", "inner.py": "read_labels = print\n"},
+        {"helpers.py": "from inner import labels as read_labels\n", "inner.py": "labels = print\n"},
+        {"helpers.py": "__all__ = ['read_labels']\nread_labels = print\n"},
+        {"helpers/__init__.py": "from .read_labels import other\n", "helpers/read_labels.py": "other = print\n"},
+        {"helpers.py": "def read_labels(:\n"},
+    ],
+    ids=["own", "through another star", "renamed", "listed", "submodule", "unreadable"],
+)
+def test_a_name_that_a_star_import_brings_is_not_taken_over(tmp_path: Path, others: dict[str, str | bytes]) -> None:
+    plan = plan_of(tmp_path, {"a.py": SCAN.format("from helpers import *"), **others})
+    assert [file.path for file in plan.files] == []
+    (found,) = plan.findings
+    taken = "left alone, because `read_labels` already means something else in this file; without that: "
+    assert found.message.startswith(taken) and found.status is Status.REPORT
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"helpers.py": "from chirpid_patch import read_labels\n"},
+        {"helpers.py": "__all__ = ['other']\nread_labels = other = print\n"},
+        {"helpers.py": "from numpy import *\n"},
+        {"elsewhere.py": "read_labels = print\n"},
+    ],
+    ids=["the same", "not listed", "of a library", "no module of the project"],
+)
+def test_a_star_import_that_does_not_bring_a_name_is_in_no_way(tmp_path: Path, others: dict[str, str | bytes]) -> None:
+    plan = plan_of(tmp_path, {"a.py": SCAN.format("from helpers import *"), **others})
+    assert "return read_labels(dataset" in after(plan, "a.py")
+
+
+@pytest.mark.parametrize(
+    ("own", "listed", "use", "moves"),
+    [
+        ("def read_labels(path):\n    return path\n", "", "from own import *\nfrom a import *\n", False),
+        ("from inner import labels as read_labels\n", "", "from own import *\nfrom a import *\n", False),
+        (
+            "def read_labels(path):\n    return path\n",
+            "__all__ = ['scan']\n",
+            "from own import *\nfrom a import *\n",
+            True,
+        ),
+        ("def read_labels(path):\n    return path\n", "", "from own import *\nfrom a import scan\n", True),
+        ("from chirpid_patch import read_labels\n", "", "from own import *\nfrom a import *\n", True),
+    ],
+    ids=["defined", "imported", "not listed", "by name", "the same"],
+)
+def test_an_import_brings_nothing_to_those_who_take_everything(
+    tmp_path: Path, own: str, listed: str, use: str, moves: bool
+) -> None:
+    plan = plan_of(tmp_path, {"a.py": SCAN.format(listed), "own.py": own, "main.py": use})
+    assert bool(plan.files) == moves
+    told = "`read_labels` already means something else in another file, and this one is imported with `*`"
+    assert (told in plan.findings[0].message) != moves
 
 
 def test_what_was_unused_before_stays(tmp_path: Path) -> None:

@@ -523,6 +523,8 @@ def test_an_attribute_is_a_loss_if_it_always_is(maker: str, other: str, is_known
         "Loss = namedtuple('Loss', 'item backward')\n",
         "loss = SimpleNamespace(item=float, backward=print)\n",
         "def wrap(loss):\n    loss.item = float\n",
+        "class Loss:\n    def __float__(self): ...\n",
+        "class Loss:\n    __int__ = look_up\n",
     ],
 )
 def test_what_goes_backward_is_a_tensor_unless_the_project_has_something_like_one(other: str) -> None:
@@ -531,6 +533,15 @@ def test_what_goes_backward_is_a_tensor_unless_the_project_has_something_like_on
     assert "total += loss.detach().double().sum()\n" in before  # of one element, in whatever shape
     after, findings = migrate("CHP025", text, other=other)
     assert after == text and "`loss` may be no tensor" in reports(findings)[0]
+
+
+@pytest.mark.parametrize("read", ["loss.item()", "float(loss)"])
+def test_an_object_of_a_class_of_the_project_is_no_loss(read: str) -> None:
+    text = sums(f"total += {read}").replace("nn.CrossEntropyLoss()", "sink")
+    assert "double()" in migrate("CHP025", text.replace("criterion(", "model.loss("))[0]
+    text = f"from other import Total\n{text.replace('criterion(', 'Total(')}"
+    after, findings = migrate("CHP025", text, other="class Total(Parts): ...\n")
+    assert after == text and "does not surely come from a loss" in reports(findings)[0]
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,14 @@ def test_a_value_that_another_file_may_set_is_not_taken_early() -> None:
         assert "Standardize(" not in rewrite("a.py", texts["a.py"], Project(texts), rules=RULES)[0]
 
 
+@pytest.mark.parametrize("asked", ["hasattr(one.transform, 'std')", "getattr(one.transform, 'mean', None)"])
+def test_what_has_attributes_is_not_put_where_they_are_asked_for(asked: str) -> None:
+    body = "def make(samples, mean, std):\n    return Images(samples, transform=lambda x: (x - mean) / std)\n"
+    texts = {"a.py": HEADER + body, "other.py": f"def inverse(one):\n    return {asked}\n"}
+    assert "Standardize(" not in rewrite("a.py", texts["a.py"], Project(texts), rules=RULES)[0]
+    assert "Standardize(" in migrate(body)
+
+
 @pytest.mark.parametrize(
     ("written", "recognised"),
     [

@@ -208,15 +208,41 @@ def test_pinning_is_left_out_only_where_it_follows_the_machine(setting: str, pin
         ("def f(d, config=None):\n    n = lambda: config.get('n')\n    return LOADER", False),
         ("def f(d, config=None):\n    x = LOADER\n    return x, config.get('n')", False),
         ("def f(d, config):\n    n = config.get('n')\n    config = None\n    return LOADER", False),
-        (
-            "def f(d, config):\n    n = config.get('n')\n    return LOADER\nclass Config:\n    def get(self, key): ...",
-            False,
-        ),
         ("n = config.get('n')\nx = LOADER", False),
     ],
 )
 def test_a_configuration_is_read_where_it_surely_was_read_before(text: str, read: bool) -> None:
     after, _ = migrate(f"{IMPORT}{text.replace('LOADER', 'DataLoader(d)')}\n")
+    assert ("optimize=config.get('optimize_dataloaders', True)" in after) is read
+
+
+@pytest.mark.parametrize(
+    ("other", "read"),
+    [
+        ("class Config:\n    def get(self, key): ...", False),
+        ("class Config:\n    def look_up(self, key): ...\n    get = look_up", False),
+        ("class Config:\n    get: Callable = look_up", False),
+        ("class Config:\n    def __init__(self):\n        self.get = self.look_up", False),
+        ("config = SimpleNamespace(get=look_up)", False),
+        ("Config = type('Config', (), {'get': look_up})", False),
+        ("setattr(config, 'get', look_up)", False),
+        ("class Config:\n    def __getattr__(self, name): ...", False),
+        ("class Config:\n    def __getattribute__(self, name: str) -> object: ...", False),
+        ("class Config:\n    __getattr__ = look_up", False),
+        ("from collections.abc import Mapping\nclass Config(Mapping): ...", False),
+        ("from collections.abc import Mapping as Base\nclass Config(Base): ...", False),
+        ("import collections\nclass Config(Base, collections.UserDict[str, int]): ...", False),
+        ("class Config(Generic[Key, list[int]], dict): ...", False),
+        ("class Config(\n    Base,\n    dict[str, Any],\n): ...", False),
+        ("def __getattr__(name): ...", True),
+        ("class Model:\n    def get_batch(self, target=1):\n        budget = config.get('n') == target", True),
+        ("class Samples(Dataset[dict[str, Tensor]]):\n    def read(self) -> dict[str, int]: ...", True),
+        ("class DictConfig(Base): ...", True),
+    ],
+)
+def test_a_project_may_have_a_get_of_its_own_that_refuses_a_key(other: str, read: bool) -> None:
+    text = f"{IMPORT}def f(d, config):\n    n = config.get('n')\n    return DataLoader(d)\n"
+    after, _ = migrate(text, other=other)
     assert ("optimize=config.get('optimize_dataloaders', True)" in after) is read
 
 
@@ -270,10 +296,14 @@ def test_a_class_that_is_only_called_later_is_the_factorys_method() -> None:
         "self.loader_cls = DataLoader",
         "return DataLoader",
         "register('torch', DataLoader)",
+        "loader_cls = DataLoader[int]\nloader_cls(d)",
+        "build = functools.partial(DataLoader[int], batch_size=3)",
+        "def build(d, loader_cls=DataLoader[int]):\n    return loader_cls(d)",
+        "loader_cls = Fast if d else DataLoader[int]\nloader_cls(d)",
     ],
 )
 def test_a_class_that_goes_elsewhere_is_reported(use: str) -> None:
-    text = f"{IMPORT}def f(self):\n" + textwrap.indent(use, "    ") + "\n"
+    text = f"import functools\n{IMPORT}def f(self):\n" + textwrap.indent(use, "    ") + "\n"
     after, findings = migrate(text)
     assert after == text and reasons(findings) == ["used-as-value"]
 

@@ -30,6 +30,30 @@ def test_a_class_whose_base_is_there_moves(base: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("bases", "moves"),
+    [
+        ("class Middle(Dataset): size = 3\nclass Base(Middle): ...", True),
+        ("class Plain:\n    def f(self): ...\nclass Base(Dataset, Plain): ...", True),
+        ("class Middle(Dataset):\n    def __init__(self): self.n = 1\nclass Base(Middle): ...", False),
+        ("class Middle(Dataset):\n    __init__ = made\nclass Base(Middle): ...", False),
+        ("class Base(Dataset): ...\nBase.__init__ = made", False),
+        ("class Base(Dataset, made()): ...", False),
+        ("class Base(TensorDataset): ...", False),
+    ],
+)
+def test_a_base_without_a_constructor_needs_none_called(bases: str, moves: bool) -> None:
+    text = (
+        "from torch.utils.data import DataLoader\nfrom base import Base\n\n\ndef make(n):\n    class Local(Base):\n"
+        "        def __len__(self):\n            return n\n\n    return DataLoader(Local())\n"
+    )
+    head = "from torch.utils.data import Dataset, TensorDataset\n"
+    after, findings = support.migrate("CHP006", text, base=head + bases)
+    assert ("\nclass Local(Base):" in after) == moves
+    refused = "the constructor of its base class would have to be called"
+    assert moves or refused in findings[0].message
+
+
+@pytest.mark.parametrize(
     ("body", "base", "reason"),
     [
         ("def __len__(self):\n    return 1", "pkg.base.Base", "may not be defined yet"),

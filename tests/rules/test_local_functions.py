@@ -554,3 +554,62 @@ def test_functions_of_one_name_that_say_something_else_stay_two() -> None:
     )
     after, _ = migrate(f"from torch.utils.data import DataLoader\n{text}")
     assert "def _train_collate(batch):" in after and "def _evaluate_collate(batch):" in after
+
+
+@pytest.mark.parametrize(
+    "asking",
+    [
+        "isinstance(f, partial)",
+        "isinstance(\n    getattr(f, 'g'), (tuple, functools.partial)\n)",
+        "type(f) is partial",
+        "f.__class__ in (partial, int)",
+    ],
+)
+def test_a_partial_takes_no_place_where_the_project_tells_partials(asking: str) -> None:
+    local = (
+        "def make(samples{}):\n    def collate(b):\n        return b{}\n"
+        "    return DataLoader(samples, 2, collate_fn=collate)\n"
+    )
+    other = f"import functools\nfrom functools import partial\ndef unwrapped(f):\n    return {asking}\n"
+    assert "asks whether something is a `partial`" in reported(local.format(", k", ", k"), other=other)
+    assert "collate_fn=collate)" in migrate(local.format("", ""), other=other)[0]
+    calling = "from functools import partial\nadd = partial(isinstance, 3), isinstance(4, int), partial(max, 2)\n"
+    assert "partial(_collate, k)" in migrate(local.format(", k", ", k"), other=calling)[0]
+
+
+@pytest.mark.parametrize("brought", ["def partial(x):\n    return x\n", "from other_helpers import partial\n"])
+def test_a_partial_that_a_star_import_brings_is_not_that_of_functools(brought: str) -> None:
+    text = """
+        from functools import partial
+        from helpers import *
+        def make(samples, k):
+            def collate(b):
+                return b, k
+            return DataLoader(samples, 2, collate_fn=collate)
+    """
+    assert "`partial` already means something else" in reported(text, helpers=brought)
+    assert "partial(_collate, k)" in migrate(text, helpers="from functools import partial\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("other", "looks"),
+    [
+        ("names = {'__name__': '__main__'}", False),
+        ("names = {'a': 1,\n    '__name__' : '__main__',\n}", False),
+        ("for one in 'a', '__name__': print(getattr(f, one))", True),
+        ("if one == '__name__': print(getattr(f, one))", True),
+        ("names = {'__name__'}", True),
+        ("vars(f)['__name__']", True),
+        ("f.__dict__['__code__']", True),
+        ("attrgetter('__qualname__')", True),
+    ],
+)
+def test_a_key_of_a_dictionary_reads_no_name_of_a_function(other: str, looks: bool) -> None:
+    text = """
+        def make(samples):
+            def collate(b):
+                return b
+            return DataLoader(samples, 2, collate_fn=collate)
+    """
+    _, (found,) = migrate(text, other=other)
+    assert (found.status is Status.REPORT) == looks == ("reads names or code of functions" in found.message)

@@ -120,13 +120,17 @@ def test_memory_that_is_used_again_is_copied_as_before(text: str, used: str) -> 
         ("DEVICE = 'mps' if torch.backends.mps.is_available() else 'cpu'", "MPS"),
         ("class Boxes:\n    def to(self, device):\n        return self", "whose `to` lacks it"),
         ("def __getattr__(self, name):\n    if name == 'to':\n        return self.move", "whose `to` lacks it"),
+        ("class Bag:\n    def __getattr__(self, name):\n        return self.moved(name)", "whose `to` lacks it"),
+        ("class Bag:\n    __getattribute__ = look_up", "whose `to` lacks it"),
+        ("class Bag:\n    to = move", "whose `to` lacks it"),
     ],
 )
 def test_what_the_backend_holds_decides_too(text: str, reason: str) -> None:
     loop = body("batch = batch.to(device)", "for batch in DataLoader(data, collate_fn=sink):")
     after, findings = migrate("CHP013", loop, other=text)
     assert after == loop and reason in reports(findings)[0]
-    assert "non_blocking" in migrate("CHP013", loop, other="class Model:\n    def to(self, *args, **kwargs): ...")[0]
+    for fine in ("class Model:\n    def to(self, *args, **kwargs): ...", "def __getattr__(name): ..."):
+        assert "non_blocking" in migrate("CHP013", loop, other=fine)[0]
 
 
 def test_only_copies_that_may_go_to_mps_are_doubtful() -> None:

@@ -222,6 +222,12 @@ def is_quoted(project: Project, name: str) -> bool:
     return project.search(rf"""(?<=["'.]){re.escape(name)}["']""", name)
 
 
+def is_probed(project: Project, *attributes: str) -> bool:
+    """Whether any file asks an object whether it has an attribute of one of these names, or for it if it has."""
+    names = "|".join(map(re.escape, attributes))
+    return project.holds(rf"""(?:has|get)attr\b[^\r\n]*["'](?:{names})["']""", "hasattr", "getattr")
+
+
 def set_from_outside(attribute: str) -> str:
     """What matches where an attribute of that name is given a value, or one by that string, but for one of ``self``."""
     name = re.escape(attribute)

@@ -11,6 +11,19 @@ from chirp_migrate.syntax.queries import dotted, is_name, method_called, methods
 _CONFIG_NAMES = ("config", "cfg")
 #: What may be left out, or run later.
 _PERHAPS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.FunctionDef, cst.Lambda, cst.BaseComp)
+#: Classes that bring a `get`, which may ask the `__getitem__` of what inherits from them.
+_MAPPINGS = frozenset(
+    ["ChainMap", "DefaultDict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "UserDict", "defaultdict", "dict"]
+)
+#: A class up to one of its bases: names, with indices in indices, but not what is in these.
+_CLASS = r"class\s+\w+\s*(\[[^\]]*\]\s*)?\(([^)\[\]]|\[([^\[\]]|\[[^\[\]]*\])*\])*?\b"
+_GETS = ("get", "__getattr__", "__getattribute__")
+#: A `get` that is defined, or given to a class or object; the `__getattr__` of a class, which a module's is not.
+# Each alternative begins with a character of its own, so that `re` passes over most of a text quickly.
+_OWN_GET = (
+    r"def\s+(get\b|__getattr(ibute)?__\s*\(\s*\w[^,)]*,)|get(?<!\wget)['\"]?[ \t]*(:[ \t]*\w|=(?!=))"
+    rf"|setattr\([^)]*['\"]get['\"]|__getattr(?<!\w__getattr)(ibute)?__\s*=(?!=)|{_CLASS}"
+)
 
 
 def config_expression(module: Module, project: Project, node: cst.CSTNode) -> str | None:
@@ -18,10 +31,10 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
 
     Only a mapping that the same function, or ``__init__``, has surely read by then counts, with ``.get('key')`` or
     ``.get('key', number)`` (None, True and False too): it may be None or given later, a namespace of parsed arguments
-    has no ``get``, a ConfigParser's takes two names, and a class of the backend may have a ``get`` of its own.
+    has no ``get``, a ConfigParser's takes two names, and an object of the backend may have a ``get`` of its own.
     """
     function = module.enclosing_function(node)
-    if function is None or project.holds(r"\bdef\s+get\s*\(", "get"):
+    if function is None or _has_own_get(project):
         return None
     end = module.span(node)[1]
     owner = module.enclosing_class(node) if next(iter(parameters(function)), "") == "self" else None
@@ -34,6 +47,15 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
         if _is_read(module, function, name, node, end):
             return name
     return None
+
+
+def _has_own_get(project: Project) -> bool:
+    """Whether the backend may have a ``get`` of its own that refuses a key.
+
+    One that is defined, inherited from a mapping, given to a class or object, or looked up by a ``__getattr__``.
+    """
+    mappings = sorted(_MAPPINGS.union(*map(project.aliases, _MAPPINGS)))
+    return project.holds(rf"{_OWN_GET}({'|'.join(mappings)})\b", *_GETS, *mappings)
 
 
 def _is_kept(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, attribute: str) -> bool:

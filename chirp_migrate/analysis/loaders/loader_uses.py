@@ -10,7 +10,16 @@ from dataclasses import dataclass
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_mentions
-from chirp_migrate.analysis.dataflow.value_flow import Assigned, Called, Chosen, Default, Given, Inherited, step_of
+from chirp_migrate.analysis.dataflow.value_flow import (
+    Assigned,
+    Called,
+    Chosen,
+    Default,
+    Given,
+    Inherited,
+    Step,
+    step_of,
+)
 from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline, last_name
@@ -69,9 +78,17 @@ def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> 
     step = step_of(module, top)
     while isinstance(step, Chosen):
         step = step_of(module, step.whole)
+    if isinstance(step, Called) and step.call.func is top:
+        return Use("called", call=step.call)
+    use = _use_after(module, project, node, step)
+    if use is _CALLED_LATER and top is not node:  # the factory's method, unlike the class, has no index
+        return Use("used-as-value", f"kept as {module.source(top).strip()}")
+    return use
+
+
+def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> Use:
+    """The same, by where the value goes, if it is not called right there."""
     match step:
-        case Called(call) if call.func is top:
-            return Use("called", call=call)
         case Inherited(definition):
             return Use("subclass", definition.name.value)
         case Given(cst.Arg(star="") as argument, call) if call.args[0] is argument and is_call_of(

@@ -35,6 +35,9 @@ _REDUCTION_FIRST = re.compile(r".*\.(HuberLoss|huber_loss)")
 _TRANSPARENT = re.compile(r"torch\.(?!cuda\.[sS]tream).+|tqdm\..+|builtins\.open")
 _SAME = frozenset({"detach", "mean", "sum"})
 _ITEM = re.compile(r"\bitem\b")
+#: What ``float(…)`` and ``int(…)`` ask an object for.
+_NUMBERS = ("__float__", "__int__", "__index__")
+_OWN_NUMBER = r"def\s+__(float|int|index)__|__(?<!\w__)(float|int|index)__\s*=(?!=)"
 
 
 class NotProven(Exception):
@@ -45,7 +48,7 @@ def as_float64(module: Module, project: Project, loop: cst.For, node: cst.BaseEx
     """What is written after a loss to have it as float64, without dimensions; "" where it is not surely a loss.
 
     A loss of PyTorch's makes it, or the loop went back from it before: that only a tensor of one number can, and what
-    the project makes to look like one.
+    the project makes to look like one. An object of a class of the project, made right there, is no tensor.
 
     Args:
         at: the statement that reads it.
@@ -66,6 +69,9 @@ def as_float64(module: Module, project: Project, loop: cst.For, node: cst.BaseEx
         backward = [part for part in own_nodes(loop.body) if _goes_backward(part, node.value)]
         if not any(has_run(module, loop, statement, at) for statement in backward):
             return ""
+        made = project.resolved_names(module, value.func) if isinstance(value, cst.Call) else ()
+        if any(project.is_class(one) for one in made):
+            return ""
         refuse_own_items(project, f"`{node.value}`")
         return ".detach().double().sum()"
     return ".detach().double()" if isinstance(node, cst.Call) and _is_made_by_torch(module, project, node) else ""
@@ -75,6 +81,10 @@ def refuse_own_items(project: Project, shown: str) -> None:
     """Refuse what may be an object of the project's that looks like a tensor."""
     if any(_gives_item(text) for _, text in project.matching(_ITEM, "item")):
         raise NotProven(f"{shown} may be no tensor: the project has objects with an `item` of their own")
+    if project.holds(_OWN_NUMBER, *_NUMBERS):
+        raise NotProven(
+            f"{shown} may be no tensor: the project has objects with a `__float__` or `__int__` of their own"
+        )
 
 
 def _is_made_by_torch(module: Module, project: Project, call: cst.Call) -> bool:

@@ -30,7 +30,16 @@ _NOTHING_FOUND = (
 
 def totals(plan: Plan) -> str:
     """One line: how many files change, by how many lines."""
-    return f"{_counted(plan.files, ' to rewrite', ' to add')} Nothing was written." if plan.files else _NOTHING
+    return f"{_counted(plan.files, ' to rewrite', ' to add')} Nothing was written." if plan.files else _nothing(plan)
+
+
+def _nothing(plan: Plan) -> str:
+    """What is said where no file was written, nor would be."""
+    if plan.files:
+        return "Nothing was rewritten."
+    if all(finding.status is Status.FINE for finding in plan.findings):
+        return _NOTHING
+    return f"Nothing to rewrite. Found: {_counts(plan.findings)}."
 
 
 def _counted(files: Sequence[FilePlan], rewritten: str, created: str) -> str:
@@ -62,7 +71,7 @@ def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen) -
     _show_files(done, plan.findings, screen)
     show_remarks(plan, left, screen)
     screen.line()
-    screen.text(_counted(done, " rewritten", " added") if done else _NOTHING)
+    screen.text(_counted(done, " rewritten", " added") if done else _nothing(plan))
     is_empty = not (done or left or plan.findings or plan.skipped)
     for line in _NOTHING_FOUND if is_empty else ():
         screen.text(line)
