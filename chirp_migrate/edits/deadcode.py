@@ -25,6 +25,8 @@ _PURE_CALLS = re.compile(
     r"|torch\.cuda\.(is_available|device_count)|torch\.backends\.mps\.is_available|[\w.]+\.get)"
 )
 _WORD = re.compile(r"\w+")
+#: What stands behind the last name of an import, where its line ends before the bracket.
+_REST_OF_CLAUSE = re.compile(r"[ \t]*,?[ \t]*(#[^\r\n]*)?(?=\r?\n)")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -196,7 +198,7 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) 
         start = offset(statement.lineno, statement.col_offset)
         end = offset(statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
         if isinstance(statement, ast.Import | ast.ImportFrom) and len(aliases) < len(statement.names):
-            removals = _alias_removals(statement.names, aliases, offset)
+            removals = _alias_removals(text, statement.names, aliases, offset)
             written = _collapsed(text[start:end], edited(text, (start, end), removals), style)
             edits += removals if written is None else [Edit(start, end, written)]
             continue
@@ -237,14 +239,26 @@ def _collapsed(statement: str, after: str, style: ImportStyle) -> str | None:
 
 
 def _alias_removals(
-    names: Sequence[ast.alias], gone: Collection[ast.alias | None], offset: Callable[[int, int], int]
+    text: str,
+    names: Sequence[ast.alias],
+    gone: Collection[ast.alias | None],
+    offset: Callable[[int, int], int],
 ) -> list[Edit]:
+    """Edits that take names out of an import, each with the comment behind it: one above a name that stays, stays."""
     spans = [(offset(a.lineno, a.col_offset), offset(a.end_lineno or a.lineno, a.end_col_offset or 0)) for a in names]
-    removed = [position for position, alias in enumerate(names) if alias in gone]
-    last = max(position for position in range(len(names)) if position not in removed)
-    return [
-        Edit(spans[position][0], spans[position + 1][0], "")
-        if position < last
-        else Edit(spans[position - 1][1], spans[position][1], "")
-        for position in removed
-    ]
+    last = max(position for position, alias in enumerate(names) if alias not in gone)
+    edits = []
+    for position in (position for position, alias in enumerate(names[:last]) if alias in gone):
+        (start, end), (following, _) = spans[position], spans[position + 1]
+        line, _, below = text[end:following].partition("\n")
+        stays = following if "#" not in below else end + len(line) + 1 + len(below) - len(below.lstrip())
+        edits.append(Edit(start, stays, ""))
+    if last + 1 < len(names):
+        start, end = spans[last][1], spans[-1][1]
+        line, newline, _ = text[start : spans[last + 1][0]].partition("\n")
+        if newline and "#" in line:  # that of the name which is the last now
+            rest = _REST_OF_CLAUSE.match(text, end)
+            start = start + len(line.rstrip("\r")) if rest is not None else spans[last + 1][0]
+            end = rest.end() if rest is not None else end
+        edits.append(Edit(start, end, ""))
+    return edits

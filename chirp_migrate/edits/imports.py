@@ -175,9 +175,9 @@ def _beside_names(module: Module, statement: cst.ImportFrom, clauses: list[str],
 def _as_written(module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], style: ImportStyle) -> list[Edit]:
     """``edits`` of an import statement, laid out as the project's own tools would."""
     edits, (start, end) = list(edits), module.span(statement)
-    before = module.text[start:end]
     after = edited(module.text, (start, end), edits)
-    written = style.rewritten(before, after)
+    before, new = (text.replace(module.newline, "\n") for text in (module.text[start:end], after))
+    written = style.rewritten(before, new).replace("\n", module.newline)
     return edits if written == after else [Edit(start, end, written)]
 
 

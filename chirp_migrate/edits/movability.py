@@ -17,7 +17,7 @@ from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, is_settl
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, find_own, is_name, is_read, parameters
+from chirp_migrate.syntax.queries import dotted, is_name, is_read, looks_at_names, parameters
 from chirp_migrate.syntax.scopes import Binding, Kind, Scope, Variable
 
 #: Names whose meaning depends on the function, or the class, they stand in.
@@ -43,10 +43,8 @@ def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef
     if "__getattr__" in module.scopes.module.bindings:
         raise NotMovable("the module's `__getattr__` answers for names that the module does not have")
     outer = module.enclosing_function(node)
-    for call in find_own(outer, cst.Call) if outer is not None else ():
-        word = dotted(call.func) or ""
-        if word in _OF_FUNCTION and module.scopes.lookup(word, call) is None:
-            raise NotMovable(f"`{word}` in the function around it may look at its names")
+    if outer is not None and (word := looks_at_names(module, outer)) is not None:
+        raise NotMovable(f"`{word}` in the function around it may look at its names")
     for one in walk(node.body):
         if isinstance(one, cst.Nonlocal):
             for item in one.names:

@@ -114,13 +114,10 @@ class Rule(ABC):
         """Whole words that a text may have in place of those in ``trigger``, by what ``project`` calls them."""
         return frozenset()
 
-    def has_word(self, text: str, project: Project) -> bool:
-        """Whether a text has a word of those in ``trigger``, or a name in their place: the first, cheapest test."""
-        return any(word in text for word in self.trigger) or not words_of(text).isdisjoint(self.names(project))
-
     def concerns(self, text: str, project: Project) -> bool:
         """Whether the rule can have anything to say about a module with this text; decides who is parsed at all."""
-        return self.has_word(text, project) and all(_has(text, sign) for sign in self.beside)
+        named = any(word in text for word in self.trigger) or not words_of(text).isdisjoint(self.names(project))
+        return named and all(_has(text, sign) for sign in self.beside)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Whether the rule can have anything to say about a module, by what ``ast`` tells of it.

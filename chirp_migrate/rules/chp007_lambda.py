@@ -49,7 +49,8 @@ class PicklableFunction(Rule):
     What is shipped, or the one function that it calls, takes its place if every name of the module in it gets its value
     once, above it, and no call passes an argument by the name of its parameter. That function is one of Python, of
     PyTorch, or a `def` without decorators, as whoever is given it may ask whether it is `None`, empty or a module; and
-    takes the same arguments, or is never given others.
+    takes the same arguments, or is never given others. `Standardize` has attributes `mean` and `std`, for which no file
+    may ask by `hasattr` or `getattr`.
     """
 
     code = "CHP007"

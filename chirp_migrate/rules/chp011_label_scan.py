@@ -50,6 +50,8 @@ class LabelScan(Rule):
     - `one-pass`: a comprehension has one ``for``, nothing is filtered, nothing asynchronous; a loop has no ``else``;
       it does not stand in the body of a class.
     - `read-in-each-iteration`: no condition decides whether a sample is read.
+    - `read-first`: in front of a sample that is read by its index, an iteration only names what nothing gives another
+      value, or counts.
     - `only-computes`: what else happens in an iteration, and what makes the indices, only computes: operators, Python's
       own functions, methods that numbers, strings and tensors have, a few functions of PyTorch and NumPy.
     - `taken-at-once`: a generator goes straight into a call that takes all of it, such as ``list`` or ``sum``.
@@ -61,7 +63,8 @@ class LabelScan(Rule):
       ``self.NAME = …`` in an ``__init__``, in all files, and neither by ``setattr`` nor in a ``__dict__``. Nor does
       what makes the indices: known functions only.
     - `no-handler`: around a loop there is no ``try``, and no ``with`` but PyTorch's, tqdm's and ``open``.
-    - `not-read-later`: the names that the loop no longer binds are not read after it, here or in another module.
+    - `not-read-later`: the names that the loop no longer binds are not read after it, here or in another module, and
+      the function does not call ``locals``, ``eval`` or the like.
     - `free-name`: no function of the module binds the name ``read_labels``, or ``iterate_labels``, that is called.
     """
 

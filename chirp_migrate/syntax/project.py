@@ -19,7 +19,7 @@ from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.import_table import ImportTable, absolute_name
 from chirp_migrate.syntax.module import Module, UnparsableModule, module_name, package_name, syntax_tree
 from chirp_migrate.syntax.outline import Outline
-from chirp_migrate.syntax.word_index import WordIndex
+from chirp_migrate.syntax.word_index import WordIndex, words_of
 
 _Definition = TypeVar("_Definition", cst.ClassDef, cst.FunctionDef)
 _Key = TypeVar("_Key")
@@ -288,6 +288,10 @@ class Project:
             return table is None
         # A module of a package is an attribute of it, once it is imported.
         if table.defines(name) or name in table.imports or f"{source}.{name}" in self._packages:
+            return True
+        # Its own code may bind names that are computed, or made when they are asked for.
+        text = self._texts[path] if path is not None else ""
+        if ("globals" in text or "setattr" in text or table.defines("__getattr__")) and name in words_of(text):
             return True
         return depth < _REEXPORT_LIMIT and any(self._own_star_may_give(one, name, depth + 1) for one in table.stars)
 

@@ -236,3 +236,13 @@ def is_super_init(statement: cst.CSTNode) -> bool:
             known = method_called(call) == "__init__" and (is_super(of) or is_name(of, "Dataset"))
             return known and all(is_name(one.value, "self") for one in given)
     return False
+
+
+def looks_at_names(module: Module, scope: cst.CSTNode) -> str | None:
+    """The function of Python's by which the code of a function, or of a module, may look at its own names, if any."""
+    for call in find_own(scope, cst.Call):
+        word = dotted(call.func) or ""
+        asks = word in ("eval", "exec") or (word in ("dir", "locals", "vars") and not call.args)
+        if asks and module.scopes.lookup(word, call) is None:
+            return word
+    return None

@@ -197,8 +197,10 @@ SCAN = "from torch.utils.data import Dataset\n{}\ndef scan(dataset):\n    return
         {"helpers.py": "__all__ = ['read_labels']\nread_labels = print\n"},
         {"helpers/__init__.py": "from .read_labels import other\n", "helpers/read_labels.py": "other = print\n"},
         {"helpers.py": "def read_labels(:\n"},
+        {"helpers.py": "for name in ('read_labels', 'other'):\n    globals()[name] = print\n"},
+        {"helpers.py": "__all__ = ['read_labels']\ndef __getattr__(name):\n    return print\n"},
     ],
-    ids=["own", "through another star", "renamed", "listed", "submodule", "unreadable"],
+    ids=["own", "through another star", "renamed", "listed", "submodule", "unreadable", "computed", "asked for"],
 )
 def test_a_name_that_a_star_import_brings_is_not_taken_over(tmp_path: Path, others: dict[str, str | bytes]) -> None:
     plan = plan_of(tmp_path, {"a.py": SCAN.format("from helpers import *"), **others})

@@ -195,6 +195,42 @@ def test_a_comment_stays_with_its_name(before: str, after: str, newline: str, tm
     compile(written, "train.py", "exec")
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "(\n    DataLoader,  # loads\n    # in memory\n    TensorDataset,\n)",
+            "(\n    # in memory\n    TensorDataset,\n)",
+        ),
+        (
+            "(\n    TensorDataset,  # in memory\n    # loads\n    DataLoader,  # batches\n)",
+            "(\n    TensorDataset,  # in memory\n)",
+        ),
+        ("(TensorDataset,  # in memory\n    DataLoader)", "(TensorDataset,  # in memory\n    )"),
+        ("(\n    Subset,\n    DataLoader,  # loads\n    TensorDataset)", "(\n    Subset,\n    TensorDataset)"),
+        ("TensorDataset, DataLoader  # both", "TensorDataset  # both"),
+    ],
+    ids=["above the next", "behind the one before", "no line of its own", "between", "one line"],
+)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+def test_a_name_that_goes_takes_its_own_comment_along(before: str, after: str, newline: str, tmp_path: Path) -> None:
+    rest = "def make(x):\n    return {}(TensorDataset(Subset(x, [0])), batch_size=4, shuffle=True)\n"
+    head = f"from torch.utils.data import {before}\n"
+    (tmp_path / "train.py").write_bytes((head + rest.format("DataLoader")).replace("\n", newline).encode())
+    (file,) = plan_tree(tmp_path).files
+    assert f"from torch.utils.data import {after}\n".replace("\n", newline) in file.after.decode()
+    compile(file.after, "train.py", "exec")
+
+
+def test_an_import_that_gets_a_line_of_its_own_ends_as_the_others_do(tmp_path: Path) -> None:
+    text = (
+        "from chirpid_patch import read_labels as r\n\n\ndef f(dataset):\n    return [int(y) for _, y in dataset], r\n"
+    )
+    (tmp_path / "train.py").write_bytes(text.replace("\n", "\r\n").encode())
+    (file,) = plan_tree(tmp_path).files
+    assert file.after.count(b"\r\n") == file.after.count(b"\n") == text.count("\n") + 1
+
+
 def test_settings_that_isort_refuses_are_told(tmp_path: Path) -> None:
     module = project(tmp_path, (".isort.cfg", "[settings]\nprofile = nobodys\n"))
     plan = plan_tree(tmp_path)

@@ -354,3 +354,54 @@ def test_comments_and_layout_survive() -> None:
             ]
         """
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[(READS, dataset[i][1]) for i in idx]",
+        "[STATE['reads'] + dataset[i][1] for i in idx]",
+        "sum(len(LOG) + int(dataset[i][1]) for i in idx)",
+        "[(weights[5], dataset[i][1]) for i in idx]",
+        "{len(LOG): dataset[i][1] for i in idx}",
+        "[max(idx[0], dataset[i][1]) for i in idx]",
+    ],
+)
+def test_what_is_evaluated_before_a_sample_is_read_stays_before_it(text: str) -> None:
+    header = (
+        "READS, STATE, LOG = 0, {'reads': 0}, []\n\ndef read():\n    global READS\n    READS += 1\n\n"
+        "def f(dataset, idx, weights):"
+    )
+    after, (message,) = expression(text, header)
+    assert after.endswith(text) and "goes first" in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[(n, dataset[i][1]) for i in idx]",
+        "[n * dataset[i][1] for i in idx]",
+        "[other[dataset[i][1]] for i in idx]",
+        "[max(n, dataset[i][1], len(other)) for i in idx]",
+        "[dataset[i][1] + other[0] for i in idx]",
+    ],
+)
+def test_names_and_what_comes_after_a_sample_is_read_are_in_no_way(text: str) -> None:
+    after, messages = expression(text)
+    assert "iterate_labels(dataset, idx)" in after and not messages
+
+
+def test_statements_before_a_sample_is_read_stay_before_it() -> None:
+    text = "def f(dataset, idx):\n    n, out, log = 0, [], []\n    for i in idx:\n        {}\n"
+    text += "        out.append(dataset[i][1])\n    return n, out, log\n"
+    assert "in iterate_labels(dataset, idx)" in migrate(text.format("n += 1"))[0]
+    after, (finding,) = migrate(text.format("log.append(STATE['reads'])"))
+    assert after == text.format("log.append(STATE['reads'])") and "goes first" in finding.message
+
+
+@pytest.mark.parametrize("asked", ["locals()", "sorted(vars())", "dir()", "eval('i')"])
+def test_a_name_that_a_loop_binds_may_be_read_by_its_spelling(asked: str) -> None:
+    text = "def f(dataset):\n    out = []\n    for i in range(9):\n        out.append(dataset[i][1])\n    return {}\n"
+    after, (finding,) = migrate(text.format(asked))
+    assert after == text.format(asked) and "may be read after the loop" in finding.message
+    assert migrate(text.format("out, vars(out)"))[0] != text.format("out, vars(out)")

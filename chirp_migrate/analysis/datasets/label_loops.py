@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain, takewhile
 
 import libcst as cst
 
@@ -10,10 +11,11 @@ from chirp_migrate.analysis.dataflow.effects import effect, more_than_computing
 from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
 from chirp_migrate.analysis.dataflow.symbolic import statements_of
 from chirp_migrate.analysis.datasets.collecting_loops import is_collecting, problem_of
-from chirp_migrate.analysis.datasets.label_scan import IsDataset, Scan, read_scan, why_too_early
+from chirp_migrate.analysis.datasets.label_scan import IsDataset, Scan, may_be_replaced, read_scan, why_too_early
 from chirp_migrate.analysis.known_names import resolves_to
-from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.module import Module, code_children
 from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import dotted, is_name, one_line
 
 Comprehension = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
 #: Calls that take all of a generator at once, and keep nothing of it when it raises.
@@ -40,6 +42,7 @@ def label_comprehension(module: Module, project: Project, is_dataset: IsDataset,
                 problem
                 or more_than_computing(module, results)
                 or _condition(module, scan, node)
+                or _goes_first(module, project, scan, node)
                 or why_too_early(module, project, scan)
             )
             if isinstance(node, cst.GeneratorExp) and not _is_taken_at_once(module, node):
@@ -63,7 +66,7 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
     problem = (
         scan.problem
         or problem_of(module, node, statements, early)
-        or (None if scan.opening else _condition(module, scan, node))
+        or (None if scan.opening else _condition(module, scan, node) or _goes_first(module, project, scan, node))
         or why_too_early(module, project, scan)
     )
     for name in scan.dropped:
@@ -93,6 +96,40 @@ def _condition(module: Module, scan: Scan, node: cst.CSTNode) -> str | None:
                 return "a condition decides whether a sample is read"
             inner = ancestor
     return None
+
+
+def _goes_first(module: Module, project: Project, scan: Scan, node: cst.CSTNode) -> str | None:
+    """What is evaluated in front of a sample that is read: after it, that may be another value, or not be reached."""
+    for read in scan.reads if scan.index is not None else ():
+        inner = read
+        around = takewhile(lambda one: one is not node, module.ancestors(read))
+        for ancestor in chain(around, [node] if isinstance(node, cst.DictComp) else []):
+            # What is called or looked into is only named before; what is assigned to is looked at after.
+            later: set[cst.CSTNode] = {ancestor.func} if isinstance(ancestor, cst.Call) else set()
+            later |= {ancestor.value} if isinstance(ancestor, cst.Subscript) else set()
+            later |= set(ancestor.targets) if isinstance(ancestor, cst.Assign) else set()
+            for part in code_children(ancestor):
+                if part is inner:
+                    break
+                if not (_is_steady(module, project, part) or (part in later and _is_named(part))):
+                    return f"`{one_line(module, part).rstrip(' ,')}` goes first, and reading a sample might change it"
+            inner = ancestor
+    return None
+
+
+def _is_named(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.AssignTarget) or dotted(node) is not None
+
+
+def _is_steady(module: Module, project: Project, node: cst.CSTNode) -> bool:
+    """Whether code only names what nothing can give another value; or counts with that, as `n += 1` does."""
+    if isinstance(node, cst.Arg):
+        return _is_steady(module, project, node.value)
+    if isinstance(node, cst.Integer | cst.Float | cst.SimpleString) or is_name(node, "None", "True", "False"):
+        return True
+    if isinstance(node, cst.BaseExpression) and not isinstance(node, cst.Tuple):
+        return dotted(node) is not None and not may_be_replaced(module, project, node)
+    return all(_is_steady(module, project, child) for child in code_children(node))
 
 
 def _is_taken_at_once(module: Module, node: cst.GeneratorExp) -> bool:

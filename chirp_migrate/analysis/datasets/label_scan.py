@@ -257,12 +257,12 @@ def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
     found = effect(module, scan.iterable, strangers=True)
     if found is not None:
         return f"`{found}` runs first and might put another dataset there"
-    if _may_be_replaced(module, project, scan.dataset):
+    if may_be_replaced(module, project, scan.dataset):
         return f"reading a sample might put another dataset in the place of `{module.source(scan.dataset).strip()}`"
     return None
 
 
-def _may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) -> bool:
+def may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) -> bool:
     """Whether code that runs in between may give a name, or an attribute of one, another value."""
     path = dotted(node) or ""
     while isinstance(node, cst.Attribute):
