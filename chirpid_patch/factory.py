@@ -270,10 +270,13 @@ def _stream(options: LoaderOptions) -> LoadPlan | None:
     return _workers(options, options.max_workers, "an iterable dataset keeps the number it was written for")
 
 
+def _allocates_batches(options: LoaderOptions) -> bool:
+    """Whether a batch is memory of its own: a single item (batch_size=None) may be a part of the dataset's."""
+    return options.makes_batches and stacks_samples(options.batching.get("collate_fn"))
+
+
 def _in_memory(options: LoaderOptions) -> LoadPlan | None:
-    # Single items (batch_size=None) would be parts of the dataset's own memory here; workers send copies.
-    stacked = options.makes_batches and stacks_samples(options.batching.get("collate_fn"))
-    if not stacked or not is_in_memory(options.dataset):
+    if not _allocates_batches(options) or not is_in_memory(options.dataset):
         return None
     return _workers(options, 0, "the samples are in memory, batches are gathered at once")
 
@@ -355,21 +358,20 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
     most = options.max_workers or max(cpus.rank_cpus(), plan.workers)
     if not workers and options.leaves_workers_open:
         arguments = {name: given for name, given in arguments.items() if name not in ABOUT_WORKERS}
-    with warnings.catch_warnings():
-        if plan.measured:  # more workers than CPUs were measured to be faster
-            warnings.filterwarnings("ignore", message="This DataLoader will create")
-        loader: BatchedDataLoader[Any] = BatchedDataLoader(
-            options.dataset,
-            in_process=workers > 0 and not plan.workers,
-            prefetch_threads=plan.threads,
-            thread_safe=options.thread_safe,
-            keep_workers=plan.measured and plan.workers > 0,
-            benchmark=options.benchmark,
-            placement=placement,
-            epochs=None if options.share is None else RankEpochs(options.share.seed, options.share.rank),
-            most_workers=most if options.adjust_workers and not held else None,
-            **_with_workers(arguments, workers, prefetch, options.persistent_workers and asked > 0),
-        )
+    loader: BatchedDataLoader[Any] = BatchedDataLoader(
+        options.dataset,
+        in_process=workers > 0 and not plan.workers,
+        prefetch_threads=plan.threads,
+        thread_safe=options.thread_safe,
+        keep_workers=plan.measured and plan.workers > 0,
+        benchmark=options.benchmark,
+        placement=placement,
+        epochs=None if options.share is None else RankEpochs(options.share.seed, options.share.rank),
+        most_workers=most if options.adjust_workers and not held else None,
+        # With a device, the placement stages batches in pinned memory of its own: pinning would be one more copy.
+        pins_own_batches=options.pin_memory is None and placement is None and _allocates_batches(options),
+        **_with_workers(arguments, workers, prefetch, options.persistent_workers and asked > 0),
+    )
     return _decided(loader, "; ".join(said), options.benchmark)
 
 
@@ -430,11 +432,7 @@ def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
 
 def _arguments(options: LoaderOptions) -> dict[str, Any]:
     """What is read and how, for ``DataLoader``, without what says who loads it."""
-    # With a device, batches are staged in pinned memory of the loader's own: pinning each would be one more copy.
-    # Single samples may be the dataset's own tensors, and stay these.
-    given = options.pin_memory
-    wanted = options.device is None and options.batching["batch_size"] is not None if given is None else given
-    return {**options.batching, "pin_memory": bool(wanted) and pinning_device() is not None}
+    return {**options.batching, "pin_memory": bool(options.pin_memory)}
 
 
 def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None, persistent: bool) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 from chirpid_patch.datasets.rows import SEQUENCES, gather, is_plain, is_table, map_indices, positions_of
 from chirpid_patch.declaration import is_computed, served
+from chirpid_patch.machine.forked import is_threadless_copy
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.transforms.off_cpu import sent
 
@@ -100,8 +101,8 @@ class BatchedDataset(Node, Dataset[Any]):
 
         What is in memory is read at once, and each sample is then a part of that batch's memory.
         """
-        at_once = uses_package_read(self) and self.in_memory and self.gathers and len(indices) > 0
-        batch = self.read_batch(indices, None) if at_once else None
+        at_once = uses_package_read(self) and self.in_memory and self.gathers
+        batch = fetch_batch(self, indices) if at_once else None
         if batch is None or not all(type(column) is Tensor and column.ndim for column in batch):
             return [self[index] for index in indices]
         return list(zip(*(column.unbind(0) for column in batch), strict=True))
@@ -380,9 +381,12 @@ def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Bat
 
     The batch is a list of columns in memory of its own, equal to the per-sample result bit for bit (random
     transforms: equal for the same ``key``). Indices the per-sample code would refuse give None, so that the
-    caller's per-sample code raises the error.
+    caller's per-sample code raises the error. So does a forked copy of the process: operations on a whole batch are
+    large enough for several threads, which it lacks.
     """
-    return node_of(dataset).read_batch(indices, key) if type(indices) in SEQUENCES and len(indices) else None
+    if type(indices) not in SEQUENCES or not len(indices) or is_threadless_copy():
+        return None
+    return node_of(dataset).read_batch(indices, key)
 
 
 def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:

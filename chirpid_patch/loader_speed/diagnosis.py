@@ -113,12 +113,15 @@ class _Diagnosis:
         others = [
             None if without_workers else self._start_up(),
             self._prefetching(),
-            pinning_finding(self._loader.pin_memory, pinning_device()),
+            None if getattr(self._loader, "pins_own_batches", False) else self._pinning(),
         ]
         findings += [one for one in others if one is not None]
         if not self._limits_training():
             self._notes.append("the training's steps hide loading: faster loading would not show")
         return LoaderDiagnosis(self._times, tuple(findings), tuple(dict.fromkeys(self._notes)))
+
+    def _pinning(self) -> Finding | None:
+        return pinning_finding(self._loader.pin_memory, pinning_device())
 
     def _limits_training(self) -> bool:
         """Whether the training waits for loading noticeably, as far as it is known how long its steps take."""

@@ -9,6 +9,7 @@ from chirpid_patch.loading.adjusting import LoadController
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import EpochRequests, Request
 from chirpid_patch.loading.loader_parts import LoaderParts, quiet
+from chirpid_patch.loading.pinning import pin_what_can_be
 from chirpid_patch.loading.prefetch_threads import KeptThreads, PrefetchQueue
 from chirpid_patch.loading.samplers import tasks_drawn_freely
 from chirpid_patch.torch_private import SingleProcessIterator, pin_batch, profiler_enabled
@@ -23,6 +24,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     ``controller`` says how many threads of ``threads`` load ahead; None: none may.
 
     ``seed`` is the base seed where it was drawn before: then nothing more is drawn than for a next epoch.
+    ``pins_own``: batches are the loader's own memory, and pinned where that is possible.
     """
 
     def __init__(
@@ -35,8 +37,10 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         controller: LoadController | None,
         threads: KeptThreads,
         seed: int | None = None,
+        pins_own: bool = False,
     ) -> None:
         self._reader = reader
+        self._pins_own = pins_own
         self._ahead = ahead
         self._parts = parts
         self._free: int | None = None
@@ -95,7 +99,9 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         if not self._undelivered and not self._draw():
             raise StopIteration
         batch = self._read_here() if self._controller is None else self._load_ahead(self._controller)
-        return pin_batch(batch, self._pin_memory_device) if self._pin_memory else batch
+        if self._pin_memory:
+            return pin_batch(batch, self._pin_memory_device)
+        return pin_what_can_be(batch) if self._pins_own else batch
 
     def _read_here(self) -> Any:
         request = self._next_request()

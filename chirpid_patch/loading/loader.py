@@ -26,10 +26,11 @@ from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.prefetch_threads import KeptThreads
 from chirpid_patch.loading.samplers import tasks_drawn_freely
 from chirpid_patch.loading.worker_iterator import WorkerIterator, WorkersNotStartedError
-from chirpid_patch.loading.worker_start import why_no_processes
+from chirpid_patch.loading.worker_start import is_importing_main, start_method, why_no_processes
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.ranks import current_rank
 from chirpid_patch.randomness.random_states import GlobalStates
+from chirpid_patch.randomness.seeding import worker_init_fn
 from chirpid_patch.torch_private import IS_COMPLETE
 
 if TYPE_CHECKING:
@@ -66,9 +67,14 @@ class BatchedDataLoader(DataLoader[_T_co]):
     placement: brings the batches to a device (see ``device.place_batches``); None leaves them where they are read.
     epochs: numbers and seeds the epochs (see ``distributed.epochs``); None counts them here.
 
+    pins_own_batches: without ``pin_memory``, pin the batches that default collation allocates, where there is an
+        accelerator. Anything that cannot be pinned stays as it is (see ``pinning``).
+
     Augmentation by this package's datasets is keyed by base seed, epoch, rank, sample index and occurrence,
-    hence the same with any number of workers. If workers cannot be started, the loader warns once and loads in this
-    process; one that dies is replaced once (see ``workers.WorkerIterator``).
+    hence the same with any number of workers. A worker that dies is replaced once (see
+    ``worker_iterator.WorkerIterator``). If the operating system cannot start workers, the loader warns once and loads
+    in this process, provided that this gives the same batches: samples in memory, default collation and no
+    ``worker_init_fn`` but this package's. Otherwise PyTorch's error is raised.
     """
 
     def __init__(
@@ -99,9 +105,12 @@ class BatchedDataLoader(DataLoader[_T_co]):
         benchmark: bool = False,
         placement: Placement | None = None,
         epochs: RankEpochs | None = None,
+        pins_own_batches: bool = False,
     ) -> None:
         # Frameworks make a loader anew from its public attributes, as DataLoader's are: each is a parameter.
         self.in_process = in_process
+        self.keep_workers = keep_workers
+        self.most_workers = most_workers
         self._without_workers = False
         super().__init__(
             dataset,
@@ -127,8 +136,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self._decision = ""
         self.prefetch_threads = prefetch_threads
         self.thread_safe = thread_safe
-        self.keep_workers = keep_workers
-        self.most_workers = most_workers
+        self.pins_own_batches = pins_own_batches
         self.benchmark = self._benchmark = benchmark  # who sets one of these has an attribute, and changes nothing
         self.placement = self._placement = placement
         self.epochs = self._epochs = epochs
@@ -190,10 +198,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
                 self._change_workers(workers)
         if self._epochs is not None:
             self._epochs_begun = self._epochs.begin(self)
-        with warnings.catch_warnings():
-            if follows_load:  # more workers than CPUs stay only where they were faster
-                warnings.filterwarnings("ignore", message="This DataLoader will create")
-            batches = self._begin_epoch()
+        batches = self._begin_epoch()
         if self._benchmark:
             batches = TimedBatches(batches, tell_waits)
         if self._placement is not None:
@@ -230,6 +235,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _get_iterator(self) -> Any:
         if not IS_COMPLETE or isinstance(self.dataset, IterableDataset):
             return super()._get_iterator()
+        if self.num_workers and is_importing_main() and self._start_method() != "fork":
+            return super()._get_iterator()  # raises PyTorch's error, also where no worker would be needed
         seed, self._kept_seed = self._kept_seed, None
         if self._workers():
             try:
@@ -249,22 +256,38 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return self._iterate_here(seed if error.seed is None else error.seed)
 
     def check_worker_number_rationality(self) -> None:
-        """Warn as PyTorch's loader does, unless no worker is started."""
-        if not self.in_process:
+        """Warn as PyTorch's loader does, unless no worker is started or the number of workers was measured."""
+        if not self.in_process and not self.keep_workers and self.most_workers is None:
             super().check_worker_number_rationality()
+
+    def _start_method(self) -> str:
+        return start_method({"multiprocessing_context": self.multiprocessing_context})
 
     def _start_workers(self, seed: int | None, *, keep: bool = False) -> WorkerIterator:
         self.check_worker_number_rationality()
-        return WorkerIterator(self, reads_batches=reads_batches(self.dataset), keep=keep, seed=seed)
+        return WorkerIterator(
+            self,
+            reads_batches=reads_batches(self.dataset),
+            may_do_without=self._reads_the_same_here(),
+            keep=keep,
+            seed=seed,
+        )
+
+    def _reads_the_same_here(self) -> bool:
+        """Whether this process surely reads the same batches as workers would."""
+        plain = self.worker_init_fn is None or self.worker_init_fn is worker_init_fn
+        return plain and not is_importing_main() and stacks_samples(self.collate_fn) and is_in_memory(self.dataset)
 
     def _iterate_here(self, seed: int | None) -> InProcessIterator:
         if self._placement is not None:
             self._placement.begin_epoch(self.dataset)
         for_threads = self.thread_safe or (stacks_samples(self.collate_fn) and is_in_memory(self.dataset))
-        pinned = self.pin_memory and pinning_device() is not None
+        can_pin = pinning_device() is not None
+        pinned = self.pin_memory and can_pin
         return InProcessIterator(
             self,
             parts_of(self, num_workers=0, pin_memory=pinned, **({"timeout": 0} if self.num_workers else {})),
+            pins_own=self.pins_own_batches and can_pin and not pinned,
             reader=self._reader(sent=self.num_workers > 0) if for_threads or reads_batches(self.dataset) else None,
             ahead=self.num_workers * (self.prefetch_factor or 0),
             controller=self._controller if for_threads else None,

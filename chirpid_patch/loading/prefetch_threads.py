@@ -45,9 +45,14 @@ class PrefetchThreads:
         torch.set_num_threads(here)
 
     @property
+    def exist(self) -> bool:
+        """Whether this process has them. A forked copy has no threads, and locks that they held stay locked there."""
+        return self._process == os.getpid()
+
+    @property
     def at_work(self) -> bool:
-        """Whether they take orders: not once closed, nor in a forked copy of the process, which has no threads."""
-        return not self._closed and self._process == os.getpid()
+        """Whether they take orders."""
+        return not self._closed and self.exist
 
     def submit(self, call: Callable[[], Any]) -> Future[Any]:
         """Have ``call`` made on one of the threads."""
@@ -59,7 +64,8 @@ class PrefetchThreads:
         Never wait where garbage collection may be the caller: it can run anywhere, with any lock held.
         """
         self._closed = True
-        self._executor.shutdown(wait=wait, cancel_futures=True)
+        if self.exist:
+            self._executor.shutdown(wait=wait, cancel_futures=True)
 
 
 def _begin_thread(all_there: threading.Barrier) -> None:
@@ -166,6 +172,8 @@ class PrefetchQueue:
     def take(self) -> Any:
         """The batch of the request ordered first. Raises what reading it raised, and IndexError if none was ordered."""
         order = self._ordered.popleft()
+        if not self._threads.exist:
+            return self._reader.read(order.request)
         try:
             loaded_from, batch = order.batch.result()
         except CancelledError:  # the threads were closed before they came to it
@@ -181,7 +189,7 @@ class PrefetchQueue:
 
     def drop(self) -> None:
         """Forget what was ordered; what has begun is finished for nothing."""
-        while self._ordered:
+        while self._ordered and self._threads.exist:
             order = self._ordered.popleft()
             for future in (*order.parts, order.batch):
                 future.cancel()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import logging
+import multiprocessing
+import queue
 import signal
 import threading
 import weakref
@@ -20,6 +23,7 @@ from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import EpochRequests, Request
 from chirpid_patch.loading.loader_parts import LoaderParts, parts_of, quiet
+from chirpid_patch.loading.pinning import Pinnable, PinnableCollate
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.randomness.seeding import worker_init_fn
 from chirpid_patch.torch_private import MultiProcessingIterator, raise_for_dead_worker, unwatch_workers, watch_workers
@@ -28,6 +32,15 @@ logger = logging.getLogger("chirpid_patch")
 
 #: A process whose connection broke is given so many seconds to be seen dead.
 _SECONDS_TO_DIE = 10.0
+#: Seconds to wait for a request that was sent to a worker and that the worker may not have taken.
+_SECONDS_TO_ARRIVE = 0.1
+#: What the operating system reports where it cannot create a process, or the pipes and semaphores that it needs.
+_NO_PROCESS = frozenset(
+    {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOSYS, errno.EPERM, errno.EACCES}
+)
+#: Packages whose code reads what a worker sent. An error that is raised by other code while a batch is awaited was
+#: raised by a signal handler, or by a class of the user that is being unpickled.
+_READING = frozenset({"chirpid_patch", "multiprocessing", "queue", "socket", "torch"})
 #: So many indices of a batch are shown in the message about a dead worker.
 _MOST_SHOWN = 64
 
@@ -82,7 +95,8 @@ def _as_it_is(batch: Any) -> Any:
 
 def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
     """What PyTorch's iterator is to find in ``loader``: all of it, unless its dataset is read a batch at a time."""
-    changed: dict[str, Any] = {"pin_memory": loader.pin_memory and pinning_device() is not None}
+    can_pin = pinning_device() is not None
+    changed: dict[str, Any] = {"pin_memory": loader.pin_memory and can_pin}
     if keep:
         changed["persistent_workers"] = True
     if reads_batches:
@@ -96,6 +110,8 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
             "sampler": loader._index_sampler,
             "worker_init_fn": _WorkerStart(loader.worker_init_fn),
         }
+    if loader.pins_own_batches and can_pin and not loader.pin_memory:
+        changed |= {"pin_memory": True, "collate_fn": PinnableCollate(changed.get("collate_fn", loader.collate_fn))}
     return parts_of(loader, **changed)
 
 
@@ -113,14 +129,17 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     ``keep`` keeps the processes at the end of an epoch, for ``start_over``. ``seed`` is the base seed where it was
     drawn before: then nothing more is drawn than for a next epoch.
 
-    Raises WorkersNotStartedError if no worker can be started.
+    Raises WorkersNotStartedError if ``may_do_without`` and the operating system cannot start a worker; otherwise
+    what PyTorch's iterator raises.
     """
 
     #: Of PyTorch: no worker to shut down, and none whose death would be told, until they are started.
     _shutdown = True
     _worker_pids_set = False
 
-    def __init__(self, loader: Any, *, reads_batches: bool, keep: bool = False, seed: int | None = None) -> None:
+    def __init__(
+        self, loader: Any, *, reads_batches: bool, may_do_without: bool, keep: bool = False, seed: int | None = None
+    ) -> None:
         self._loader = weakref.ref(loader)
         self._reads_batches = reads_batches
         self._parts = _parts(loader, reads_batches, keep)
@@ -134,13 +153,17 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._is_behind = False
         self._is_broken = False
         self._restarts = 0
+        #: Workers that have answered a request.
+        self._heard_from: set[int] = set()
         self._epoch_state: dict[str, Any] | None = None
-        _check_shared_memory()
+        if may_do_without:
+            _check_processes()
         try:
             super().__init__(self._parts if seed is None else quiet(self._parts, seed))
-        except Exception as error:
+        except OSError as error:
             # Between PyTorch's own checks of arguments and the first batch, only processes are made.
-            if self._is_started or "_worker_init_fn" not in vars(self) or isinstance(loader.num_workers, float):
+            starting = "_worker_init_fn" in vars(self) and not self._is_started
+            if not may_do_without or not starting or error.errno not in _NO_PROCESS:
                 raise
             self._end_partial_start()
             raise WorkersNotStartedError(_reason(error), self._base_seed if seed is None else seed) from error
@@ -210,7 +233,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             try:
                 if self._is_broken and not self.ended:
                     self._start_again()
-                return super()._next_data()
+                batch = super()._next_data()
+                return batch.batch if type(batch) is Pinnable else batch
             except _WorkerDiedError as death:
                 self._recover(death)
 
@@ -224,12 +248,15 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
                 self._unwatch()
         except Exception as error:  # from PyTorch's SIGCHLD handler, its own look, or a message cut short
             self._unwatch()
+            if not _was_raised_by_reading(error.__cause__ or error):
+                raise
             if isinstance(error, OSError | EOFError):  # the other end may be just about to be no more
                 _wait_for_a_death(self._workers)
             if all(worker.is_alive() for worker in self._workers):
                 raise
             raise _WorkerDiedError from error
-        if got and self._suspects:
+        if got and data[0] in self._task_info:
+            self._heard_from.add(self._task_info[data[0]][0])
             self._suspects.discard(data[0])
         return got, data
 
@@ -245,14 +272,25 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             try:
                 unwatch_workers(id(self))
                 self._worker_pids_set = False
-            except RuntimeError:  # the handler's news of a dead worker: the caller looks for itself
-                continue
+            except RuntimeError as error:  # the handler's news of a dead worker: the caller looks for itself
+                if not _was_raised_by_reading(error):
+                    raise
             except ValueError:  # unknown by now: the news came between the two lines above
                 self._worker_pids_set = False
 
     def _recover(self, death: _WorkerDiedError) -> None:
-        """Have fresh workers go on. Raises PyTorch's RuntimeError if one died over what was read again alone."""
+        """Have fresh workers go on. Raises PyTorch's RuntimeError if one died over what was read again alone.
+
+        So it does if a worker exited before it took its first request: the next one would do the same.
+        """
         dead = {place for place, worker in enumerate(self._workers) if not worker.is_alive()}
+        for place in sorted(dead):
+            if (self._workers[place].exitcode or 0) > 0 and not self._has_begun(place):
+                self._is_broken = True
+                raise RuntimeError(
+                    f"{_obituary(self._workers[place])} The worker could not start: it had not read a sample yet. "
+                    "Its own error message is on standard error."
+                ) from death.__cause__
         sent = {number: info[0] for number, info in self._task_info.items() if len(info) == 1}
         if self._suspects:
             raise self._failed(min(sent), dead) from death.__cause__
@@ -262,6 +300,19 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         if owner is not None:
             owner._lost_workers = True
         self._start_again()
+
+    def _has_begun(self, worker: int) -> bool:
+        """Whether a dead worker had taken a request. Reads the requests that it left from its queue."""
+        if worker in self._heard_from:
+            return True
+        sent, left = sum(info == (worker,) for info in self._task_info.values()), 0
+        try:
+            while left < sent:
+                if self._index_queues[worker].get(timeout=_SECONDS_TO_ARRIVE) is not None:  # None: it is to end
+                    left += 1
+        except queue.Empty:  # also where the worker held the lock of the queue, waiting for a request
+            return True
+        return not sent
 
     def _failed(self, number: int, dead: set[int]) -> RuntimeError:
         """The batch ``number`` killed its worker twice: it is given up."""
@@ -284,6 +335,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._epoch_state = {name: vars(self)[name] for name in _OF_THE_EPOCH}
         self._shutdown_workers()
         self._restarts += 1
+        self._heard_from = set()
         self._is_broken = False
         seed = (self._base_seed + self._restarts * self._num_workers) % 2**63
         try:
@@ -347,8 +399,19 @@ def _obituary(worker: Any) -> str:
     return f"DataLoader worker (pid {worker.pid}) exited unexpectedly with exit code {code}."
 
 
-def _check_shared_memory() -> None:
-    """Raise WorkersNotStartedError where workers could not hand anything over."""
+def _was_raised_by_reading(error: BaseException) -> bool:
+    """Whether ``error`` was raised by the code that reads what a worker sent."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    name = "" if traceback is None else str(traceback.tb_frame.f_globals.get("__name__", ""))
+    return name.partition(".")[0] in _READING
+
+
+def _check_processes() -> None:
+    """Raise WorkersNotStartedError where this process may start no other, or could receive nothing from it."""
+    if multiprocessing.current_process().daemon:
+        raise WorkersNotStartedError("daemonic processes are not allowed to have children", None)
     try:
         torch.empty(1, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
     except (RuntimeError, OSError) as error:

@@ -33,6 +33,15 @@ def start_seconds(method: str) -> float:
     return _FORK_SECONDS if method == "fork" else _SPAWN_SECONDS
 
 
+def is_importing_main() -> bool:
+    """Whether this process was started by "spawn" or "forkserver" and still imports the main module of its parent.
+
+    Starting a process raises RuntimeError there (the *bootstrapping phase* error of a script without a ``__main__``
+    guard).
+    """
+    return bool(getattr(multiprocessing.current_process(), "_inheriting", False))
+
+
 def why_no_processes(options: Mapping[str, Any], seconds: float = math.inf) -> str | None:
     """Why worker processes are not started within so many seconds; None if they can be."""
     if multiprocessing.parent_process() is not None:

@@ -136,7 +136,8 @@ class WrappedDataLoader:
 
         asked = num_workers or further.get("max_workers") or 0
         options: dict[str, Any] = {"generator": rng, **further}
-        options["pin_memory"] = target.type == pinning_device() if pin_memory is None else pin_memory
+        profits = target.type == pinning_device()
+        options["pin_memory"] = False if pin_memory is None and not profits else pin_memory
         options["persistent_workers"] = bool(asked) and persistent_workers is not False
         if num_workers:  # not given as 0, which would forbid a measured or remembered choice of workers
             options["num_workers"] = num_workers
@@ -202,7 +203,8 @@ class WrappedDataLoader:
     @property
     def _pin_memory(self) -> bool:
         """Whether batches are loaded into pinned memory."""
-        return bool(self._pytorch_loader.pin_memory)
+        loader = self._pytorch_loader
+        return pinning_device() is not None and (loader.pin_memory or getattr(loader, "pins_own_batches", False))
 
     @property
     def _prefetch_factor(self) -> int | None:

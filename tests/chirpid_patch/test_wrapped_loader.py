@@ -179,8 +179,7 @@ def test_settings_are_legal_whatever_is_given(
 def test_memory_is_pinned_for_the_device_that_profits(
     given: dict[str, Any], pinned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("factory", "recipes.wrapped_loader"):
-        monkeypatch.setattr(f"chirpid_patch.{module}.pinning_device", lambda: "meta")
+    monkeypatch.setattr("chirpid_patch.recipes.wrapped_loader.pinning_device", lambda: "meta")
     loader = WrappedDataLoader(PairDataset(N), BATCH, **given)
     assert loader._pin_memory is pinned
     assert loader.device.type == given.get("device", "meta")

@@ -1,0 +1,57 @@
+"""Batches that the loader allocated itself, pinned where that can be done; nobody asked for it, so nothing fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def pin_what_can_be(batch: Any) -> Any:
+    """``batch``, its dense CPU tensors in pinned memory; everything else, and what cannot be pinned, as it is.
+
+    Looks into lists, tuples, named tuples and dictionaries: what default collation makes.
+    """
+    kind = type(batch)
+    if kind is Tensor:
+        return _pinned(batch)
+    if kind is dict:
+        return {name: pin_what_can_be(part) for name, part in batch.items()}
+    if kind in (list, tuple):
+        return kind(map(pin_what_can_be, batch))
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return kind(*map(pin_what_can_be, batch))
+    return batch
+
+
+def _pinned(tensor: Tensor) -> Tensor:
+    dense = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.is_nested
+    if not dense or tensor.is_quantized or tensor.requires_grad:
+        return tensor
+    try:
+        return tensor.pin_memory()
+    except RuntimeError:  # no pinned memory is left: the copy to the device is slower, and the same
+        return tensor
+
+
+class Pinnable:
+    """A batch on its way from a worker process, as PyTorch's thread that pins batches is to treat it."""
+
+    def __init__(self, batch: Any) -> None:
+        self.batch = batch
+
+    def pin_memory(self) -> Pinnable:
+        """The same, pinned by ``pin_what_can_be``."""
+        return Pinnable(pin_what_can_be(self.batch))
+
+
+class PinnableCollate:
+    """``collate``, its batches as ``Pinnable``. Picklable if ``collate`` is."""
+
+    def __init__(self, collate: Callable[[Any], Any]) -> None:
+        self._collate = collate
+
+    def __call__(self, samples: Any) -> Pinnable:
+        return Pinnable(self._collate(samples))
