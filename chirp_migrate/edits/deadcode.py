@@ -20,10 +20,7 @@ from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.outline import Outline
 
 #: Calls that leave nothing behind but their value, as they are spelled: a text is read without its project here.
-_PURE_CALLS = re.compile(
-    r"(min|max|int|bool|len|str|os\.cpu_count|os\.process_cpu_count|multiprocessing\.cpu_count"
-    r"|torch\.cuda\.(is_available|device_count)|torch\.backends\.mps\.is_available|[\w.]+\.get)"
-)
+_PURE_CALLS = re.compile(r"min|max|int|bool|len|str|[\w.]+\.get")
 _WORD = re.compile(r"\w+")
 #: What stands behind the last name of an import, where its line ends before the bracket.
 _REST_OF_CLAUSE = re.compile(r"[ \t]*,?[ \t]*(#[^\r\n]*)?(?=\r?\n)")

@@ -13,7 +13,6 @@ from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_role import loader_role
 from chirp_migrate.analysis.loaders.loader_uses import may_build, use_of
-from chirp_migrate.analysis.loaders.machine_defaults import follows_machine
 from chirp_migrate.edits.imports import local_import_edits
 from chirp_migrate.rules.api import (
     FACTORY,
@@ -65,8 +64,8 @@ class DataLoaderFactory(Rule):
 
     A loader that is clearly for training or for validation is built by the factory's method for that: names say which
     (of the loader, its dataset, or the function that returns it), else a literal `shuffle`. There `num_workers` becomes
-    `max_workers` (0 is left out), and `pin_memory` is left out where it is True or asks the machine. Any other is built
-    by `create_loader`, which takes the arguments of `DataLoader` as they are. All other arguments stay.
+    `max_workers` (0 is left out). Any other is built by `create_loader`, which takes the arguments of `DataLoader` as
+    they are. All other arguments stay, `pin_memory` too: a loader pins its batches if the call asks for it.
 
     A configuration is read only where the same function, or `__init__`, has surely called its `get` with one key (and a
     number) by then. No class of the project may define a `get` or `__getattr__`, nor inherit from a mapping, and
@@ -170,8 +169,7 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
     message = f"`DataLoader` call: uses `{method}`{'' if role else ', with the same arguments'}"
     change.rename(f"{FACTORY}.{method}")
     for name, position in places.items() if role else ():
-        is_zero = name == "num_workers" and is_integer(values[name], "0")
-        if is_zero or (name == "pin_memory" and follows_machine(module, values[name])):
+        if name == "num_workers" and is_integer(values[name], "0"):
             change.drop(position)  # the method does the same by itself
         elif name == "num_workers":
             change.name(position, "max_workers")

@@ -72,9 +72,9 @@ class NonBlockingTransfer(Rule):
     code = "CHP013"
     name = "non-blocking-transfer"
     reason = (
-        "Copying a batch to the device makes Python wait until the copy is done. Loaders pin their batches where there "
-        "is an accelerator, and from pinned memory `non_blocking=True` lets Python go on with the next operations, "
-        "which the device runs after the copy: same values. From other memory the copy stays an ordinary one."
+        "Copying a batch to the device makes Python wait until the copy is done. From pinned memory "
+        "`non_blocking=True` lets Python go on with the next operations, which the device runs after the copy: same "
+        "values. From other memory the copy stays an ordinary one."
     )
     safety = Safety.SAFE
     for_the_curious = True
@@ -119,7 +119,7 @@ def _in_loop(
 
 
 def _pins(project: Project, loader: Loader) -> bool:
-    """Whether a loader pins its batches, as the factory's do unless they are told not to."""
+    """Whether a loader may pin its batches: no call that makes the loader refuses it."""
     if not loader.calls:
         return project.holds(_MAKES_LOADERS)
     return not all(is_name(keywords(call).get("pin_memory"), "False") for _, call in loader.calls)

@@ -168,30 +168,26 @@ def test_the_method_says_what_the_loader_is_for_only_where_that_is_clear(before:
 
 
 @pytest.mark.parametrize(
-    ("setting", "pinned", "kept"),
+    "pinned",
     [
-        ("", "True", False),
-        ("", "torch.cuda.is_available()", False),
-        ("", "device.type == 'cuda'", False),
-        ("", "True if self.device.type == 'cuda' else False", False),
-        ("", "bool(torch.cuda.device_count())", False),
-        ("pin = torch.cuda.is_available()", "pin", False),
-        ("", "False", True),
-        ("", "None", True),
-        ("", "args.pin", True),
-        ("", "config['pin']", True),
-        ("pin = False", "pin", True),
-        ("pin = config.get('pin')", "pin", True),
-        ("pin = True\n    pin = args.pin", "pin", True),
-        ("pin = True\n    pin &= args.pin", "pin", True),
-        ("pin, n = True, 3", "pin", True),
-        ("for pin in (True, False): pass", "pin", True),
+        "True",
+        "False",
+        "None",
+        "torch.cuda.is_available()",
+        "device.type == 'cuda'",
+        "True if device.type == 'cuda' else False",
+        "bool(torch.cuda.device_count())",
+        "args.pin",
+        "config['pin']",
+        "pin",
     ],
 )
-def test_pinning_is_left_out_only_where_it_follows_the_machine(setting: str, pinned: str, kept: bool) -> None:
-    head = f"import torch\n{IMPORT}def f(d, args, config, device, self):\n    {setting or 'pass'}\n    return "
-    after, _ = migrate(f"{head}DataLoader(d, shuffle=True, pin_memory={pinned}, prefetch_factor=4)\n")
-    assert (f"pin_memory={pinned}" in after) is kept and "prefetch_factor=4" in after
+@pytest.mark.parametrize("method", ["training", "validation"])
+def test_a_call_pins_as_it_said(pinned: str, method: str) -> None:
+    head = f"import torch\n{IMPORT}def f(d, args, config, device):\n    pin = torch.cuda.is_available()\n    return "
+    after, _ = migrate(f"{head}DataLoader(d, shuffle={method == 'training'}, pin_memory={pinned})\n")
+    assert f".create_{method}_loader(" in after and f"pin_memory={pinned}" in after
+    assert "pin = torch.cuda.is_available()" in after
 
 
 @pytest.mark.parametrize(
