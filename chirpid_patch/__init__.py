@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from chirpid_patch.loader_speed.advice import handle_oom_errors
     from chirpid_patch.loader_speed.diagnosis import diagnose_dataloader_speed
     from chirpid_patch.memory.batch_size import calculate_optimal_batch_size
+    from chirpid_patch.memory.freed import keep_freed_memory
     from chirpid_patch.multi.multi_loader import MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
     from chirpid_patch.multi.worker_budget import create_multi_dataloaders
     from chirpid_patch.recipes.optimized_loader import create_optimized_dataloader
@@ -60,6 +61,7 @@ _LATER = {
     "diagnose_dataloader_speed": "loader_speed.diagnosis",
     "ensure_deterministic_dataloader": "recipes.reproducible",
     "handle_oom_errors": "loader_speed.advice",
+    "keep_freed_memory": "memory.freed",
     "set_reproducible_training": "recipes.reproducible",
     "setup_mixed_precision": "device.precision",
 }
@@ -124,6 +126,7 @@ __all__ = [
     "ensure_deterministic_dataloader",
     "handle_oom_errors",
     "iterate_labels",
+    "keep_freed_memory",
     "lists",
     "masks",
     "masks_images",

@@ -58,7 +58,7 @@ class OptimalDataLoaderFactory:
     """Makes training, validation and test loaders.
 
     Every ``DataLoader`` argument can be given, is honoured, and is checked as ``DataLoader`` checks it. What is not
-    given is chosen, and the choice with its reason is logged (logger ``chirpid_patch``, INFO) and kept as
+    given is chosen, and the choice with its reason is logged (logger ``chirpid_patch``, DEBUG) and kept as
     ``loader.decision``. Further arguments:
 
     max_workers: the call this one replaces had so many workers. There are as many, or none where samples are in memory.
@@ -455,6 +455,6 @@ def _decided(loader: Any, decision: str, benchmark: bool) -> DataLoader[Any]:
     if benchmark:
         tell(message)
     else:
-        logger.info(message)
+        logger.debug(message)
     result: DataLoader[Any] = loader
     return result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,16 +45,25 @@ class _MappedFile:
         return _as_tensor(np.memmap(self.path, self.dtype, "r", self.offset, self.shape), "its file")
 
 
+class _Writable:
+    """The memory of an array that is only for reading, as NumPy takes it to be writable: nothing here writes to it.
+
+    PyTorch has no tensors that are only for reading, and warns of such an array.
+    """
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self._array = array  # owns the memory
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+
+
 def _as_tensor(values: Any, name: str) -> Tensor:
     """``values`` as a tensor over the same memory."""
     if isinstance(values, Tensor):
         return values.detach()
     array = np.asarray(values)
     try:
-        with warnings.catch_warnings():
-            # Memory that is only for reading: nothing here writes to it.
-            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-            return torch.from_numpy(array)
+        return torch.from_numpy(array if array.flags.writeable else np.asarray(_Writable(array)))
     except (TypeError, ValueError) as error:
         raise TypeError(f"PyTorch has no tensors like {name}, an array of {array.dtype}: {error}") from None
 

@@ -3,7 +3,7 @@
 A fresh block of megabytes costs page faults in every batch. Here a batch's memory is lent: PyTorch's storage refers to
 an object behind the buffer protocol (``torch.frombuffer``), and when the storage dies, whoever held it (tensors, views,
 arrays, autograd graphs), that object dies with it and its finalizer gives the memory back. That is the only rule.
-What a training step itself allocates and frees is the C library's business: see ``keep_freed_memory``.
+What a training step itself allocates and frees is the C library's business: see ``memory.freed``.
 """
 
 from __future__ import annotations
@@ -24,13 +24,6 @@ _SMALLEST_BYTES = 1 << 18
 _MOST_KEPT_BYTES = 1 << 28
 #: A block may be this many times as large as what it is lent for (short last batches).
 _MOST_WASTED = 8
-
-#: Batches below this say nothing about large blocks.
-_SMALLEST_LARGE_BATCH = 1 << 20
-#: Just below the largest block from whose end glibc learns, with room for its own bookkeeping.
-_LARGEST_LEARNT_BYTES = (32 << 20) - (64 << 10)
-
-_taught = False
 
 _Block = NDArray[np.uint8]
 
@@ -80,17 +73,3 @@ def batch_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     return torch.empty(0, dtype=dtype, device="cpu").set_(
         storage, 0, tuple(shape), strides
     )  # a tensor of its own, no view
-
-
-def keep_freed_memory(batch_bytes: int) -> None:
-    """Once a batch is large, let the C library keep the memory that a training step frees, for the next step.
-
-    glibc returns freed memory at the heap's end to the kernel when it is more than twice the largest block that it has
-    seen freed, up to 32 MiB (mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD): what a batch and its step freed is
-    faulted in again, page by page, in the next one. A block of that largest size, never touched, teaches it. Whoever
-    sets these thresholds turns this off; other C libraries have nothing to learn.
-    """
-    global _taught
-    if not _taught and batch_bytes >= _SMALLEST_LARGE_BATCH:
-        _taught = True
-        torch.UntypedStorage(_LARGEST_LEARNT_BYTES)  # type: ignore[no-untyped-call]

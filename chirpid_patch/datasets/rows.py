@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from chirpid_patch.datasets.buffers import batch_memory, keep_freed_memory
+from chirpid_patch.datasets.buffers import batch_memory
 from chirpid_patch.torch_private import shared_memory
 from chirpid_patch.transforms import off_cpu
 
@@ -128,6 +128,4 @@ def batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> 
         return torch.empty(shape, dtype=dtype, device=tensor.device)
     if get_worker_info() is not None:
         return shared_memory(shape, dtype)
-    batch = batch_memory(shape, dtype)
-    keep_freed_memory(batch.nbytes)
-    return batch
+    return batch_memory(shape, dtype)

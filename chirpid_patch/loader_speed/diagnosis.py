@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -225,9 +224,7 @@ def _measurable(loader: DataLoader[Any], batches: int) -> int:
 def _time(loader: DataLoader[Any], num_batches: int) -> Times:
     epochs = 1 if worker_processes(loader) else _EPOCHS
     try:
-        with warnings.catch_warnings():  # whether more workers than CPUs help is what is measured
-            warnings.filterwarnings("ignore", message="This DataLoader will create")
-            return measure(loader, num_batches, epochs=epochs)[0]
+        return measure(loader, num_batches, epochs=epochs)[0]
     finally:
         shut_down_workers(loader)
 

@@ -19,7 +19,8 @@ def loader_twin(loader: DataLoader[Any], num_workers: int | None = None) -> Data
     It reads the same dataset through copies of the samplers. Generators are shared: see ``unmoved_generators``.
     """
     twin = copy.copy(loader)
-    changed: dict[str, Any] = {"_iterator": None, **_samplers(loader)}
+    # Whether more workers than CPUs help is what is tried.
+    changed: dict[str, Any] = {"_iterator": None, "check_worker_number_rationality": _no_warning, **_samplers(loader)}
     if isinstance(twin, BatchedDataLoader):
         changed |= {"_controller": copy.deepcopy(twin.overlap), "_threads": KeptThreads()}
         if num_workers:
@@ -50,6 +51,10 @@ def whole_batch_twin(loader: DataLoader[Any]) -> BatchedDataLoader[Any]:
         generator=loader.generator,
         **batching,
     )
+
+
+def _no_warning() -> None:
+    """In the place of ``DataLoader.check_worker_number_rationality``."""
 
 
 def _samplers(loader: DataLoader[Any]) -> dict[str, Any]:

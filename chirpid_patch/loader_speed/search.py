@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -178,6 +177,7 @@ class _Measuring:
                 self._dataset,
                 num_workers=num_workers or prefetch_threads,
                 persistent_workers=num_workers > 0,
+                keep_workers=num_workers > 0,
                 in_process=not num_workers,
                 prefetch_threads=prefetch_threads,
                 thread_safe=prefetch_threads > 0,
@@ -185,9 +185,7 @@ class _Measuring:
             )
 
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of more workers than CPUs, and of workers that cannot start
-                rate = measure_rate(make, at_once, seconds, until=self._until, step=self._step)
+            rate = measure_rate(make, at_once, seconds, until=self._until, step=self._step)
         except Exception as error:  # what one way of loading breaks on is its result
             self.errors.append(error)
             return Trial(num_workers, prefetch_threads, error=f"{type(error).__name__}: {error}")

@@ -180,8 +180,11 @@ def test_shuffling_is_the_default_for_training_only() -> None:
     assert Factory.create_training_loader(data, sampler=SequentialSampler(data)).batch_size == 1
 
 
-def test_the_choice_is_logged_and_kept(caplog: Any) -> None:
+def test_the_choice_is_logged_for_who_debugs_and_kept(caplog: Any) -> None:
     with caplog.at_level(logging.INFO, logger="chirpid_patch"):
+        Factory.create_training_loader(tensor_data(4), 2)
+    assert not caplog.records
+    with caplog.at_level(logging.DEBUG, logger="chirpid_patch"):
         loader = Factory.create_training_loader(tensor_data(5), 2, max_workers=4)
     assert len(caplog.records) == 1
     assert loader.decision in caplog.text  # type: ignore[attr-defined]
