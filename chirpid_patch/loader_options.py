@@ -143,7 +143,8 @@ class LoaderOptions:
         own: dict[str, Any] = {
             name: bool(rest.pop(name)) if type(usual) is bool else rest.pop(name) for name, usual in said.items()
         }
-        own["max_workers"] = own.get("max_workers") or 0
+        if own.get("max_workers") is None:
+            own["max_workers"] = 0
         options = cls(dataset, rest, distributed, share, **own)
         if options.adjust_workers and share is not None:
             raise ValueError("adjust_workers and distributed=True exclude each other: leave one of them out")

@@ -10,6 +10,7 @@ Tested on torch 2.13; ``tests/chirpid_patch/test_torch_private.py`` has a test f
 | ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | the same |
 | ``UntypedStorage._new_shared`` | a worker gathers its batch in the memory that it is handed over in | the batch is copied there once more |
 | ``_utils.collate.default_collate_fn_map`` | whether someone changed how tensors, numbers or tuples are put together | samples are read one by one |
+| ``_utils.collate.collate``, ``collate_tensor_fn`` | samples of several dtypes are put together in this process as in a worker | they are put together as without workers |
 | ``Tensor._version`` | whether a tensor was changed in place | nothing is loaded ahead by threads |
 | ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | whether calls of all modules run hooks | transforms that declare what they do are called for each sample |
 | ``torch.autograd._profiler_enabled`` | no range is opened where no profiler looks | ranges are always opened |
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, _utils, dataloader
+from torch.utils.data import DataLoader, _utils, dataloader, default_collate
 
 #: What is used of PyTorch's two iterators and of its loader: methods that are called or replaced.
 MEMBERS = {
@@ -74,6 +75,22 @@ def collates_as_published() -> bool:
     table = getattr(collation, "default_collate_fn_map", {object: None})
     others = [kinds for kinds, function in table.items() if getattr(function, "__module__", "") != collation.__name__]
     return not any(issubclass(kind, kinds) for kinds in others for kind in _COLLATED)
+
+
+def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Tensor]) -> Any:
+    """``default_collate``, with ``stack`` for strided tensors, unless someone changed how tensors are put together."""
+    collation = _utils.collate
+    table = getattr(collation, "default_collate_fn_map", {})
+    published = table.get(Tensor)
+    if published is None or published is not getattr(collation, "collate_tensor_fn", None):
+        return default_collate(samples)  # type: ignore[arg-type]
+
+    def collate_tensors(tensors: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+        first = tensors[0]
+        strided = first.layout is torch.strided and not first.is_nested
+        return stack(tensors) if strided else published(tensors, collate_fn_map=collate_fn_map)
+
+    return collation.collate(samples, collate_fn_map={**table, Tensor: collate_tensors})
 
 
 def version(tensor: Tensor) -> object:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from itertools import chain
 from typing import Any
 
-from torch.utils.data import default_collate
+from torch import Tensor
 
-from chirpid_patch.datasets.gather import Batch, Part, RowKinds, WrappingDataset, node_of, uses_package_read
-from chirpid_patch.datasets.samples import fetch_each, fetch_pairs, fetch_sample, stack_pairs
-from chirpid_patch.declaration import served
+from chirpid_patch.datasets.gather import Batch, Part, RowKinds, WrappingDataset, node_of
+from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample, stack_while_alike
 from chirpid_patch.randomness.keyed_random import Keys, RandomKey, fold_in, keys_for
 from chirpid_patch.transforms.composition import Position, parts_of
 from chirpid_patch.transforms.spectrograms import (
@@ -61,15 +61,6 @@ def _chain(
 
 def _at(keys: Keys | None, place: int) -> Keys | None:
     return None if keys is None else keys[place : place + 1]
-
-
-def _takes(transform: Transform, xs: Any) -> bool:
-    """Whether a batch of such samples can be transformed."""
-    try:
-        transform.check(xs)  # type: ignore[attr-defined]
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 class WorkerSafeAugmentedDataset(WrappingDataset):
@@ -177,31 +168,39 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return x
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        below = None if key is None else key.deeper()
-        batchable = self._is_batchable()
-        # Code that is not ours takes samples one by one: gathering them first pays only where that is work of ours.
-        gathers = not self.training or batchable or uses_package_read(served(self.base_dataset))
-        pairs = fetch_pairs(self.base_dataset, indices, below) if gathers else None
-        if not self.training:
+        if not self._is_ours():
+            return None  # somebody else's code gets each sample before the next one is read
+        pairs = fetch_pairs(self.base_dataset, indices, None if key is None else key.deeper())
+        if pairs is None or not self.training:
             return None if pairs is None else list(pairs)
-        keys = self._keys(key, len(indices))
-        samples: list[Any] = []
-        if pairs is None:
-            samples = fetch_each(self.base_dataset, indices, below)
-            pairs = stack_pairs(samples) if batchable else None
-        if pairs is None:
-            singles = [(self._augment(x, _at(keys, place)), y) for place, (x, y) in enumerate(samples)]
-            stacked = stack_pairs(singles)
-            return list(default_collate(singles) if stacked is None else stacked)
-        xs, ys = pairs
-        if not batchable:
-            singles = [(self._augment(x, _at(keys, n)), y) for n, (x, y) in enumerate(zip(xs, ys, strict=True))]
-            stacked = stack_pairs(singles)
-            return [default_collate([x for x, _ in singles]) if stacked is None else stacked[0], ys]
-        stages = self._stages()
-        if gathers and not all(_takes(transform, xs) for _, transform in stages):
+        if not self._takes(pairs[0]):
             return None  # single samples raise what they raise
-        for position, transform in stages:
+        return [self._augment_batch(pairs[0], self._keys(key, len(indices))), pairs[1]]
+
+    def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
+        """Samples of somebody else's dataset, copied as they are read, and transformed at once where they are alike."""
+        if not (self.training and self._is_batchable()):
+            return super().read_samples(indices, key)
+        keys, below = self._keys(key, len(indices)), key.deeper()
+        read = (fetch_sample(self.base_dataset, index, below.take([place])) for place, index in enumerate(indices))
+        rows, ys, others = stack_while_alike(read, len(indices), self._takes)
+        if rows is not None and len(ys) == len(indices):
+            return list(zip(self._augment_batch(rows, keys).unbind(0), ys, strict=True))
+        samples = chain(() if rows is None else zip(rows, ys, strict=False), others, read)
+        return [(self._augment(x, _at(keys, place)), y) for place, (x, y) in enumerate(samples)]
+
+    def _takes(self, xs: Tensor) -> bool:
+        """Whether all transforms work on a batch of such samples."""
+        try:
+            for _, transform in self._stages():
+                transform.check(xs)  # type: ignore[attr-defined]
+        except (TypeError, ValueError):
+            return False
+        return True
+
+    def _augment_batch(self, xs: Tensor, keys: Keys | None) -> Tensor:
+        """A batch of x, fresh memory, through the chain."""
+        for position, transform in self._stages():
             assert isinstance(transform, BatchTransform) and keys is not None
             xs = transform.transform_batch(xs, fold_in(keys, *position))
-        return [xs, ys]
+        return xs

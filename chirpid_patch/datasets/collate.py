@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from chirpid_patch.torch_private import collates_as_published
+from chirpid_patch.torch_private import collate_with, collates_as_published
 
-__all__ = ["collate_pairs", "stacks_samples"]
+__all__ = ["collate_as_workers", "collate_pairs", "stacks_samples", "worker_collate"]
 
 
 def collate_pairs(samples: Sequence[Any]) -> tuple[Tensor, Tensor]:
@@ -24,4 +24,29 @@ def collate_pairs(samples: Sequence[Any]) -> tuple[Tensor, Tensor]:
 
 def stacks_samples(collate: Callable[[Any], Any] | None) -> bool:
     """Whether ``collate`` (None: PyTorch's own) puts samples together as reading a batch at once would."""
-    return collate is collate_pairs or ((collate is None or collate is default_collate) and collates_as_published())
+    known = collate is None or collate is default_collate or collate is collate_as_workers
+    return collate is collate_pairs or (known and collates_as_published())
+
+
+def collate_as_workers(samples: Sequence[Any]) -> Any:
+    """Collate ``samples`` in this process as ``default_collate`` does in a worker process.
+
+    There a batch has the dtype of its first sample, and samples that cannot be written to such a batch are refused:
+    other dtypes that would lose values, and samples that require grad.
+
+    Raises:
+        RuntimeError, TypeError, AttributeError: what PyTorch raises in a worker for samples that differ.
+    """
+    return collate_with(samples, _stack_as_workers)
+
+
+def worker_collate(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What ``collate`` does in a worker process, for this one; functions of the user's are returned as they are."""
+    return collate_as_workers if collate is default_collate else collate
+
+
+def _stack_as_workers(samples: Sequence[Any]) -> Tensor:
+    first = samples[0]
+    count = sum(sample.numel() for sample in samples)  # which the samples after a tensor must have, too
+    stacked: Tensor = torch.stack(samples, 0, out=first.new(count).resize_(len(samples), *first.size()))  # type: ignore[arg-type]
+    return stacked

@@ -111,6 +111,10 @@ class BatchedDataset(Node, Dataset[Any]):
         """The sample at ``index``; ``key`` (of one sample) fixes its randomness, None draws it afresh."""
         raise NotImplementedError
 
+    def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
+        """The samples at ``indices``, for a collation that copies them: they may share memory."""
+        return [self.read_sample(index, key.take([place])) for place, index in enumerate(indices)]
+
     @property
     def chooses_freely(self) -> bool:
         """Whether nobody notices when, where and how often it finds out which samples it has."""
@@ -304,8 +308,8 @@ class _Joined(Node):
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         """One gather a part, put back into the order asked for."""
         parts = self.resolve(indices) if self.in_memory else None
-        if parts is None:
-            return None
+        if parts is None or not (len(parts) == 1 or all(node_of(part.dataset).gathers for part in parts)):
+            return None  # samples of several lists may differ: a number here, a tensor there
         batches = []
         for part in parts:
             batch = fetch_batch(part.dataset, part.indices, part.key(key))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -31,8 +32,16 @@ def is_plain(tensor: Any) -> bool:
         and tensor.ndim > 0
         and not tensor.is_quantized
         and not tensor.requires_grad
+        and not tensor.is_conj()
+        and not tensor.is_neg()
         and can_gather(tensor.dtype)
+        and (tensor.ndim < 5 or tensor.stride()[1:] == contiguous_strides(tensor.shape[1:]))
     )
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of contiguous tensors of ``shape``: stacking samples of four axes or more may keep others."""
+    return torch.empty(tuple(shape), device="meta").stride()
 
 
 @cache

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Subset, default_collate, get_worker_info
 
 from chirpid_patch.datasets.buffers import batch_memory
 from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
-from chirpid_patch.datasets.gather import fetch_batch, is_exactly, is_in_memory, node_of, uses_package_read
-from chirpid_patch.declaration import served
+from chirpid_patch.datasets.gather import Batch, fetch_batch, is_exactly, is_in_memory, node_of, uses_package_read
+from chirpid_patch.datasets.rows import contiguous_strides, map_indices
 from chirpid_patch.randomness.keyed_random import RandomKey
 
 Collate = Callable[[Any], Any]
@@ -32,17 +33,15 @@ def fetch_sample(dataset: Any, index: Any, key: RandomKey | None = None) -> Any:
     return dataset[index]
 
 
-def fetch_each(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> list[Any]:
-    """``[dataset[i] for i in indices]``, as ``fetch_sample`` reads them."""
-    return [
-        fetch_sample(dataset, index, None if key is None else key.take([place])) for place, index in enumerate(indices)
-    ]
-
-
-def fetch_samples(dataset: Any, indices: Sequence[Any], key: RandomKey | None = None) -> list[Any]:
-    """The samples at ``indices``, one by one, as PyTorch's own loader reads them."""
+def fetch_samples(
+    dataset: Any, indices: Sequence[Any], key: RandomKey | None = None, *, apart: bool = True
+) -> list[Any]:
+    """The samples at ``indices``, one by one, as PyTorch's own loader reads them. ``apart``: none share memory."""
     if key is not None and _takes_key(dataset):
-        return fetch_each(dataset, indices, key)
+        if not apart and uses_package_read(dataset):
+            together: list[Any] = dataset.read_samples(indices, key)
+            return together
+        return [fetch_sample(dataset, index, key.take([place])) for place, index in enumerate(indices)]
     many = getattr(dataset, "__getitems__", None)
     if many:
         samples: list[Any] = many(indices)
@@ -52,13 +51,15 @@ def fetch_samples(dataset: Any, indices: Sequence[Any], key: RandomKey | None = 
 
 def load_batch(dataset: Any, indices: Sequence[Any], key: RandomKey | None, collate: Collate) -> Any:
     """``collate([dataset[i] for i in indices])``, read at once where collation and dataset allow it."""
-    if stacks_samples(collate):
-        batch = fetch_batch(dataset, indices, key)
-        if batch is not None and collate is not collate_pairs:
-            return batch
+    if collate is collate_pairs:
+        batch = fetch_batch(dataset, indices, key) if node_of(dataset).gathers else None
         if batch is not None and len(batch) == 2 and all(isinstance(column, Tensor) for column in batch):
             return tuple(batch)
-    return collate(fetch_samples(dataset, indices, key))
+    elif stacks_samples(collate):
+        batch = fetch_batch(dataset, indices, key)
+        if batch is not None:
+            return batch
+    return collate(fetch_samples(dataset, indices, key, apart=not stacks_samples(collate)))
 
 
 def reads_singly(dataset: Any) -> bool:
@@ -72,34 +73,66 @@ def reads_singly(dataset: Any) -> bool:
 
 
 def fetch_pairs(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> tuple[Tensor, Any] | None:
-    """The batch of (x, y) samples as (X, Y), X a fresh tensor; None where it cannot be read at once.
-
-    A batch put together from samples that may differ has the dtype of none of them: it is not one to compute on.
-    """
-    if uses_package_read(served(dataset)) and not node_of(dataset).gathers:
-        return None
-    batch = fetch_batch(dataset, indices, key)
+    """The batch of (x, y) samples as (X, Y), X a fresh tensor; None where it cannot be read at once."""
+    listed = type(dataset) in (list, tuple)
+    batch = read_listed(dataset, indices) if listed else fetch_batch(dataset, indices, key)
     if batch is None or len(batch) != 2 or not isinstance(batch[0], Tensor):
         return None
     return batch[0], batch[1]
 
 
-def stack_pairs(samples: Sequence[Any]) -> tuple[Tensor, Any] | None:
-    """(x, y) samples collated as (X, Y), X a fresh tensor; None unless all x agree in shape and dtype."""
-    if not all(isinstance(sample, tuple | list) and len(sample) == 2 for sample in samples):
+def read_listed(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
+    """The samples (x, y) of a list at ``indices`` as [X, Y], X a fresh tensor.
+
+    None unless collating them gives the same in every process: all x are plain tensors of one kind, and so are all y,
+    or numbers or text.
+    """
+    chosen = map_indices(samples, indices)
+    if chosen is None or not all(type(sample) in (list, tuple) and len(sample) == 2 for sample in chosen):
         return None
-    xs = [x for x, _ in samples]
-    if set(map(type, xs)) != {Tensor} or not _are_plain_samples(xs):
+    xs = [x for x, _ in chosen]
+    ys: Any = tuple(y for _, y in chosen)  # text stays the tuple that PyTorch makes of it
+    if not are_alike(xs) or not (all(issubclass(kind, _SCALARS) for kind in set(map(type, ys))) or are_alike(ys)):
         return None
-    first = xs[0]
-    # Other layouts, such as channels_last, are the batch's, too.
-    lent = get_worker_info() is None and all(x.is_contiguous() for x in xs)
-    stacked = torch.stack(xs, out=batch_memory((len(xs), *first.shape), first.dtype)) if lent else default_collate(xs)
-    labels: Any = tuple(y for _, y in samples)  # which PyTorch gives as they are, where they are text
-    return stacked, default_collate(labels)
+    out = batch_memory((len(xs), *xs[0].shape), xs[0].dtype) if get_worker_info() is None else None
+    return [default_collate(xs) if out is None else torch.stack(xs, out=out), default_collate(ys)]
 
 
-def _are_plain_samples(xs: Sequence[Tensor]) -> bool:
-    alike = len({x.dtype for x in xs}) == len({x.shape for x in xs}) == 1
-    kinds = alike and all(x.is_cpu and x.layout is torch.strided and not x.requires_grad for x in xs)
-    return kinds and not xs[0].is_quantized
+def stack_while_alike(
+    samples: Iterator[Any], count: int, fits: Callable[[Tensor], bool]
+) -> tuple[Tensor | None, list[Any], list[Any]]:
+    """Copy x of up to ``count`` samples (x, y) into one tensor, each before the next one is read.
+
+    Args:
+        samples: is read up to the first sample whose x differs in kind.
+        count: how many samples there are.
+        fits: whether a batch of samples like the first one is wanted.
+
+    Returns:
+        The tensor (``count``, *shape of x), None if no x was copied; y of the samples copied; the sample that differs.
+    """
+    rows: Tensor | None = None
+    ys: list[Any] = []
+    for x, y in samples:
+        alike = are_alike([x]) and fits(x.unsqueeze(0)) if rows is None else are_alike((x, rows[0]))
+        if not alike:
+            return rows, ys, [(x, y)]
+        if rows is None:
+            rows = torch.empty((count, *x.shape), dtype=x.dtype)
+        rows[len(ys)] = x
+        ys.append(y)
+    return rows, ys, []
+
+
+#: What PyTorch makes one tensor of, or leaves as it is, in a worker as in this process.
+_SCALARS = (int, float, str, bytes, np.generic)
+
+
+def are_alike(values: Sequence[Any]) -> bool:
+    """Whether ``values`` are plain contiguous tensors on the CPU that agree in shape and dtype."""
+    if set(map(type, values)) != {Tensor} or not all(x.is_cpu and x.layout is torch.strided for x in values):
+        return False
+    shapes = {(x.dtype, x.shape, x.stride(), x.requires_grad, x.is_conj(), x.is_neg()) for x in values}
+    shape = values[0].shape
+    plain = {(values[0].dtype, shape, contiguous_strides(shape), False, False, False)}
+    return shapes == plain and not values[0].is_quantized

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chirpid_patch.datasets.gather import Batch, BatchedDataset, Part, RowKinds, fetch_batch, node_of
-from chirpid_patch.datasets.rows import map_indices
-from chirpid_patch.datasets.samples import fetch_sample, stack_pairs
+from chirpid_patch.datasets.samples import fetch_sample, read_listed
 from chirpid_patch.randomness.keyed_random import RandomKey
 
 
@@ -61,9 +60,4 @@ class WorkerSafeSequenceDataset(BatchedDataset):
         return fetch_sample(self.data_list, index, key)
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        if not self._is_listed:
-            return fetch_batch(self.data_list, indices, key)
-        samples = map_indices(self.data_list, indices)
-        known = samples is not None and all(type(sample) in (list, tuple) for sample in samples)
-        pairs = stack_pairs(samples) if known and samples is not None else None
-        return None if pairs is None else list(pairs)
+        return read_listed(self.data_list, indices) if self._is_listed else fetch_batch(self.data_list, indices, key)

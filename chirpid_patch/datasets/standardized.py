@@ -12,7 +12,7 @@ from torch.utils.data import default_collate
 
 from chirpid_patch.datasets.gather import Batch, Part, RowKinds, WrappingDataset, node_of, tensors_behind
 from chirpid_patch.datasets.rows import batch_like, gather, is_table, map_indices
-from chirpid_patch.datasets.samples import fetch_each, fetch_pairs, fetch_sample, stack_pairs
+from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample
 from chirpid_patch.declaration import is_computed
 from chirpid_patch.native import standardize_rows
 from chirpid_patch.randomness.keyed_random import RandomKey
@@ -54,6 +54,9 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     expression above evaluated on each sample with the values as they were given. State is made of numbers and
     ``indices``, and pickles.
 
+    Sample i is the one at ``indices[i]``, so a dictionary or a labelled Series is looked up by key. Indices that can
+    only be iterated over (a generator, a set) become a list.
+
     ``mean``, ``std``, ``indices`` and ``dataset`` can be assigned to later; ``mean`` and ``std`` read as they
     were given. ``dataset``, ``base_dataset`` and ``original_dataset`` are one object.
     """
@@ -63,7 +66,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     def __init__(self, base_dataset: Any, indices: Iterable[Any], mean: Any, std: Any, *, eps: float = 1e-8) -> None:
         self.base_dataset = base_dataset
-        self.indices = indices if isinstance(indices, Sequence | np.ndarray | Tensor) else list(indices)
+        self.indices: Any = indices if hasattr(type(indices), "__getitem__") else list(indices)
         self.mean = mean
         self.std = std
         self.eps = float(eps)
@@ -153,13 +156,8 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
             (xs, ys), rows = found[0], torch.tensor(found[1], device="cpu")
             batch = self._standardized_rows(xs, rows)
             return [self._standardize_column(gather(xs, rows)) if batch is None else batch, gather(ys, rows)]
-        pairs, samples = fetch_pairs(self.base_dataset, mapped, key), []
-        if pairs is None:
-            samples = fetch_each(self.base_dataset, mapped, key)
-            pairs = stack_pairs(samples)
-        if pairs is None:
-            return list(default_collate([(self._standardize(x), y) for x, y in samples]))
-        return [self._standardize_column(pairs[0]), pairs[1]]
+        pairs = fetch_pairs(self.base_dataset, mapped, key)
+        return None if pairs is None else [self._standardize_column(pairs[0]), pairs[1]]
 
     def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
         """The given rows of ``xs``, standardised while they are copied; None where that is not possible."""

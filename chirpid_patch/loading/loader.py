@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from chirpid_patch.datasets.collate import stacks_samples
+from chirpid_patch.datasets.collate import stacks_samples, worker_collate
 from chirpid_patch.datasets.gather import is_in_memory, node_of, reads_batches
 from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.adjusting import LoadController, WorkerCount
@@ -235,7 +235,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _get_iterator(self) -> Any:
         if not IS_COMPLETE or isinstance(self.dataset, IterableDataset):
             return super()._get_iterator()
-        if self.num_workers and is_importing_main() and self._start_method() != "fork":
+        if self.num_workers and self._is_refused_workers():
             return super()._get_iterator()  # raises PyTorch's error, also where no worker would be needed
         seed, self._kept_seed = self._kept_seed, None
         if self._workers():
@@ -260,8 +260,10 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if not self.in_process and not self.keep_workers and self.most_workers is None:
             super().check_worker_number_rationality()
 
-    def _start_method(self) -> str:
-        return start_method({"multiprocessing_context": self.multiprocessing_context})
+    def _is_refused_workers(self) -> bool:
+        """Whether PyTorch would raise an error before it has started the workers that were asked for."""
+        context = {"multiprocessing_context": self.multiprocessing_context}
+        return not (self.prefetch_factor or 0) > 0 or (is_importing_main() and start_method(context) != "fork")
 
     def _start_workers(self, seed: int | None, *, keep: bool = False) -> WorkerIterator:
         self.check_worker_number_rationality()
@@ -286,22 +288,28 @@ class BatchedDataLoader(DataLoader[_T_co]):
         pinned = self.pin_memory and can_pin
         return InProcessIterator(
             self,
-            parts_of(self, num_workers=0, pin_memory=pinned, **({"timeout": 0} if self.num_workers else {})),
+            parts_of(self, num_workers=0, pin_memory=pinned, **(self._as_sent() if self.num_workers else {})),
             pins_own=self.pins_own_batches and can_pin and not pinned,
             reader=self._reader(sent=self.num_workers > 0) if for_threads or reads_batches(self.dataset) else None,
-            ahead=self.num_workers * (self.prefetch_factor or 0),
+            ahead=self.num_workers * (self.prefetch_factor or 0) if self.num_workers else 0,
             controller=self._controller if for_threads else None,
             threads=self._threads,
             seed=seed,
         )
+
+    def _as_sent(self) -> dict[str, Any]:
+        """What an iterator of this process has to have in the place of workers."""
+        return {"timeout": 0, "collate_fn": worker_collate(self.collate_fn)}
 
     def _reader(self, *, sent: bool) -> BatchReader:
         """How this process reads a batch as a whole; ``sent``: from the dataset as a worker would have been sent it."""
         placed = None if self._placement is None else self._placement.reader(self)
         if placed is not None:
             return placed
-        dataset = sent_copy(self.dataset) if sent else self.dataset
-        return BatchReader(dataset, self.collate_fn, batches=self.batch_sampler is not None)
+        batches = self.batch_sampler is not None
+        if sent:
+            return BatchReader(sent_copy(self.dataset), worker_collate(self.collate_fn), batches=batches)
+        return BatchReader(self.dataset, self.collate_fn, batches=batches)
 
     def _epoch_requests(self, seed: int) -> EpochRequests:
         """The requests of the epoch that begins, whose base seed is ``seed``."""

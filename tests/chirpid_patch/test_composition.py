@@ -12,6 +12,7 @@ import pytest
 import torch
 from originals import seed_all, tensor_data
 from torch import nn
+from torch.utils.data import default_collate
 
 from chirpid_patch import (
     Compose,
@@ -23,7 +24,7 @@ from chirpid_patch import (
     WorkerSafeAugmentedDataset,
 )
 from chirpid_patch.datasets.gather import fetch_batch
-from chirpid_patch.datasets.samples import fetch_sample
+from chirpid_patch.datasets.samples import fetch_sample, load_batch
 from chirpid_patch.randomness.keyed_random import RandomKey
 
 Wrap = Callable[[list[Any]], Any]
@@ -121,8 +122,7 @@ def key_of(indices: list[int]) -> RandomKey:
 def test_a_batch_is_what_its_samples_are(wrap: Wrap, parts: Callable[[], list[Any]]) -> None:
     dataset = WorkerSafeAugmentedDataset(DATA, transforms=[wrap(parts() if wrap is not module else stages())])
     indices = [4, 11, 0, 7, 19]
-    batch = fetch_batch(dataset, indices, key_of(indices))
-    assert batch is not None
+    batch = load_batch(dataset, indices, key_of(indices), default_collate)
     for row, index in enumerate(indices):
         x, y = fetch_sample(dataset, index, key_of([index]))
         assert torch.equal(batch[0][row], x) and batch[1][row] == y

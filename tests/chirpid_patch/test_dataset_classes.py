@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from originals import PairDataset, StandardizedSubset, same, seed_all, tensor_data
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from chirpid_patch import (
     GaussianNoise,
@@ -20,6 +20,7 @@ from chirpid_patch import (
     compute_standardization_stats,
 )
 from chirpid_patch.datasets.gather import fetch_batch
+from chirpid_patch.datasets.samples import load_batch
 
 BOTH = {"spec_augment_params": {"p": 1.0}, "gaussian_noise_params": {"p": 1.0}}
 
@@ -141,10 +142,10 @@ def test_augmented_runs_foreign_transforms_sample_by_sample_in_order() -> None:
 
     dataset = WorkerSafeAugmentedDataset(data, transforms=[jitter, None, cut])
     seed_all(1)
-    batch = fetch_batch(dataset, [4, 1])
+    batch = load_batch(dataset, [4, 1], None, default_collate)
     seed_all(1)
     expected = torch.stack([cut(jitter(data[4][0])), cut(jitter(data[1][0]))])
-    assert batch is not None and torch.equal(batch[0], expected)
+    assert torch.equal(batch[0], expected)
 
 
 def test_augmenting_samples_of_unequal_shape_works_one_by_one() -> None:

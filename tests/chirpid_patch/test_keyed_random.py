@@ -12,11 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from originals import PairDataset, global_states, same, seed_all, tensor_data
-from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSampler
+from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSampler, default_collate
 
 from chirpid_patch import BatchedDataLoader, WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import fetch_batch
-from chirpid_patch.datasets.samples import fetch_samples
+from chirpid_patch.datasets.samples import fetch_samples, load_batch
 from chirpid_patch.randomness.keyed_random import RandomKey, fold_in, fresh_keys, uniforms
 
 ALWAYS = {"spec_augment_params": {"p": 1.0}, "gaussian_noise_params": {"p": 1.0, "std": 0.1}}
@@ -187,8 +187,7 @@ def test_unkeyed_augmentation_draws_from_python_random_alone() -> None:
 def test_user_dataset_below_is_augmented_alike_at_once_and_one_by_one() -> None:
     dataset = WorkerSafeAugmentedDataset(PairDataset(6, SHAPE), ALWAYS)
     key = RandomKey.of(1, 0, [5, 2], [0, 0])
-    batch, singles = fetch_batch(dataset, [5, 2], key), fetch_samples(dataset, [5, 2], key)
-    assert batch is not None
+    batch, singles = load_batch(dataset, [5, 2], key, default_collate), fetch_samples(dataset, [5, 2], key)
     assert torch.equal(batch[0], torch.stack([x for x, _ in singles]))
 
 

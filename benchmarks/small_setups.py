@@ -1,0 +1,193 @@
+"""`make bench-small`: epochs with hardly any work, by the factory's loader and by PyTorch's, in turn in one process.
+
+40 set-ups: eight kinds of dataset, each read in five ways. A round takes the time of the same number of epochs by
+either loader, in an order that is swapped from round to round; the ratio is averaged over the rounds, with its 95 %
+interval. Standardised and listed datasets are compared with the class that they replace. Writes `small-setups.md` and
+`small-setups.json`. With `--check`, exits with 1 if a ratio is above 1.1.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from harness import Goal, Progress, check_option, conditions, end, goal_lines, made_by, output_option, table, write
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
+
+from chirp_migrate.stats.ratios import paired_ratio
+from chirpid_patch import OptimalDataLoaderFactory, WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
+
+#: No set-up may take more than so many times as long as with PyTorch's loader.
+_MOST = 1.1
+#: Seconds that one timing of the faster loader takes at least.
+_LEAST_SECONDS = 0.02
+
+
+class Own(Dataset[Any]):
+    """Samples of a class that nobody knows."""
+
+    def __init__(self, count: int) -> None:
+        self.rows = torch.rand(count, 4)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.rows[index], index
+
+
+class Standardized(Dataset[Any]):
+    """What ``WorkerSafeStandardizedDataset`` replaces."""
+
+    def __init__(self, dataset: Any, indices: Any, mean: float, std: float) -> None:
+        self.dataset, self.indices, self.mean, self.std = dataset, indices, mean, std
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: int) -> Any:
+        x, y = self.dataset[self.indices[index]]
+        return (x - self.mean) / (self.std + 1e-8), y
+
+
+class Listed(Dataset[Any]):
+    """What ``WorkerSafeSequenceDataset`` replaces."""
+
+    def __init__(self, data: list[Any]) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.data[index]
+
+
+def _pairs(count: int) -> TensorDataset:
+    return TensorDataset(torch.rand(count, 4), torch.arange(count))
+
+
+def _samples(count: int) -> list[Any]:
+    return [(torch.rand(4), number) for number in range(count)]
+
+
+def _replaced(before: Callable[..., Any], after: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
+    return before(*arguments), after(*arguments)
+
+
+#: The dataset of so many samples as it was, and as it is after the migration.
+DATASETS: dict[str, Callable[[int], tuple[Any, Any]]] = {
+    "TensorDataset of one column": lambda count: (TensorDataset(torch.rand(count, 4)),) * 2,
+    "TensorDataset of pairs": lambda count: (_pairs(count),) * 2,
+    "Subset": lambda count: (Subset(_pairs(count + 2), range(count)),) * 2,
+    "ConcatDataset": lambda count: (ConcatDataset([_pairs(count), _pairs(1)]) if count else _pairs(0),) * 2,
+    "list of pairs": lambda count: (_samples(count),) * 2,
+    "class over a list of pairs": lambda count: _replaced(Listed, WorkerSafeSequenceDataset, _samples(count)),
+    "standardised class": lambda count: _replaced(
+        Standardized, WorkerSafeStandardizedDataset, _pairs(count + 2), list(range(count)), 0.5, 2.0
+    ),
+    "unknown class": lambda count: (Own(count),) * 2,
+}
+
+#: Samples of an epoch, and arguments of the loader.
+EPOCHS: dict[str, tuple[int, dict[str, Any]]] = {
+    "empty": (0, {"batch_size": 8}),
+    "one batch of 8": (8, {"batch_size": 8}),
+    "64 batches of 1": (64, {"batch_size": 1}),
+    "8 batches of 4, shuffled": (32, {"batch_size": 4, "shuffle": True}),
+    "3 batches of 32": (96, {"batch_size": 32}),
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One set-up: seconds of an epoch by PyTorch's loader, and how many times as long ours takes, with its interval."""
+
+    dataset: str
+    epoch: str
+    pytorch_s: float
+    ratio: float
+    low: float
+    high: float
+
+
+def _timed(clock: Callable[[], float], loader: Any, epochs: int) -> float:
+    begun = clock()
+    for _ in range(epochs):
+        for _batch in loader:
+            pass
+    return clock() - begun
+
+
+def _measure(name: str, epoch: str, rounds: int, clock: Callable[[], float]) -> Measured:
+    count, arguments = EPOCHS[epoch]
+    before, after = DATASETS[name](count)
+    plain: Any = DataLoader(before, **arguments)
+    ours = OptimalDataLoaderFactory.create_loader(after, **arguments)
+    epochs = 4
+    while min(_timed(clock, plain, epochs), _timed(clock, ours, epochs)) < _LEAST_SECONDS:
+        epochs *= 2
+    times: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds):
+        for side in (0, 1) if number % 2 else (1, 0):
+            times[side].append(_timed(clock, (plain, ours)[side], epochs) / epochs)
+    ratio = paired_ratio(times[0], times[1])
+    return Measured(name, epoch, sorted(times[0])[rounds // 2], ratio.value, ratio.low, ratio.high)
+
+
+def _setups() -> Iterator[tuple[str, str]]:
+    return ((name, epoch) for name in DATASETS for epoch in EPOCHS)
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.option("--rounds", type=click.IntRange(min=4), default=20, show_default=True, help="Timings of every loader.")
+@click.option(
+    "--clock",
+    type=click.Choice(["wall", "cpu"]),
+    default="wall",
+    show_default=True,
+    help="Time on the clock, or CPU time of the process (on a busy machine).",
+)
+@check_option
+@output_option
+def main(rounds: int, clock: str, check: bool, output: Path) -> None:
+    """Compare loaders where there is hardly anything to load."""
+    torch.set_num_threads(1)
+    progress, found = Progress(), []
+    gc.disable()
+    for name, epoch in _setups():
+        progress.step(f"{name}, {epoch}")
+        found.append(_measure(name, epoch, rounds, time.perf_counter if clock == "wall" else time.process_time))
+        gc.collect()
+    progress.end()
+    worst = max(found, key=lambda one: one.ratio)
+    goal = Goal(
+        f"time of an epoch, beside PyTorch's, in each of {len(found)} set-ups",
+        f"at most {_MOST}",
+        f"{worst.ratio:.2f} at most ({worst.dataset}, {worst.epoch})",
+        worst.ratio <= _MOST,
+    )
+    settings = {**conditions(), "rounds": rounds, "clock": clock}
+    rows = [
+        (one.dataset, one.epoch, f"{one.pytorch_s * 1e6:.0f}", f"{one.ratio:.2f}", f"{one.low:.2f} to {one.high:.2f}")
+        for one in found
+    ]
+    header = ("dataset", "epoch", "PyTorch's loader, µs an epoch", "ours takes, times", "95 % interval")
+    lines = ["# Epochs with hardly any work", "", made_by(settings), "", *goal_lines([goal]), ""]
+    write(
+        output,
+        "small-setups",
+        "\n".join([*lines, *table(header, rows, left=2)]) + "\n",
+        {**settings, "setups": [asdict(one) for one in found]},
+    )
+    end([goal], check)
+
+
+if __name__ == "__main__":
+    main()
