@@ -18,6 +18,7 @@ from chirpid_patch.loading.adjusting import LoadController, WorkerCount
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import EpochRequests
 from chirpid_patch.loading.batch_timer import TimedBatches, tell_waits
+from chirpid_patch.loading.by_value import send_by_value
 from chirpid_patch.loading.in_process import InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
 from chirpid_patch.loading.loader_parts import parts_of
@@ -234,7 +235,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def _get_iterator(self) -> Any:
         if not IS_COMPLETE or isinstance(self.dataset, IterableDataset):
-            return super()._get_iterator()
+            return DataLoader._get_iterator(send_by_value(self) if self.num_workers else self)
         if self.num_workers and self._is_refused_workers():
             return super()._get_iterator()  # raises PyTorch's error, also where no worker would be needed
         seed, self._kept_seed = self._kept_seed, None

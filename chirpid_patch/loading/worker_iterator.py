@@ -22,6 +22,7 @@ from chirpid_patch.datasets.samples import Collate
 from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import EpochRequests, Request
+from chirpid_patch.loading.by_value import NotSendableError, send_by_value
 from chirpid_patch.loading.loader_parts import LoaderParts, parts_of, quiet
 from chirpid_patch.loading.pinning import Pinnable, PinnableCollate
 from chirpid_patch.machine.accelerator import pinning_device
@@ -112,7 +113,7 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
         }
     if loader.pins_own_batches and can_pin and not loader.pin_memory:
         changed |= {"pin_memory": True, "collate_fn": PinnableCollate(changed.get("collate_fn", loader.collate_fn))}
-    return parts_of(loader, **changed)
+    return send_by_value(parts_of(loader, **changed))
 
 
 class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
@@ -160,6 +161,11 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             _check_processes()
         try:
             super().__init__(self._parts if seed is None else quiet(self._parts, seed))
+        except NotSendableError as error:
+            if not reads_batches or loader.worker_init_fn is not None:
+                raise  # as PyTorch's program stops, in the worker or here; in this process the data might be other data
+            self._end_partial_start()
+            raise WorkersNotStartedError(str(error), self._base_seed if seed is None else seed) from error
         except OSError as error:
             # Between PyTorch's own checks of arguments and the first batch, only processes are made.
             starting = "_worker_init_fn" in vars(self) and not self._is_started

@@ -1,0 +1,163 @@
+"""Sending what a notebook defines to worker processes that are not forked.
+
+A worker process that "spawn" or "forkserver" starts imports each class and function that it receives. The worker cannot
+import what a ``__main__`` without a file defines: a notebook, a Python prompt, ``python -c``. The package
+``cloudpickle`` sends such classes and functions by value. Nothing changes for scripts and packages.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from functools import cache
+from io import BytesIO, TextIOWrapper
+from multiprocessing.reduction import ForkingPickler
+from operator import itemgetter
+from types import FunctionType, MethodType
+from typing import Any
+
+from torch.utils.data import IterDataPipe, MapDataPipe
+
+from chirpid_patch.loading.loader_parts import LoaderParts, parts_of
+from chirpid_patch.loading.worker_start import start_method
+
+#: The attributes of a loader that every worker process is sent.
+_SENT = ("dataset", "collate_fn", "worker_init_fn")
+
+
+class NotSendableError(pickle.PicklingError):
+    """Worker processes cannot import what ``__main__`` defines, and nothing can send it by value."""
+
+
+def send_by_value(parts: LoaderParts) -> LoaderParts:
+    """``parts`` that reach worker processes also where a notebook defines them; elsewhere ``parts`` itself.
+
+    Nothing is pickled here: the parts are pickled when a worker starts, together, so that what they share stays shared.
+    """
+    method = start_method({"multiprocessing_context": parts.multiprocessing_context})
+    # PyTorch prepares its data pipes in the main process, and pickles them in a way of their own.
+    if method == "fork" or not main_is_interactive() or isinstance(parts.dataset, IterDataPipe | MapDataPipe):
+        return parts
+    together = _Together([getattr(parts, name) for name in _SENT])
+    return parts_of(parts, **{name: _Part(together, place) for place, name in enumerate(_SENT)})
+
+
+def main_is_interactive() -> bool:
+    """Whether no other process can import ``__main__``: it has neither a file nor a name to import it by."""
+    main = sys.modules.get("__main__")
+    return getattr(main, "__spec__", None) is None and (_main_file() is None or _is_read_from_input())
+
+
+def _is_read_from_input() -> bool:
+    """Whether ``__main__`` is read from standard input: Python names a file then that no worker process finds."""
+    file = _main_file()
+    return file is not None and file.startswith("<") and file.endswith(">")
+
+
+def _main_file() -> str | None:
+    return getattr(sys.modules.get("__main__"), "__file__", None)
+
+
+class _Part:
+    """A place of ``together``; its pickle is that of the object in this place."""
+
+    def __init__(self, together: _Together, place: int) -> None:
+        self._together = together
+        self._place = place
+
+    def __repr__(self) -> str:
+        return repr(self._together.objects[self._place])
+
+    def __reduce__(self) -> Any:
+        return itemgetter(self._place), (self._together,)
+
+
+class _Together:
+    """Objects that are sent in one pickle; its pickle is that of the list of them."""
+
+    def __init__(self, objects: list[Any]) -> None:
+        self.objects = objects
+
+    def __reduce__(self) -> Any:
+        if _is_read_from_input():
+            raise NotSendableError("they cannot read the main program from standard input again: save it in a file")
+        file = BytesIO()
+        try:
+            pickler = _by_value()(file)
+        except ImportError:
+            pickler = _ByReference(file)
+        pickler.dump(self.objects)
+        pickler.dump(pickler.defined)
+        return _receive, (file.getvalue(),)
+
+
+def _receive(sent: bytes) -> list[Any]:
+    """In a worker process: the objects that were sent. What ``__main__`` defined is found there again.
+
+    So a batch or an exception whose class a notebook defines can be sent back by its name.
+    """
+    unpickler = pickle.Unpickler(BytesIO(sent))
+    objects: list[Any] = unpickler.load()
+    vars(sys.modules["__main__"]).update(unpickler.load())
+    return objects
+
+
+def _is_of_main(found: Any) -> bool:
+    """Whether ``found`` is a class or function that ``__main__`` defines."""
+    return issubclass(type(found), type | FunctionType) and getattr(found, "__module__", None) == "__main__"
+
+
+class _ByReference(ForkingPickler):
+    """Multiprocessing's pickler, which refuses what a notebook defines."""
+
+    defined: dict[str, Any]
+
+    def __init__(self, file: BytesIO) -> None:
+        super().__init__(file)
+        self.defined = {}
+
+    def reducer_override(self, found: Any) -> Any:
+        """Raise NotSendableError for a class or function of ``__main__``; pickle everything else as ever."""
+        if not _is_of_main(found):
+            return NotImplemented
+        kind, line = "class", ""
+        if isinstance(found, FunctionType):
+            kind, line = "function", f" (line {found.__code__.co_firstlineno})"
+        raise NotSendableError(
+            f"they cannot import the {kind} `{found.__qualname__}`{line} from a notebook or an interactive session: "
+            f"install cloudpickle (`pip install cloudpickle`), or move the {kind} to a module"
+        )
+
+
+def _refuse(found: Any) -> Any:
+    """What plain pickling does with an object that no pickler has a reducer for."""
+    return found.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+
+
+@cache
+def _by_value() -> Any:
+    """The pickler that sends by value what no module has. Raises ImportError without ``cloudpickle``."""
+    import cloudpickle
+
+    class ByValue(cloudpickle.Pickler):  # type: ignore[misc]
+        """The pickler of ``cloudpickle``, which leaves tensors, pipes and locks to multiprocessing's reducers."""
+
+        def __init__(self, file: BytesIO) -> None:
+            super().__init__(file)
+            self.defined: dict[str, Any] = {}
+            given = ForkingPickler(file).dispatch_table
+            # A method may be a lambda, which has no name to look up. A file would be sent as a copy of its contents.
+            self._reducers = {**given, TextIOWrapper: _refuse, MethodType: None}
+
+        def reducer_override(self, found: Any) -> Any:
+            """A class or function by value; anything that multiprocessing has a reducer for as ever."""
+            reduce = self._reducers.get(type(found))
+            if reduce is not None:
+                return reduce(found)
+            if _is_of_main(found):
+                name = found.__qualname__
+                if vars(sys.modules["__main__"]).get(name) is found:
+                    self.defined[name] = found
+            return super().reducer_override(found)
+
+    return ByValue
