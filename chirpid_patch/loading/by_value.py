@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pickle
 import sys
-from functools import cache
 from io import BytesIO, TextIOWrapper
 from multiprocessing.reduction import ForkingPickler
 from operator import itemgetter
@@ -25,7 +24,7 @@ from chirpid_patch.loading.worker_start import start_method
 _SENT = ("dataset", "collate_fn", "worker_init_fn")
 
 
-class NotSendableError(pickle.PicklingError):
+class NotSendableError(RuntimeError):
     """Worker processes cannot import what ``__main__`` defines, and nothing can send it by value."""
 
 
@@ -80,21 +79,21 @@ class _Together:
 
     def __reduce__(self) -> Any:
         if _is_read_from_input():
-            raise NotSendableError("they cannot read the main program from standard input again: save it in a file")
+            raise NotSendableError(
+                "the main program is read from standard input, where worker processes cannot read it again: "
+                "save the program in a file"
+            )
         file = BytesIO()
-        try:
-            pickler = _by_value()(file)
-        except ImportError:
-            pickler = _ByReference(file)
+        pickler = _pickler(file)
         pickler.dump(self.objects)
         pickler.dump(pickler.defined)
         return _receive, (file.getvalue(),)
 
 
 def _receive(sent: bytes) -> list[Any]:
-    """In a worker process: the objects that were sent. What ``__main__`` defined is found there again.
+    """In a worker process: the objects that were sent. The names that ``__main__`` defined are defined again.
 
-    So a batch or an exception whose class a notebook defines can be sent back by its name.
+    So a worker can send a batch or an exception back whose class a notebook defines: by the name of the class.
     """
     unpickler = pickle.Unpickler(BytesIO(sent))
     objects: list[Any] = unpickler.load()
@@ -102,62 +101,58 @@ def _receive(sent: bytes) -> list[Any]:
     return objects
 
 
-def _is_of_main(found: Any) -> bool:
-    """Whether ``found`` is a class or function that ``__main__`` defines."""
-    return issubclass(type(found), type | FunctionType) and getattr(found, "__module__", None) == "__main__"
-
-
 class _ByReference(ForkingPickler):
     """Multiprocessing's pickler, which refuses what a notebook defines."""
 
-    defined: dict[str, Any]
-
     def __init__(self, file: BytesIO) -> None:
         super().__init__(file)
-        self.defined = {}
+        self.defined: dict[str, Any] = {}
 
     def reducer_override(self, found: Any) -> Any:
-        """Raise NotSendableError for a class or function of ``__main__``; pickle everything else as ever."""
+        """Raise NotSendableError for a class or function of ``__main__``; leave everything else to multiprocessing."""
         if not _is_of_main(found):
             return NotImplemented
         kind, line = "class", ""
         if isinstance(found, FunctionType):
             kind, line = "function", f" (line {found.__code__.co_firstlineno})"
         raise NotSendableError(
-            f"they cannot import the {kind} `{found.__qualname__}`{line} from a notebook or an interactive session: "
-            f"install cloudpickle (`pip install cloudpickle`), or move the {kind} to a module"
+            f"the {kind} `{found.__qualname__}`{line} is defined in a notebook or an interactive session, where worker "
+            f"processes cannot import it: install cloudpickle (`pip install cloudpickle`) "
+            f"or move the {kind} to a module"
         )
 
 
-def _refuse(found: Any) -> Any:
-    """What plain pickling does with an object that no pickler has a reducer for."""
-    return found.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-
-
-@cache
-def _by_value() -> Any:
-    """The pickler that sends by value what no module has. Raises ImportError without ``cloudpickle``."""
-    import cloudpickle
+def _pickler(file: BytesIO) -> Any:
+    """The pickler of ``cloudpickle``, with the reducers of multiprocessing; without ``cloudpickle`` _ByReference."""
+    try:
+        import cloudpickle
+    except ImportError:
+        return _ByReference(file)
 
     class ByValue(cloudpickle.Pickler):  # type: ignore[misc]
-        """The pickler of ``cloudpickle``, which leaves tensors, pipes and locks to multiprocessing's reducers."""
-
         def __init__(self, file: BytesIO) -> None:
             super().__init__(file)
             self.defined: dict[str, Any] = {}
-            given = ForkingPickler(file).dispatch_table
-            # A method may be a lambda, which has no name to look up. A file would be sent as a copy of its contents.
-            self._reducers = {**given, TextIOWrapper: _refuse, MethodType: None}
+            # Tensors are shared, and pipes and locks are handed over, as ever. A file would be sent as a copy of its
+            # contents. A method may be a lambda, which multiprocessing does not find by its name.
+            self._reducers = {**ForkingPickler(file).dispatch_table, TextIOWrapper: _refuse, MethodType: None}
 
         def reducer_override(self, found: Any) -> Any:
-            """A class or function by value; anything that multiprocessing has a reducer for as ever."""
             reduce = self._reducers.get(type(found))
             if reduce is not None:
                 return reduce(found)
-            if _is_of_main(found):
-                name = found.__qualname__
-                if vars(sys.modules["__main__"]).get(name) is found:
-                    self.defined[name] = found
+            if _is_of_main(found) and found is vars(sys.modules["__main__"]).get(found.__qualname__):
+                self.defined[found.__qualname__] = found
             return super().reducer_override(found)
 
-    return ByValue
+    return ByValue(file)
+
+
+def _is_of_main(found: Any) -> bool:
+    """Whether ``found`` is a class or function that ``__main__`` defines."""
+    return issubclass(type(found), type | FunctionType) and getattr(found, "__module__", None) == "__main__"
+
+
+def _refuse(found: Any) -> Any:
+    """Raise what plain pickling raises for an object that nothing can pickle."""
+    return found.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
