@@ -141,8 +141,9 @@ def _pickler(file: BytesIO) -> Any:
             reduce = self._reducers.get(type(found))
             if reduce is not None:
                 return reduce(found)
-            if _is_of_main(found) and found is vars(sys.modules["__main__"]).get(found.__qualname__):
-                self.defined[found.__qualname__] = found
+            name = found.__qualname__ if _is_of_main(found) else ""
+            if name and vars(sys.modules["__main__"]).get(name) is found:
+                self.defined[name] = found
             return super().reducer_override(found)
 
     return ByValue(file)
