@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from functools import cached_property, lru_cache
 from io import BytesIO, TextIOWrapper
 from multiprocessing.reduction import ForkingPickler
 from operator import itemgetter
@@ -109,12 +110,12 @@ class _ByReference(ForkingPickler):
         self.defined: dict[str, Any] = {}
 
     def reducer_override(self, found: Any) -> Any:
-        """Raise NotSendableError for a class or function of ``__main__``; leave everything else to multiprocessing."""
+        """Raise NotSendableError for what ``__main__`` defines; leave everything else to multiprocessing."""
         if not _is_of_main(found):
             return NotImplemented
-        kind, line = "class", ""
-        if isinstance(found, FunctionType):
-            kind, line = "function", f" (line {found.__code__.co_firstlineno})"
+        kind, line, function = "class", "", getattr(found, "__wrapped__", found)
+        if isinstance(function, FunctionType):
+            kind, line = "function", f" (line {function.__code__.co_firstlineno})"
         raise NotSendableError(
             f"the {kind} `{found.__qualname__}`{line} is defined in a notebook or an interactive session, where worker "
             f"processes cannot import it: install cloudpickle (`pip install cloudpickle`) "
@@ -133,27 +134,49 @@ def _pickler(file: BytesIO) -> Any:
         def __init__(self, file: BytesIO) -> None:
             super().__init__(file)
             self.defined: dict[str, Any] = {}
-            # Tensors are shared, and pipes and locks are handed over, as ever. A file would be sent as a copy of its
-            # contents. A method may be a lambda, which multiprocessing does not find by its name.
-            self._reducers = {**ForkingPickler(file).dispatch_table, TextIOWrapper: _refuse, MethodType: None}
+            # Tensors are shared, and pipes and locks are handed over, as ever.
+            self._reducers = {**ForkingPickler(file).dispatch_table, **_REDUCERS}
 
         def reducer_override(self, found: Any) -> Any:
-            reduce = self._reducers.get(type(found))
-            if reduce is not None:
-                return reduce(found)
             name = found.__qualname__ if _is_of_main(found) else ""
             if name and vars(sys.modules["__main__"]).get(name) is found:
                 self.defined[name] = found
-            return super().reducer_override(found)
+            reduce = self._reducers.get(type(found))
+            return super().reducer_override(found) if reduce is None else reduce(found)
 
     return ByValue(file)
-
-
-def _is_of_main(found: Any) -> bool:
-    """Whether ``found`` is a class or function that ``__main__`` defines."""
-    return issubclass(type(found), type | FunctionType) and getattr(found, "__module__", None) == "__main__"
 
 
 def _refuse(found: Any) -> Any:
     """Raise what plain pickling raises for an object that nothing can pickle."""
     return found.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+
+
+def _reduce_property(found: Any) -> Any:
+    return cached_property, (found.func,), {"attrname": found.attrname}
+
+
+def _reduce_cached(found: Any) -> Any:
+    return (_cache_results, (found.__wrapped__, found.cache_parameters())) if _is_of_main(found) else NotImplemented
+
+
+def _cache_results(function: Any, parameters: dict[str, Any]) -> Any:
+    return lru_cache(**parameters)(function)
+
+
+_Cached = type(lru_cache(_cache_results))
+_REDUCERS = {
+    # A method may be a lambda, which multiprocessing does not find by its name.
+    MethodType: None,
+    # A file would be sent as a copy of its contents.
+    TextIOWrapper: _refuse,
+    # Both are pickled by their names, or with a lock (before Python 3.12).
+    _Cached: _reduce_cached,
+    cached_property: _reduce_property,
+}
+
+
+def _is_of_main(found: Any) -> bool:
+    """Whether ``found`` is a class or function that ``__main__`` defines."""
+    kinds = type | FunctionType | _Cached
+    return issubclass(type(found), kinds) and getattr(found, "__module__", None) == "__main__"
