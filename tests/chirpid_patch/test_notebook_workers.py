@@ -135,6 +135,24 @@ def test_batches_and_errors_of_a_class_of_the_notebook_come_back(session: Sessio
     session.run("del batches")
 
 
+def test_cached_functions_and_properties_reach_workers(session: Session) -> None:
+    session.run("""
+        @functools.lru_cache(maxsize=3)
+        def fibonacci(i):
+            return i if i < 2 else fibonacci(i - 1) + fibonacci(i - 2)
+        class Cached(Scaled):
+            @functools.cached_property
+            def offset(self):
+                return 100
+            @functools.cache
+            def sample(self, i):
+                return fibonacci(i) + self.offset
+            def __getitem__(self, i):
+                return self.sample(i) + fibonacci.cache_parameters()["maxsize"]
+    """)
+    assert session.batches("BatchedDataLoader(Cached(4), **options)") == [[103, 104], [104, 105]]
+
+
 def test_tensors_are_shared_and_objects_stay_the_same_object(session: Session) -> None:
     session.run("""
         class Collate:
