@@ -88,7 +88,7 @@ def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Tensor
     def collate_tensors(tensors: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
         first = tensors[0]
         strided = first.layout is torch.strided and not first.is_nested
-        return stack(tensors) if strided else published(tensors, collate_fn_map=collate_fn_map)
+        return stack(tensors) if strided else collation.collate_tensor_fn(tensors, collate_fn_map=collate_fn_map)
 
     return collation.collate(samples, collate_fn_map={**table, Tensor: collate_tensors})
 
