@@ -4,7 +4,9 @@ Tested on torch 2.13; ``tests/chirpid_patch/test_torch_private.py`` has a test f
 
 | name | used for | without it |
 |---|---|---|
-| ``_SingleProcessDataLoaderIter``, ``_MultiProcessingDataLoaderIter`` and their members listed in ``MEMBERS`` | our iterators are PyTorch's own, with a few steps of theirs replaced | loaders are PyTorch's, as if ``optimize=False`` |
+| ``_MultiProcessingDataLoaderIter`` and its members listed in ``MEMBERS`` | our iterator is PyTorch's own, with a few steps replaced | loaders are PyTorch's, as if ``optimize=False`` |
+| ``_SingleProcessDataLoaderIter`` | our iterator is one to whoever asks for its type | the same |
+| ``_MapDatasetFetcher`` of ``_utils.fetch`` | reads samples of anybody else's code | the same |
 | ``DataLoader._get_iterator``, ``_iterator``, ``_auto_collation``, ``_index_sampler`` | where a loader makes its iterator, and what it keeps of one | the same |
 | ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | a dead worker interrupts nothing but the wait for a batch | the same |
 | ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | the same |
@@ -19,7 +21,7 @@ Tested on torch 2.13; ``tests/chirpid_patch/test_torch_private.py`` has a test f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,6 @@ from torch.utils.data import DataLoader, _utils, dataloader, default_collate
 
 #: What is used of PyTorch's two iterators and of its loader: methods that are called or replaced.
 MEMBERS = {
-    "_SingleProcessDataLoaderIter": ("_next_data", "_next_index", "_reset"),
     "_MultiProcessingDataLoaderIter": (
         "_next_data", "_next_index", "_reset", "_shutdown_workers", "_try_get_data", "_try_put_index",
     ),
@@ -38,6 +39,7 @@ MEMBERS = {
 
 try:
     pin_batch: Callable[..., Any] = _utils.pin_memory.pin_memory
+    sample_fetcher: Callable[..., Any] = _utils.fetch._MapDatasetFetcher
     watch_workers: Callable[[int, tuple[int, ...]], None] = torch._C._set_worker_pids
     unwatch_workers: Callable[[int], None] = torch._C._remove_worker_pids
     raise_for_dead_worker: Callable[[], None] = torch._C._error_if_any_worker_fails
@@ -69,10 +71,23 @@ def shared_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
 _COLLATED = (Tensor, np.ndarray, np.generic, tuple, list, dict, int, float, str, bytes)
 
 
+#: The table of functions of ``default_collate`` that was last found to be as PyTorch wrote it, or not.
+_seen_table: tuple[dict[Any, Any], bool] = ({}, False)
+
+
 def collates_as_published() -> bool:
     """Whether ``default_collate`` does what PyTorch wrote; its table of functions is everybody's to extend."""
+    global _seen_table
+    table = getattr(_utils.collate, "default_collate_fn_map", {object: None})
+    seen, published = _seen_table
+    if table != seen:
+        published = _is_as_published(table)
+        _seen_table = dict(table), published
+    return published
+
+
+def _is_as_published(table: Mapping[Any, Any]) -> bool:
     collation = _utils.collate
-    table = getattr(collation, "default_collate_fn_map", {object: None})
     others = [kinds for kinds, function in table.items() if getattr(function, "__module__", "") != collation.__name__]
     return not any(issubclass(kind, kinds) for kinds in others for kind in _COLLATED)
 

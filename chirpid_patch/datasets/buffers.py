@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 #: Smaller batches come from the C library's free lists as fast.
-_SMALLEST_BYTES = 1 << 18
+SMALLEST_BYTES = 1 << 18
 #: What is kept for later, in all.
 _MOST_KEPT_BYTES = 1 << 28
 #: A block may be this many times as large as what it is lent for (short last batches).
@@ -66,7 +66,7 @@ _buffers = Buffers()
 def batch_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """An uninitialised contiguous CPU tensor that shares memory with nothing its receiver can see."""
     size = math.prod(shape) * dtype.itemsize
-    if size < _SMALLEST_BYTES:
+    if size < SMALLEST_BYTES:
         return torch.empty(tuple(shape), dtype=dtype, device="cpu")
     storage = torch.frombuffer(_buffers.lend(size), dtype=dtype).untyped_storage()
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]

@@ -7,6 +7,7 @@ PyTorch that are understood have one. ``node_of`` finds that of any dataset.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +73,10 @@ class Node:
         """Whether it can be read a batch at a time; a loader reads every other dataset with PyTorch's own code."""
         return True
 
+    def gains(self, count: int) -> bool:
+        """Whether reading ``count`` samples at once can take less time than reading them one by one."""
+        return count > 1
+
     def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
         """Of which samples of which children the samples (x, y) at ``indices`` have y unchanged; None: of none."""
         return None
@@ -101,15 +106,19 @@ class BatchedDataset(Node, Dataset[Any]):
 
         What is in memory is read at once, and each sample is then a part of that batch's memory.
         """
-        at_once = uses_package_read(self) and self.in_memory and self.gathers
+        at_once = len(indices) > 1 and uses_package_read(self) and self.in_memory and self.gathers
         batch = fetch_batch(self, indices) if at_once else None
         if batch is None or not all(type(column) is Tensor and column.ndim for column in batch):
-            return [self[index] for index in indices]
+            return self.read_each(indices) if uses_package_read(self) else [self[index] for index in indices]
         return list(zip(*(column.unbind(0) for column in batch), strict=True))
 
     def read_sample(self, index: Any, key: RandomKey | None) -> Any:
         """The sample at ``index``; ``key`` (of one sample) fixes its randomness, None draws it afresh."""
         raise NotImplementedError
+
+    def read_each(self, indices: Sequence[Any]) -> list[Any]:
+        """The samples at ``indices``, one by one."""
+        return [self.read_sample(index, None) for index in indices]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
         """The samples at ``indices``, for a collation that copies them: they may share memory."""
@@ -296,13 +305,13 @@ class _Joined(Node):
         if positions is None:
             return None
         bounds = self._dataset.cumulative_sizes
-        numbers = np.searchsorted(bounds, positions, side="right")
+        numbers = [bisect_right(bounds, position) for position in positions]
         parts = []
-        for number in np.unique(numbers).tolist():
-            places = np.flatnonzero(numbers == number)
+        for number in sorted(set(numbers)):
+            places = [place for place, one in enumerate(numbers) if one == number]
             start = bounds[number - 1] if number else 0
-            local = [positions[place] - start for place in places.tolist()]
-            parts.append(Part(self.children[number], local, places))
+            local = [positions[place] - start for place in places]
+            parts.append(Part(self.children[number], local, np.array(places, dtype=np.int64)))
         return parts
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
@@ -331,7 +340,7 @@ class _Joined(Node):
 
 def _rows_at(dataset: Any, indices: Sequence[Any]) -> list[int] | None:
     """The rows at ``indices`` of a ``TensorDataset``; None where its tensors have not all of them."""
-    counts = set(map(len, dataset.tensors))
+    counts = {tensor.shape[0] for tensor in dataset.tensors}
     return positions_of(indices, counts.pop()) if len(counts) == 1 else None
 
 
@@ -359,6 +368,8 @@ _OWN_CODE = _OwnCode()
 
 def node_of(dataset: Any) -> Node:
     """What says how ``dataset`` is read."""
+    if type(dataset) is TensorDataset:
+        return _Rows(dataset) if _is_gatherable(dataset) else _OWN_CODE
     joint = None if isinstance(dataset, BatchedDataset) else joint_of(dataset)
     if joint is not None:
         return joint
@@ -388,9 +399,14 @@ def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Bat
     caller's per-sample code raises the error. So does a forked copy of the process: operations on a whole batch are
     large enough for several threads, which it lacks.
     """
+    return read_at_once(node_of(dataset), indices, key)
+
+
+def read_at_once(node: Node, indices: Any, key: RandomKey | None) -> Batch | None:
+    """``fetch_batch`` of the dataset whose node is ``node``."""
     if type(indices) not in SEQUENCES or not len(indices) or is_threadless_copy():
         return None
-    return node_of(dataset).read_batch(indices, key)
+    return node.read_batch(indices, key)
 
 
 def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:

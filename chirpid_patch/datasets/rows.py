@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from chirpid_patch.datasets.buffers import batch_memory
+from chirpid_patch.datasets.buffers import SMALLEST_BYTES, batch_memory
 from chirpid_patch.torch_private import shared_memory
 from chirpid_patch.transforms import off_cpu
 
@@ -119,8 +119,8 @@ def gather(tensor: Tensor, rows: Tensor) -> Tensor:
     """The rows of ``tensor`` in memory of their own, where ``tensor`` is."""
     if off_cpu.is_away(tensor):
         return torch.index_select(tensor, 0, off_cpu.sent(rows, tensor.device))
-    if tensor.ndim == 1 and get_worker_info() is None:
-        return torch.index_select(tensor, 0, rows)  # labels: too few bytes for memory that is worth keeping
+    if get_worker_info() is None and tensor.nbytes * rows.shape[0] < SMALLEST_BYTES * tensor.shape[0]:
+        return torch.index_select(tensor, 0, rows)  # too few bytes for memory that is worth keeping
     return torch.index_select(tensor, 0, rows, out=batch_like(tensor, len(rows)))
 
 

@@ -12,8 +12,16 @@ from torch.utils.data import Subset, default_collate, get_worker_info
 
 from chirpid_patch.datasets.buffers import batch_memory
 from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
-from chirpid_patch.datasets.gather import Batch, fetch_batch, is_exactly, is_in_memory, node_of, uses_package_read
-from chirpid_patch.datasets.rows import contiguous_strides, map_indices
+from chirpid_patch.datasets.gather import (
+    Batch,
+    fetch_batch,
+    is_exactly,
+    is_in_memory,
+    node_of,
+    read_at_once,
+    uses_package_read,
+)
+from chirpid_patch.datasets.rows import SEQUENCES, contiguous_strides, map_indices
 from chirpid_patch.randomness.keyed_random import RandomKey
 
 Collate = Callable[[Any], Any]
@@ -51,15 +59,16 @@ def fetch_samples(
 
 def load_batch(dataset: Any, indices: Sequence[Any], key: RandomKey | None, collate: Collate) -> Any:
     """``collate([dataset[i] for i in indices])``, read at once where collation and dataset allow it."""
-    if collate is collate_pairs:
-        batch = fetch_batch(dataset, indices, key) if node_of(dataset).gathers else None
+    stacks = stacks_samples(collate)
+    node = node_of(dataset) if stacks else None
+    if node is not None and (key is not None or (type(indices) in SEQUENCES and node.gains(len(indices)))):
+        as_pairs = collate is collate_pairs
+        batch = read_at_once(node, indices, key) if not as_pairs or node.gathers else None
+        if batch is not None and not as_pairs:
+            return batch
         if batch is not None and len(batch) == 2 and all(isinstance(column, Tensor) for column in batch):
             return tuple(batch)
-    elif stacks_samples(collate):
-        batch = fetch_batch(dataset, indices, key)
-        if batch is not None:
-            return batch
-    return collate(fetch_samples(dataset, indices, key, apart=not stacks_samples(collate)))
+    return collate(fetch_samples(dataset, indices, key, apart=not stacks))
 
 
 def reads_singly(dataset: Any) -> bool:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torch import Tensor
+
+from chirpid_patch.datasets.buffers import SMALLEST_BYTES
 from chirpid_patch.datasets.gather import Batch, BatchedDataset, Part, RowKinds, fetch_batch, node_of
 from chirpid_patch.datasets.samples import fetch_sample, read_listed
 from chirpid_patch.randomness.keyed_random import RandomKey
@@ -59,5 +62,19 @@ class WorkerSafeSequenceDataset(BatchedDataset):
     def read_sample(self, index: Any, key: RandomKey | None) -> Any:
         return fetch_sample(self.data_list, index, key)
 
+    def read_each(self, indices: Sequence[Any]) -> list[Any]:
+        samples = self.data_list
+        return [samples[index] for index in indices] if self._is_listed else super().read_each(indices)
+
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        return read_listed(self.data_list, indices) if self._is_listed else fetch_batch(self.data_list, indices, key)
+        if not self._is_listed:
+            return fetch_batch(self.data_list, indices, key)
+        return read_listed(self.data_list, indices)
+
+    def gains(self, count: int) -> bool:
+        if not self._is_listed:
+            return super().gains(count)
+        # PyTorch collates what is listed as fast, unless the batch comes in memory that is worth keeping.
+        first = self.data_list[0] if self.data_list else None
+        x = first[0] if type(first) in (list, tuple) and first else None
+        return type(x) is Tensor and x.nbytes * count >= SMALLEST_BYTES

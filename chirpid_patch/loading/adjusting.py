@@ -91,7 +91,7 @@ class LoadController:
         self._settled = False
         self._away = 0.0
         self._candidate = 0
-        self._seen = 0
+        self._unwatched = _IGNORED  # so many batches to come are not looked at
         self._watch_after = _WATCHED
         self._watched: list[_Step] = []
         self._trial: dict[int, list[float]] = {}
@@ -107,12 +107,15 @@ class LoadController:
 
     def asked(self) -> None:
         """The loop asks for a batch."""
-        if not self._is_fixed:
+        if not self._is_fixed and not self._unwatched:
             self._step = self._timer.ask()
 
     def delivered(self, threads: int) -> None:
         """The batch asked for is there; it was loaded by ``threads`` prefetch threads, 0 for none."""
         if self._is_fixed:
+            return
+        if self._unwatched:
+            self._unwatched -= 1
             return
         wait = self._timer.arrive()
         if self._step is not None and wait is not None:  # else the first of an epoch
@@ -125,9 +128,7 @@ class LoadController:
         if self._candidate:
             self._try(step, threads)
             return
-        self._seen += 1
-        if self._seen > _IGNORED:
-            self._watched.append(step)
+        self._watched.append(step)
         if len(self._watched) == _WATCHED:
             self._consider()
 
@@ -163,13 +164,14 @@ class LoadController:
         away, self._watched = median(step.away.wall for step in self._watched), []
         if not self._away / 2 - _PAUSE <= away <= 2 * self._away + _PAUSE:
             self._settled, self._candidate, self.threads, self.pause = False, 0, 0, 0.0
-            self._seen, self._watch_after = _IGNORED, _WATCHED
+            self._watch_after = _WATCHED
 
     def _watch_again(self, why: str) -> None:
         """Not now; look again later, and ever less often."""
         self.why = why
         self._watch_after *= 4
-        self._seen = _IGNORED - self._watch_after
+        self._unwatched = self._watch_after
+        self._timer.restart()
 
     def _switch(self, threads: int) -> None:
         self.threads = threads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from chirpid_patch.datasets.samples import Collate, fetch_samples, load_batch, reads_singly
@@ -15,7 +16,10 @@ class BatchReader:
         self.dataset = dataset
         self._collate = collate
         self._makes_batches = batches
-        self._singly = reads_singly(dataset)
+
+    @cached_property
+    def _reads_singly(self) -> bool:
+        return reads_singly(self.dataset)
 
     def read(self, request: Request) -> Any:
         """The batch of ``request``, or the single converted sample where automatic batching is off."""
@@ -25,7 +29,7 @@ class BatchReader:
 
     def parts(self, request: Request, most: int) -> list[range]:
         """The positions of the samples in up to ``most`` parts; none where they have to be read at once."""
-        if not self._makes_batches or not self._singly:
+        if not self._makes_batches or not self._reads_singly:
             return []
         count = len(request.indices)
         most = min(most, count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,33 +22,43 @@ class Request(NamedTuple):
     key: RandomKey | None = None
 
 
+class RequestKind(NamedTuple):
+    """What requests for a dataset are like.
+
+    Attributes:
+        rank: of this process; tells its random numbers from those of other ranks.
+        keyed: whether batches have keys: the dataset draws by them.
+        listed: batches of indices are lists or tuples, whatever the sampler gives; else they are passed on untouched.
+    """
+
+    rank: int
+    keyed: bool
+    listed: bool
+
+
 class EpochRequests:
     """Makes the requests of one epoch from what its sampler gives.
 
     Args:
-        seed, epoch, rank: what tells this epoch's random numbers from all others.
-        keyed: whether batches have keys: the dataset draws by them.
+        seed, epoch: what tells this epoch's random numbers from all others.
+        kind: called when the first request is made.
         counted: whether an index may come twice in an epoch, so that occurrences are told apart.
-        listed: batches of indices are lists or tuples, whatever the sampler gives; else they are passed on untouched.
         drops_last: the sampler leaves out a batch that is not full. An epoch that has none for it is warned of.
         skipped: so many batches were read before, by another loader: the requests go on after them.
     """
 
     def __init__(
         self,
-        *,
         seed: int,
         epoch: int,
-        rank: int,
-        keyed: bool,
+        kind: Callable[[], RequestKind],
         counted: bool,
-        listed: bool,
         drops_last: bool = False,
         skipped: int = 0,
     ) -> None:
-        self._identity = seed, epoch, rank
-        self._keyed = keyed
-        self._listed = listed
+        self._seed, self._epoch = seed, epoch
+        self._find_kind = kind
+        self._kind: RequestKind | None = None
         self._seen: dict[int, int] | None = {} if counted else None
         self._drops_last = drops_last
         self._skipped = skipped
@@ -60,10 +70,11 @@ class EpochRequests:
     def draw(self, sampler: Iterator[Any]) -> Request:
         """The next request. Raises what ``sampler`` raises, StopIteration at its end."""
         try:
-            self.skip(sampler)
+            if self.drawn < self._skipped:
+                self.skip(sampler)
             return self._request(next(sampler))
         except StopIteration:
-            if self._drops_last and not self.drawn and not self.exhausted and not self._identity[1]:
+            if self._drops_last and not self.drawn and not self.exhausted and not self._epoch:
                 logger.warning("drop_last=True leaves no batch in an epoch: choose a smaller batch_size")
             self.exhausted = True
             raise
@@ -77,13 +88,16 @@ class EpochRequests:
                 self._skipped = self.drawn
 
     def _request(self, indices: Any) -> Request:
-        if self._listed and type(indices) not in (list, tuple):
+        kind = self._kind
+        if kind is None:
+            kind = self._kind = self._find_kind()
+        if kind.listed and type(indices) not in (list, tuple):
             with contextlib.suppress(TypeError):  # raised where it is read, as PyTorch does
                 indices = list(indices)
         self.drawn += 1
-        return Request(indices, self._key(indices)) if self._keyed else Request(indices)
+        return Request(indices, self._key(indices, kind.rank)) if kind.keyed else Request(indices)
 
-    def _key(self, indices: Any) -> RandomKey | None:
+    def _key(self, indices: Any, rank: int) -> RandomKey | None:
         """The key of a batch of integer indices; other indices have none."""
         plain = as_ints(indices)
         if plain is None:
@@ -93,7 +107,7 @@ class EpochRequests:
         except OverflowError:
             return None
         occurrences = np.zeros(len(numbers), dtype=np.int64) if self._seen is None else self._occurrences(plain)
-        return RandomKey(*self._identity, numbers, occurrences)
+        return RandomKey(self._seed, self._epoch, rank, numbers, occurrences)
 
     def _occurrences(self, indices: Sequence[int]) -> Any:
         """How often each index had been drawn before in this epoch."""

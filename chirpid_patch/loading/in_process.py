@@ -3,73 +3,91 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
 
 from chirpid_patch.loading.adjusting import LoadController
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import EpochRequests, Request
-from chirpid_patch.loading.loader_parts import LoaderParts, quiet
-from chirpid_patch.loading.pinning import pin_what_can_be
+from chirpid_patch.loading.loader_parts import LoaderParts
 from chirpid_patch.loading.prefetch_threads import KeptThreads, PrefetchQueue
 from chirpid_patch.loading.samplers import tasks_drawn_freely
-from chirpid_patch.torch_private import SingleProcessIterator, pin_batch, profiler_enabled
+from chirpid_patch.torch_private import SingleProcessIterator, profiler_enabled
+
+#: Called with the base seed of an epoch: its requests, and what gives its ``EpochReading`` once a batch is read.
+BeginEpoch = Callable[[int], "tuple[EpochRequests, Callable[[], EpochReading]]"]
+
+
+class EpochReading(NamedTuple):
+    """How the batches of one epoch are read.
+
+    Attributes:
+        read: PyTorch's code, which reads what indices ask for; None where ``reader`` reads.
+        reader: reads batches as a whole; None where ``read`` reads the samples.
+        controller: decides how many threads load ahead; None: none may.
+        pin: pins a batch; None leaves batches where they are.
+    """
+
+    read: Callable[[Any], Any] | None
+    reader: BatchReader | None
+    controller: LoadController | None
+    pin: Callable[[Any], Any] | None
 
 
 class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
-    """An epoch of a loader, read in this process: PyTorch's own iterator, which draws as the original's would have.
+    """An epoch of a loader, read in this process; draws as the original's iterator would have.
 
-    ``ahead`` index batches are kept drawn in advance, as a loader with workers keeps them; 0 draws each when it is
-    needed, except for threads, where the sampler's draws do not depend on the moment. ``reader`` reads batches as a
-    whole; None has PyTorch's code read the samples.
-    ``controller`` says how many threads of ``threads`` load ahead; None: none may.
+    The constructor does what PyTorch's does, in the same order, and everything else waits until it is needed.
 
-    ``seed`` is the base seed where it was drawn before: then nothing more is drawn than for a next epoch.
-    ``pins_own``: batches are the loader's own memory, and pinned where that is possible.
+    Args:
+        parts: attributes of the loader.
+        epoch: called with the base seed; gives the requests of the epoch, and what gives its ``EpochReading``.
+        ahead: index batches to keep drawn in advance, as a loader with workers keeps them. 0 draws each when it is
+            needed, except for threads, where the sampler's draws do not depend on the moment.
+        threads: the threads that load ahead.
+        seed: the base seed where it was drawn before. Then nothing more is drawn than for a next epoch.
     """
 
     def __init__(
-        self,
-        loader: Any,
-        parts: LoaderParts,
-        *,
-        reader: BatchReader | None,
-        ahead: int,
-        controller: LoadController | None,
-        threads: KeptThreads,
-        seed: int | None = None,
-        pins_own: bool = False,
+        self, parts: LoaderParts, epoch: BeginEpoch, *, ahead: int, threads: KeptThreads, seed: int | None = None
     ) -> None:
-        self._reader = reader
-        self._pins_own = pins_own
-        self._ahead = ahead
-        self._parts = parts
-        self._free: int | None = None
-        self._controller = controller
-        self._threads = threads
         self._queue: PrefetchQueue | None = None
-        super().__init__(parts if seed is None else quiet(parts, seed))
-        if seed is not None:
-            self._base_seed, self._index_sampler = seed, parts._index_sampler
-        self._begin(loader, ask_again=ahead > 0 or seed is not None)
+        self._reading: EpochReading | None = None
+        self._parts = parts
+        self._ahead = ahead
+        self._threads = threads
+        self._index_sampler = parts._index_sampler
+        was_drawn = seed is not None
+        if seed is None:
+            self._sampler_iter = iter(self._index_sampler)
+            seed = int(torch.empty((), dtype=torch.int64).random_(generator=parts.generator).item())
+        self._base_seed = seed
+        if parts.timeout != 0:
+            raise AssertionError("a loader without workers requires timeout == 0")
+        self._begin(epoch, ask_again=ahead > 0 or was_drawn)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """The next epoch of a loader that keeps its iterator, as one with persistent workers does."""
         self._drop_queue()
-        self._begin(loader, ask_again=True)
+        self._begin(loader._epoch_here(self._parts), ask_again=True)
 
-    def _begin(self, loader: Any, *, ask_again: bool) -> None:
+    def _begin(self, epoch: BeginEpoch, *, ask_again: bool) -> None:
         kept_drawn = range(self._ahead)  # refuses a part of a worker, as starting it would
         if ask_again:  # an iterator with workers asks its sampler twice, and once more for each epoch it is kept
-            super()._reset(loader)
-        self._requests: EpochRequests = loader._epoch_requests(self._base_seed)
+            self._sampler_iter = iter(self._index_sampler)
+        self._requests, self._find_reading = epoch(self._base_seed)
+        if self._reading is not None and self._reading.controller is not None:
+            self._reading.controller.begin_epoch()
         self._undelivered: deque[Request] = deque()
-        self._free = None
+        self._free: int | None = None
         self._requests.skip(self._sampler_iter)
         for _ in kept_drawn:
             if not self._draw():
                 break
-        if self._controller is not None:
-            self._controller.begin_epoch()
+        if kept_drawn and self._reading is None:
+            self._reading = self._find_reading()  # of the dataset as it is when workers would be sent it
 
     @property
     def taken(self) -> int:
@@ -90,22 +108,24 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
 
     def __next__(self) -> Any:
         if profiler_enabled():
-            return super().__next__()  # which opens a range for the profiler, whether or not one runs
-        batch = self._next_data()
-        self._num_yielded += 1
-        return batch
+            with torch.profiler.record_function(f"enumerate(DataLoader)#{type(self).__name__}.__next__"):
+                return self._next_data()
+        return self._next_data()
 
     def _next_data(self) -> Any:
         if not self._undelivered and not self._draw():
             raise StopIteration
-        batch = self._read_here() if self._controller is None else self._load_ahead(self._controller)
-        if self._pin_memory:
-            return pin_batch(batch, self._pin_memory_device)
-        return pin_what_can_be(batch) if self._pins_own else batch
-
-    def _read_here(self) -> Any:
-        request = self._next_request()
-        return self._dataset_fetcher.fetch(request.indices) if self._reader is None else self._reader.read(request)
+        reading = self._reading
+        if reading is None:
+            reading = self._reading = self._find_reading()
+        read, reader, controller, pin = reading
+        if controller is not None:
+            batch = self._load_ahead(reader, controller)
+        elif read is not None:
+            batch = read(self._next_request().indices)
+        else:
+            batch = reader.read(self._next_request())  # type: ignore[union-attr]
+        return batch if pin is None else pin(batch)
 
     def _next_request(self) -> Request:
         request = self._undelivered.popleft()
@@ -113,17 +133,19 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             self._draw()
         return request
 
-    def _load_ahead(self, controller: LoadController) -> Any:
-        assert self._reader is not None
+    def _load_ahead(self, reader: Any, controller: LoadController) -> Any:
         controller.asked()
         queue, wanted = self._queue, controller.threads
         usable = queue is not None and (len(queue) > 0 or (queue.at_work and queue.threads == wanted))
         if wanted and not usable:
-            queue = self._queue = PrefetchQueue(self._threads.get(wanted), self._reader)
+            queue = self._queue = PrefetchQueue(self._threads.get(wanted), reader)
         if queue is not None and not len(queue) and wanted and not queue.reads_at_once(self._undelivered[0]):
             self._order(queue, 0.0)
         if queue is None or not len(queue):
-            batch, threads = self._read_here(), 0  # also the first of an epoch: no thread could have it sooner
+            batch, threads = (
+                reader.read(self._next_request()),
+                0,
+            )  # also the first of an epoch: no thread could have it sooner
         else:
             self._next_request()
             batch, threads = queue.take(), queue.threads

@@ -6,33 +6,36 @@ import logging
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
 from chirpid_patch.datasets.collate import stacks_samples, worker_collate
-from chirpid_patch.datasets.gather import is_in_memory, node_of, reads_batches
+from chirpid_patch.datasets.gather import Node, is_in_memory, node_of, reads_batches
 from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.adjusting import LoadController, WorkerCount
 from chirpid_patch.loading.batch_reader import BatchReader
-from chirpid_patch.loading.batch_requests import EpochRequests
+from chirpid_patch.loading.batch_requests import EpochRequests, RequestKind
 from chirpid_patch.loading.batch_timer import TimedBatches, tell_waits
 from chirpid_patch.loading.by_value import send_by_value
-from chirpid_patch.loading.in_process import InProcessIterator
+from chirpid_patch.loading.in_process import BeginEpoch, EpochReading, InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
-from chirpid_patch.loading.loader_parts import parts_of
+from chirpid_patch.loading.loader_parts import LoaderParts, parts_of
 from chirpid_patch.loading.overridable import Overridable
+from chirpid_patch.loading.pinning import pin_what_can_be
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.prefetch_threads import KeptThreads
-from chirpid_patch.loading.samplers import tasks_drawn_freely
+from chirpid_patch.loading.samplers import draws_from_torch_alone, tasks_drawn_freely
 from chirpid_patch.loading.worker_iterator import WorkerIterator, WorkersNotStartedError
 from chirpid_patch.loading.worker_start import is_importing_main, start_method, why_no_processes
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.ranks import current_rank
 from chirpid_patch.randomness.random_states import GlobalStates
 from chirpid_patch.randomness.seeding import worker_init_fn
-from chirpid_patch.torch_private import IS_COMPLETE
+from chirpid_patch.torch_private import IS_COMPLETE, pin_batch, sample_fetcher
 
 if TYPE_CHECKING:
     from chirpid_patch.distributed.epochs import RankEpochs
@@ -40,6 +43,44 @@ if TYPE_CHECKING:
 logger = logging.getLogger("chirpid_patch")
 
 _T_co = TypeVar("_T_co", covariant=True)
+
+
+#: Datasets that PyTorch's own iterators read: streams, and graphs of pipes, which are prepared for each iterator.
+_PYTORCHS_OWN = (IterableDataset, MapDataPipe)
+
+
+class _EpochStart(NamedTuple):
+    """What an epoch begins from; ``taken``: its batches that another loader gave."""
+
+    states: GlobalStates
+    generator: torch.Tensor | None
+    base_seed: int | None
+    taken: int = 0
+
+
+@dataclass
+class _Progress:
+    """The epochs of a loader. Kept apart, because setting an attribute of a ``DataLoader`` takes a while.
+
+    Attributes:
+        begun: epochs that have begun.
+        skipped: batches of the latest one that another loader gave.
+        kept_seed: the base seed of the next epoch where it was drawn before.
+        begun_from: what the latest epoch began from.
+        resumed: what the next epoch goes on from.
+        latest: the iterator of the latest epoch.
+    """
+
+    begun: int = 0
+    skipped: int = 0
+    kept_seed: int | None = None
+    begun_from: _EpochStart | None = None
+    resumed: _EpochStart | None = None
+    latest: weakref.ref[Any] | None = None
+
+    def between_epochs(self) -> _Progress:
+        """The same for a copy of the loader, which has no epoch under way."""
+        return replace(self, latest=None, begun_from=None)
 
 
 class BatchedDataLoader(DataLoader[_T_co]):
@@ -147,14 +188,10 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self._stays: str | None = self._why_workers_stay()
         self._lost_workers = False
         self._threads = KeptThreads()
+        self._is_pytorchs = not IS_COMPLETE or isinstance(dataset, _PYTORCHS_OWN)
         self._draws_repeatedly = sampler is not None or batch_sampler is not None
-        self._epochs_begun = 0
-        self._kept_seed: int | None = None
         self._idle_workers: WorkerIterator | None = None
-        self._latest: weakref.ref[Any] | None = None
-        self._begun_from: dict[str, Any] | None = None
-        self._resumed: dict[str, Any] | None = None
-        self._skipped = 0
+        self._progress = _Progress()
         if placement is not None:
             placement.attach(self)
         if epochs is not None:
@@ -198,7 +235,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             if workers is not None:
                 self._change_workers(workers)
         if self._epochs is not None:
-            self._epochs_begun = self._epochs.begin(self)
+            self._progress.begun = self._epochs.begin(self)
         batches = self._begin_epoch()
         if self._benchmark:
             batches = TimedBatches(batches, tell_waits)
@@ -209,19 +246,19 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return self._controller.watch(batches) if follows_load else batches
 
     def _begin_epoch(self) -> Iterator[Any]:
-        if not IS_COMPLETE or isinstance(self.dataset, IterableDataset):
+        if self._is_pytorchs:
             return super().__iter__()
-        self._epochs_begun += 1
-        resumed, self._resumed = self._resumed, None
+        progress = self._progress
+        progress.begun += 1
+        resumed, progress.resumed = progress.resumed, None
         if resumed is None:
-            self._skipped = 0
-            self._begun_from = self._random_states()
+            progress.skipped, progress.begun_from = 0, self._random_states()
             return self._make_iterator()
         outside = GlobalStates.now()
-        self._skipped, self._begun_from = resumed["taken"], resumed["begun_from"]
-        resumed["begun_from"]["global"].restore()
-        if self.generator is not None and resumed["begun_from"]["generator"] is not None:
-            self.generator.set_state(resumed["begun_from"]["generator"])
+        progress.skipped, progress.begun_from = resumed.taken, resumed
+        resumed.states.restore()
+        if self.generator is not None and resumed.generator is not None:
+            self.generator.set_state(resumed.generator)
         try:
             return self._make_iterator()
         finally:
@@ -230,15 +267,16 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _make_iterator(self) -> Iterator[Any]:
         keep = self.keep_workers and self._workers() and not self.persistent_workers
         batches = self._with_kept_workers() if keep else super().__iter__()
-        self._latest = weakref.ref(batches)
+        self._progress.latest = weakref.ref(batches)
         return batches
 
     def _get_iterator(self) -> Any:
-        if not IS_COMPLETE or isinstance(self.dataset, IterableDataset):
+        if self._is_pytorchs:
             return DataLoader._get_iterator(send_by_value(self) if self.num_workers else self)
         if self.num_workers and self._is_refused_workers():
             return super()._get_iterator()  # raises PyTorch's error, also where no worker would be needed
-        seed, self._kept_seed = self._kept_seed, None
+        progress = self._progress
+        seed, progress.kept_seed = progress.kept_seed, None
         if self._workers():
             try:
                 return self._start_workers(seed)
@@ -284,19 +322,43 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _iterate_here(self, seed: int | None) -> InProcessIterator:
         if self._placement is not None:
             self._placement.begin_epoch(self.dataset)
-        for_threads = self.thread_safe or (stacks_samples(self.collate_fn) and is_in_memory(self.dataset))
-        can_pin = pinning_device() is not None
-        pinned = self.pin_memory and can_pin
-        return InProcessIterator(
-            self,
-            parts_of(self, num_workers=0, pin_memory=pinned, **(self._as_sent() if self.num_workers else {})),
-            pins_own=self.pins_own_batches and can_pin and not pinned,
-            reader=self._reader(sent=self.num_workers > 0) if for_threads or reads_batches(self.dataset) else None,
-            ahead=self.num_workers * (self.prefetch_factor or 0) if self.num_workers else 0,
-            controller=self._controller if for_threads else None,
-            threads=self._threads,
-            seed=seed,
-        )
+        asked = self.num_workers
+        parts = parts_of(self, num_workers=0, **self._as_sent()) if asked else parts_of(self)
+        ahead = asked * (self.prefetch_factor or 0) if asked else 0
+        return InProcessIterator(parts, self._epoch_here(parts), ahead=ahead, threads=self._threads, seed=seed)
+
+    def _epoch_here(self, parts: LoaderParts) -> BeginEpoch:
+        """How the epoch that begins is read in this process.
+
+        Refers to ``parts`` of this loader and not to the loader itself, whose threads end with it.
+        """
+        progress, is_sent = self._progress, self.num_workers > 0
+        number, skipped = progress.begun - 1, progress.skipped
+
+        def begin(seed: int) -> tuple[EpochRequests, Callable[[], EpochReading]]:
+            kind, nodes = partial(BatchedDataLoader._request_kind, parts), list[Node]()
+            requests = BatchedDataLoader._epoch_requests(parts, seed, number, skipped, partial(kind, nodes))
+            return requests, partial(BatchedDataLoader._reading, parts, is_sent, nodes)
+
+        return begin
+
+    def _reading(self, is_sent: bool, nodes: list[Node]) -> EpochReading:
+        """How batches are read here; ``is_sent``: the call that this loader replaces had workers."""
+        node = nodes[0] if nodes else node_of(self.dataset)
+        for_threads = self.thread_safe or (node.in_memory and stacks_samples(self.collate_fn))
+        reader, read = None, None
+        if for_threads or node.reads_batches:
+            reader = BatchedDataLoader._reader(self, sent=is_sent)
+        else:
+            read = sample_fetcher(self.dataset, self._auto_collation, self.collate_fn, self.drop_last).fetch
+        if for_threads:
+            self._controller.begin_epoch()
+        pin: Callable[[Any], Any] | None = None
+        if self.pin_memory or self.pins_own_batches:
+            device = pinning_device()
+            if device is not None:
+                pin = partial(pin_batch, device=device) if self.pin_memory else pin_what_can_be
+        return EpochReading(read, reader, self._controller if for_threads else None, pin)
 
     def _as_sent(self) -> dict[str, Any]:
         """What an iterator of this process has to have in the place of workers."""
@@ -312,19 +374,23 @@ class BatchedDataLoader(DataLoader[_T_co]):
             return BatchReader(sent_copy(self.dataset), worker_collate(self.collate_fn), batches=batches)
         return BatchReader(self.dataset, self.collate_fn, batches=batches)
 
-    def _epoch_requests(self, seed: int) -> EpochRequests:
-        """The requests of the epoch that begins, whose base seed is ``seed``."""
-        batches = self.batch_sampler is not None
-        return EpochRequests(
-            seed=seed,
-            epoch=self._epochs_begun - 1,
-            rank=current_rank() if self._epochs is None else self._epochs.rank,
-            keyed=batches and node_of(self.dataset).keyed,
-            counted=self._draws_repeatedly,
-            listed=batches and (self.thread_safe or reads_batches(self.dataset)),
-            drops_last=self.drop_last,
-            skipped=self._skipped,
-        )
+    def _epoch_requests(self, seed: int, number: int, skipped: int, kind: Callable[[], RequestKind]) -> EpochRequests:
+        """The requests of the epoch ``number``, whose base seed is ``seed``, without the first ``skipped``."""
+        return EpochRequests(seed, number, kind, self._draws_repeatedly, self.drop_last, skipped)
+
+    def _request_kind(self, nodes: list[Node]) -> RequestKind:
+        """What requests are like; adds the node of the dataset to ``nodes``."""
+        batches, node = self.batch_sampler is not None, node_of(self.dataset)
+        nodes.append(node)
+        keyed = batches and node.keyed
+        rank = 0 if not keyed else current_rank() if self._epochs is None else self._epochs.rank
+        return RequestKind(rank, keyed, batches and (self.thread_safe or node.reads_batches))
+
+    def _worker_requests(self, seed: int) -> EpochRequests:
+        """The requests of the epoch that begins in worker processes."""
+        progress = self._progress
+        kind = partial(BatchedDataLoader._request_kind, parts_of(self), [])
+        return self._epoch_requests(seed, progress.begun - 1, progress.skipped, kind)
 
     def _with_kept_workers(self) -> Iterator[Any]:
         workers, self._idle_workers = self._idle_workers, None
@@ -379,44 +445,52 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
         Raises ValueError in the middle of an epoch whose batches have no order (``in_order=False``).
         """
-        batches = None if self._latest is None else self._latest()
+        progress = self._progress
+        batches = None if progress.latest is None else progress.latest()
         state = self._counters()
         if batches is None or batches.ended or batches.taken == loader_length(self):
             return state if self._epochs is None else {**state, "epochs_begun": self._epochs.number(self)}
-        assert self._begun_from is not None
-        begun_from = {**self._begun_from, "global": self._begun_from["global"].as_plain()}
-        return {**state, "taken": batches.taken, "begun_from": begun_from}
+        begun_from = progress.begun_from
+        assert begun_from is not None
+        plain = {
+            "global": begun_from.states.as_plain(),
+            "generator": begun_from.generator,
+            "base_seed": begun_from.base_seed,
+        }
+        return {**state, "taken": batches.taken, "begun_from": plain}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where the loader whose ``state_dict`` this is would have, before this one is first iterated.
 
         The random generators are the caller's to restore. Raises KeyError for a state of something else.
         """
-        self._epochs_begun, self._kept_seed = int(state["epochs_begun"]), state["base_seed"]
-        self._resumed = None
+        progress = self._progress
+        progress.begun, progress.kept_seed, progress.resumed = int(state["epochs_begun"]), state["base_seed"], None
         if "taken" in state:
-            self._epochs_begun -= 1
-            begun_from = {**state["begun_from"], "global": GlobalStates.of_plain(state["begun_from"]["global"])}
-            self._resumed = {"taken": state["taken"], "begun_from": begun_from}
-            self._kept_seed = begun_from["base_seed"]
+            progress.begun -= 1
+            plain = state["begun_from"]
+            states = GlobalStates.of_plain(plain["global"])
+            progress.resumed = _EpochStart(states, plain["generator"], plain["base_seed"], state["taken"])
+            progress.kept_seed = plain["base_seed"]
         if self._epochs is not None:
-            self._kept_seed = None  # it follows from seed and rank
-            self._epochs.go_on(self, self._epochs_begun)
+            progress.kept_seed = None  # it follows from seed and rank
+            self._epochs.go_on(self, progress.begun)
 
     def _counters(self) -> dict[str, Any]:
         """The state of a loader whose next epoch is a new one, whatever runs."""
-        return {"epochs_begun": self._epochs_begun, "base_seed": self._seed_in_use()}
+        return {"epochs_begun": self._progress.begun, "base_seed": self._seed_in_use()}
 
     def _seed_in_use(self) -> int | None:
         """The base seed that all further epochs have, where it is drawn only once."""
         iterator: Any = self._iterator
-        return iterator._base_seed if self.persistent_workers and iterator is not None else self._kept_seed
+        return iterator._base_seed if self.persistent_workers and iterator is not None else self._progress.kept_seed
 
-    def _random_states(self) -> dict[str, Any]:
+    def _random_states(self) -> _EpochStart:
         """All that an epoch that begins now begins from."""
         generator: Any = self.generator
         own = generator.get_state() if isinstance(generator, torch.Generator) else None  # others PyTorch refuses
-        return {"global": GlobalStates.now(), "generator": own, "base_seed": self._seed_in_use()}
+        states = GlobalStates.of_torch() if draws_from_torch_alone(self) else GlobalStates.now()
+        return _EpochStart(states, own, self._seed_in_use())
 
     # -- ends
 
@@ -429,7 +503,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if self._placement is not None:
             self._placement.release()
         kept = (self._iterator, self._idle_workers)
-        self._iterator = self._idle_workers = self._kept_seed = None
+        self._iterator = self._idle_workers = self._progress.kept_seed = None
         for iterator in kept:
             if isinstance(iterator, WorkerIterator):
                 iterator.end_workers()
@@ -442,12 +516,12 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but processes, threads and what runs."""
-        return {**self.__dict__, "_iterator": None, "_idle_workers": None, "_latest": None, "_begun_from": None}
+        return {**self.__dict__, "_iterator": None, "_idle_workers": None, "_progress": self._progress.between_epochs()}
 
     def __copy__(self) -> BatchedDataLoader[_T_co]:
         """Another loader that shares everything with this one, as PyTorch's does, also the workers that it keeps."""
         twin: BatchedDataLoader[_T_co] = object.__new__(type(self))
-        twin.__dict__.update({**self.__dict__, "_idle_workers": None, "_latest": None, "_begun_from": None})
+        twin.__dict__.update({**self.__dict__, "_idle_workers": None, "_progress": self._progress.between_epochs()})
         return twin
 
 

@@ -23,18 +23,24 @@ def tasks_drawn_freely(loader: Any) -> int:
 
     A sampler that draws as it goes from a generator that the training might use too gives 0, as do unknown ones.
     """
+    if not draws_from_torch_alone(loader):
+        return 0
     batches = loader.batch_sampler
-    if batches is not None and type(batches) is not BatchSampler:
-        return 0
     sampler: Any = loader.sampler if batches is None else batches.sampler
-    if type(sampler) not in _DRAWING_AT_ONCE:
-        return 0
     count = len(sampler if batches is None else batches)
     if type(sampler) is RandomSampler and sampler.generator is not None:
         # It draws from the caller's generator at the start and, as a short last batch shows it, at the end.
         draws_between = sampler.replacement or sampler.num_samples > len(sampler.data_source)
         return 0 if draws_between else max(count - 1, 0)
     return count
+
+
+def draws_from_torch_alone(loader: Any) -> bool:
+    """Whether the samplers of ``loader`` surely draw from no generator but PyTorch's."""
+    batches = loader.batch_sampler
+    if batches is None:
+        return type(loader.sampler) in _DRAWING_AT_ONCE
+    return type(batches) is BatchSampler and type(batches.sampler) in _DRAWING_AT_ONCE
 
 
 #: These draw all they need when asked for the first index, or from a generator of their own.

@@ -16,25 +16,33 @@ from chirpid_patch.randomness.held_objects import GENERATORS, held_objects
 
 @dataclass(frozen=True)
 class GlobalStates:
-    """The states of PyTorch's CPU generator and of those of ``numpy.random`` and ``random``."""
+    """The states of PyTorch's CPU generator and of those of ``numpy.random`` and ``random``; None: not kept."""
 
     torch_state: torch.Tensor
-    numpy_state: Any
-    python_state: Any
+    numpy_state: Any = None
+    python_state: Any = None
 
     @classmethod
     def now(cls) -> GlobalStates:
         """Those of this moment."""
         return cls(torch.get_rng_state(), np.random.get_state(legacy=False), random.getstate())
 
+    @classmethod
+    def of_torch(cls) -> GlobalStates:
+        """That of PyTorch alone, of this moment: a hundredth of the time."""
+        return cls(torch.get_rng_state())
+
     def restore(self) -> None:
-        """Set the generators to these states."""
+        """Set the generators whose states are kept to these."""
         torch.set_rng_state(self.torch_state)
-        np.random.set_state(self.numpy_state)
-        random.setstate(self.python_state)
+        if self.numpy_state is not None:
+            np.random.set_state(self.numpy_state)
+            random.setstate(self.python_state)
 
     def as_plain(self) -> dict[str, Any]:
         """Tensors, numbers and containers of these, as ``torch.load(..., weights_only=True)`` reads them back."""
+        if self.numpy_state is None:
+            return {"torch": self.torch_state}
         key = torch.from_numpy(self.numpy_state["state"]["key"].astype(np.int64))
         numpy_state = {**self.numpy_state, "state": {**self.numpy_state["state"], "key": key}}
         return {"torch": self.torch_state, "numpy": numpy_state, "python": self.python_state}
@@ -42,6 +50,8 @@ class GlobalStates:
     @classmethod
     def of_plain(cls, plain: dict[str, Any]) -> GlobalStates:
         """What ``as_plain`` gave."""
+        if "numpy" not in plain:
+            return cls(plain["torch"])
         numpy_state = plain["numpy"]
         key = numpy_state["state"]["key"].numpy().astype(np.uint32)
         version, words, gauss = plain["python"]

@@ -274,6 +274,12 @@ class TimeIsUpError(Exception):
     """What a time limit of the user's raises."""
 
 
+@pytest.fixture
+def in_a_script(monkeypatch: Any) -> None:
+    """The main module has a file, as that of a process that runs tests for another one has not."""
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", __file__, raising=False)
+
+
 NOT_SENT: list[tuple[Any, Any]] = [
     (unpicklable, (AttributeError, pickle.PicklingError)),
     *((kind, kind) for kind in (MemoryError, ZeroDivisionError, TimeIsUpError, KeyboardInterrupt)),
@@ -285,7 +291,9 @@ NOT_SENT: list[tuple[Any, Any]] = [
     ("reason", "expected"), NOT_SENT, ids=["local class", "memory", "bug", "time limit", "Ctrl-C", "system error"]
 )
 @pytest.mark.parametrize("method", sorted({"spawn", "forkserver"} & set(multiprocessing.get_all_start_methods())))
-def test_what_keeps_pytorch_from_starting_workers_is_raised(method: str, reason: Any, expected: Any) -> None:
+def test_what_keeps_pytorch_from_starting_workers_is_raised(
+    method: str, reason: Any, expected: Any, in_a_script: None
+) -> None:
     if reason is unpicklable:
         dataset: Any = unpicklable(9)
     else:
@@ -303,7 +311,7 @@ def test_what_keeps_pytorch_from_starting_workers_is_raised(method: str, reason:
     assert states[0] == states[1]
 
 
-def test_a_worker_init_fn_that_cannot_be_sent_is_an_error() -> None:
+def test_a_worker_init_fn_that_cannot_be_sent_is_an_error(in_a_script: None) -> None:
     options: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": "spawn", "worker_init_fn": lambda _: None}
     for make in (DataLoader, BatchedDataLoader):
         with warnings.catch_warnings():

@@ -257,7 +257,7 @@ def test_what_does_not_fit_is_loaded_as_ever_and_moved(
 ) -> None:
     data = tensor_data(1000)
     free(200_000)
-    with caplog.at_level(logging.INFO, logger="chirpid_patch"):
+    with caplog.at_level(logging.DEBUG, logger="chirpid_patch"):
         loader: Any = Factory.create_training_loader(data, 4, device="cpu", resident_share=0.1)
     reason = "not made because the samples take 101.6 KiB, more than 10% of the 195.3 KiB free on cpu"
     assert reason in loader.decision

@@ -109,7 +109,7 @@ def test_trap_05_with_an_accelerator_every_batch_is_pinned_for_it(monkeypatch: A
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # what torch 2.6 asks
-    monkeypatch.setattr("chirpid_patch.loading.in_process.pin_batch", pin)
+    monkeypatch.setattr("chirpid_patch.loading.loader.pin_batch", pin)
     assert len(list(Factory.create_training_loader(tensor_data(4), 2, pin_memory=True))) == 2
     assert pinned in (["cuda", "cuda"], [None, None])  # CUDA is None to torch 2.6
     list(Factory.create_training_loader(tensor_data(4), 2, pin_memory=False))

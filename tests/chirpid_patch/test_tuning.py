@@ -952,7 +952,7 @@ def test_choices_are_kept_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_measuring_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, logger="chirpid_patch"):
+    with caplog.at_level(logging.DEBUG, logger="chirpid_patch"):
         loader = measured(PairDataset(9), tune_seconds=0.05, multiprocessing_context=METHODS[-1])
     assert "0.05 s" in caplog.text and loader.decision in caplog.text
 
