@@ -113,9 +113,9 @@ class _ByReference(ForkingPickler):
         """Raise NotSendableError for what ``__main__`` defines; leave everything else to multiprocessing."""
         if not _is_of_main(found):
             return NotImplemented
-        kind, line, function = "class", "", getattr(found, "__wrapped__", found)
-        if isinstance(function, FunctionType):
-            kind, line = "function", f" (line {function.__code__.co_firstlineno})"
+        kind, line = "class", ""
+        if not isinstance(found, type):
+            kind, line = "function", f" (line {getattr(found, '__wrapped__', found).__code__.co_firstlineno})"
         raise NotSendableError(
             f"the {kind} `{found.__qualname__}`{line} is defined in a notebook or an interactive session, where worker "
             f"processes cannot import it: install cloudpickle (`pip install cloudpickle`) "
@@ -124,7 +124,7 @@ class _ByReference(ForkingPickler):
 
 
 def _pickler(file: BytesIO) -> Any:
-    """The pickler of ``cloudpickle``, with the reducers of multiprocessing; without ``cloudpickle`` _ByReference."""
+    """Multiprocessing's pickler with ``cloudpickle`` for what ``__main__`` defines; without, _ByReference."""
     try:
         import cloudpickle
     except ImportError:
@@ -132,24 +132,26 @@ def _pickler(file: BytesIO) -> Any:
 
     class ByValue(cloudpickle.Pickler):  # type: ignore[misc]
         def __init__(self, file: BytesIO) -> None:
-            super().__init__(file)
             self.defined: dict[str, Any] = {}
-            # Tensors are shared, and pipes and locks are handed over, as ever.
-            self._reducers = {**ForkingPickler(file).dispatch_table, **_REDUCERS}
+            # A class of ``__main__`` may refer to functions that no module has by name, such as those that a decorator
+            # made of its methods. Before the first such class, everything is pickled as in a script.
+            self._has_met_main = False
+            self.dispatch_table = ForkingPickler(file).dispatch_table
+            self._reducers = {**cloudpickle.Pickler.dispatch_table, **self.dispatch_table, **_REDUCERS}
+            super().__init__(file)
 
         def reducer_override(self, found: Any) -> Any:
-            name = found.__qualname__ if _is_of_main(found) else ""
-            if name and vars(sys.modules["__main__"]).get(name) is found:
-                self.defined[name] = found
+            if _is_of_main(found):
+                self._has_met_main = True
+                name = found.__qualname__
+                if vars(sys.modules["__main__"]).get(name) is found:
+                    self.defined[name] = found
+            if not self._has_met_main:
+                return NotImplemented
             reduce = self._reducers.get(type(found))
             return super().reducer_override(found) if reduce is None else reduce(found)
 
     return ByValue(file)
-
-
-def _refuse(found: Any) -> Any:
-    """Raise what plain pickling raises for an object that nothing can pickle."""
-    return found.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
 
 
 def _reduce_property(found: Any) -> Any:
@@ -165,18 +167,18 @@ def _cache_results(function: Any, parameters: dict[str, Any]) -> Any:
 
 
 _Cached = type(lru_cache(_cache_results))
+#: In place of the reducers of ``cloudpickle`` and multiprocessing.
 _REDUCERS = {
-    # A method may be a lambda, which multiprocessing does not find by its name.
-    MethodType: None,
-    # A file would be sent as a copy of its contents.
-    TextIOWrapper: _refuse,
-    # Both are pickled by their names, or with a lock (before Python 3.12).
     _Cached: _reduce_cached,
     cached_property: _reduce_property,
+    # Multiprocessing looks a method up by its name, which a lambda does not have.
+    MethodType: lambda found: (MethodType, (found.__func__, found.__self__)),
+    # ``cloudpickle`` would send a copy of the contents of a file.
+    TextIOWrapper: lambda found: NotImplemented,
 }
 
 
 def _is_of_main(found: Any) -> bool:
-    """Whether ``found`` is a class or function that ``__main__`` defines."""
-    kinds = type | FunctionType | _Cached
+    """Whether ``found`` is a class, function or method that ``__main__`` defines."""
+    kinds = type | FunctionType | MethodType | _Cached
     return issubclass(type(found), kinds) and getattr(found, "__module__", None) == "__main__"
