@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,20 +39,27 @@ class Node:
     children: Sequence[Any] = ()
 
     @property
+    def child_nodes(self) -> Sequence[Node]:
+        """What says how each of ``children`` is read, as it is now."""
+        return [node_of(child) for child in self.children]
+
+    @property
     def in_memory(self) -> bool:
         """Whether batches are gathered from tensors that are in memory already."""
-        children = self.children
-        return bool(children) and all(map(is_in_memory, children))
+        nodes = self.child_nodes
+        return bool(nodes) and all(node.in_memory for node in nodes)
 
     @property
     def fixed_samples(self) -> bool:
         """Whether reading a sample twice surely gives the same."""
-        return bool(self.children) and all(node_of(child).fixed_samples for child in self.children)
+        nodes = self.child_nodes
+        return bool(nodes) and all(node.fixed_samples for node in nodes)
 
     @property
     def gathers(self) -> bool:
         """Whether samples are rows of tensors, hence equal in shape and dtype."""
-        return bool(self.children) and all(node_of(child).gathers for child in self.children)
+        nodes = self.child_nodes
+        return bool(nodes) and all(node.gathers for node in nodes)
 
     @property
     def row_kinds(self) -> RowKinds | None:
@@ -66,7 +74,7 @@ class Node:
     @property
     def keyed(self) -> bool:
         """Whether samples draw random numbers by the key that they are read with."""
-        return any(node_of(child).keyed for child in self.children)
+        return any(node.keyed for node in self.child_nodes)
 
     @property
     def reads_batches(self) -> bool:
@@ -106,10 +114,12 @@ class BatchedDataset(Node, Dataset[Any]):
 
         What is in memory is read at once, and each sample is then a part of that batch's memory.
         """
-        at_once = len(indices) > 1 and uses_package_read(self) and self.in_memory and self.gathers
+        if not uses_package_read(self):
+            return [self[index] for index in indices]
+        at_once = self.gains(len(indices)) and self.in_memory and self.gathers
         batch = fetch_batch(self, indices) if at_once else None
         if batch is None or not all(type(column) is Tensor and column.ndim for column in batch):
-            return self.read_each(indices) if uses_package_read(self) else [self[index] for index in indices]
+            return self.read_each(indices)
         return list(zip(*(column.unbind(0) for column in batch), strict=True))
 
     def read_sample(self, index: Any, key: RandomKey | None) -> Any:
@@ -208,15 +218,21 @@ class Part:
         dataset: the child.
         indices: which samples of it.
         places: where they come in the batch; None: the batch has no others.
+        number: place of the child among all children.
     """
 
     dataset: Any
     indices: list[Any]
     places: npt.NDArray[np.int64] | None = None
+    number: int = 0
 
     def key(self, key: RandomKey | None) -> RandomKey | None:
         """The keys of these samples, of those of the batch."""
         return key if key is None or self.places is None else key.take(self.places)
+
+
+#: Samples of each part of a ``ConcatDataset`` that are read one by one in the time that gathering them takes.
+_FEW = 8
 
 
 class RowsOnDevice(TensorDataset):
@@ -247,7 +263,15 @@ class _Rows(Node):
         return [gather(tensor, rows) for tensor in self._dataset.tensors]
 
 
-class _Chosen(Node):
+class _Joint(Node):
+    """A dataset of PyTorch's that has the samples of others: a new node each time that ``node_of`` is called."""
+
+    @cached_property
+    def child_nodes(self) -> Sequence[Node]:
+        return super().child_nodes
+
+
+class _Chosen(_Joint):
     """A ``Subset``."""
 
     def __init__(self, dataset: Any) -> None:
@@ -257,7 +281,7 @@ class _Chosen(Node):
 
     @property
     def row_kinds(self) -> RowKinds | None:
-        return node_of(self._child).row_kinds
+        return self.child_nodes[0].row_kinds
 
     @property
     def count(self) -> int | None:
@@ -265,7 +289,7 @@ class _Chosen(Node):
 
     @property
     def reads_batches(self) -> bool:
-        return reads_batches(self._child)
+        return self.child_nodes[0].reads_batches
 
     def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
         mapped = map_indices(self._indices, indices)
@@ -273,10 +297,10 @@ class _Chosen(Node):
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         mapped = map_indices(self._indices, indices)
-        return None if mapped is None else fetch_batch(self._child, mapped, key)
+        return None if mapped is None else read_at_once(self.child_nodes[0], mapped, key)
 
 
-class _Joined(Node):
+class _Joined(_Joint):
     """A ``ConcatDataset``."""
 
     def __init__(self, dataset: Any) -> None:
@@ -289,7 +313,7 @@ class _Joined(Node):
 
     @property
     def row_kinds(self) -> RowKinds | None:
-        kinds = [node_of(part).row_kinds for part in self.children]
+        kinds = [node.row_kinds for node in self.child_nodes]
         return kinds[0] if all(kind == kinds[0] for kind in kinds) else None
 
     @property
@@ -299,6 +323,9 @@ class _Joined(Node):
     @property
     def reads_batches(self) -> bool:
         return self.in_memory
+
+    def gains(self, count: int) -> bool:
+        return count > _FEW * len(self.children)
 
     def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
         positions = positions_of(indices, len(self._dataset))
@@ -311,7 +338,7 @@ class _Joined(Node):
             places = [place for place, one in enumerate(numbers) if one == number]
             start = bounds[number - 1] if number else 0
             local = [positions[place] - start for place in places]
-            parts.append(Part(self.children[number], local, np.array(places, dtype=np.int64)))
+            parts.append(Part(self.children[number], local, np.array(places, dtype=np.int64), number))
         return parts
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
@@ -321,7 +348,7 @@ class _Joined(Node):
             return None  # samples of several lists may differ: a number here, a tensor there
         batches = []
         for part in parts:
-            batch = fetch_batch(part.dataset, part.indices, part.key(key))
+            batch = read_at_once(self.child_nodes[part.number], part.indices, part.key(key))
             if batch is None or not all(isinstance(column, Tensor) for column in batch):
                 return None
             batches.append(batch)

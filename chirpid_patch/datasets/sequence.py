@@ -41,6 +41,10 @@ class WorkerSafeSequenceDataset(BatchedDataset):
         return self._is_listed or super().fixed_samples
 
     @property
+    def keyed(self) -> bool:
+        return not self._is_listed and super().keyed
+
+    @property
     def row_kinds(self) -> RowKinds | None:
         return node_of(self.data_list).row_kinds
 

@@ -88,6 +88,7 @@ class LoadController:
         self._may_wait = may_wait
         self._timer = BatchTimer(Clocks.now)
         self._step: Clocks | None = None  # what the loop took for the batch before
+        self._is_first = True  # the next batch is the first of an epoch
         self._settled = False
         self._away = 0.0
         self._candidate = 0
@@ -104,10 +105,11 @@ class LoadController:
     def begin_epoch(self) -> None:
         """An epoch begins: the time since the last batch was no step."""
         self._timer.restart()
+        self._step, self._is_first = None, True
 
     def asked(self) -> None:
         """The loop asks for a batch."""
-        if not self._is_fixed and not self._unwatched:
+        if not self._is_first and not self._is_fixed and not self._unwatched:
             self._step = self._timer.ask()
 
     def delivered(self, threads: int) -> None:
@@ -117,6 +119,7 @@ class LoadController:
         if self._unwatched:
             self._unwatched -= 1
             return
+        self._is_first = False
         wait = self._timer.arrive()
         if self._step is not None and wait is not None:  # else the first of an epoch
             self._observe(_Step(self._step, wait), threads)
