@@ -194,7 +194,7 @@ def is_exactly(dataset: Any, kind: type) -> bool:
     It may be a subclass otherwise. What its samples are read from is then in attributes of its own.
     """
     own = type(dataset)
-    if own is not kind and not (issubclass(own, kind) and _changes_nothing(own, kind)):
+    if own is not kind and not (kind in own.__mro__ and _changes_nothing(own, kind)):
         return False
     state = vars(dataset)
     for name, fits in _READ_FROM[kind].items():

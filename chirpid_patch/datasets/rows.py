@@ -27,7 +27,7 @@ def is_plain(tensor: Any) -> bool:
     """Whether ``index_select`` on ``tensor`` gives what indexing and stacking gives."""
     return (
         type(tensor) is Tensor
-        and tensor.device.type == "cpu"
+        and tensor.is_cpu
         and tensor.layout is torch.strided
         and tensor.ndim > 0
         and not tensor.is_quantized

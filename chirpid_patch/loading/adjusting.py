@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from chirpid_patch.loading.batch_timer import BatchTimer, TimedBatches
 from chirpid_patch.loading.limits import MOST_THREADS, WAITING
@@ -36,8 +36,7 @@ _LEAST_PART = 0.03
 _PAUSE = 5e-4
 
 
-@dataclass(frozen=True)
-class Clocks:
+class Clocks(NamedTuple):
     """Seconds on the clock, of this thread's CPU time, and of that of the whole process."""
 
     wall: float
@@ -103,7 +102,7 @@ class LoadController:
     # -- within an epoch
 
     def begin_epoch(self) -> None:
-        """An epoch begins: the time since the last batch was no step."""
+        """An epoch begins: the time since the last batch was no step, and nothing is timed before its second batch."""
         self._timer.restart()
         self._step, self._is_first = None, True
 
@@ -114,12 +113,12 @@ class LoadController:
 
     def delivered(self, threads: int) -> None:
         """The batch asked for is there; it was loaded by ``threads`` prefetch threads, 0 for none."""
-        if self._is_fixed:
+        if self._is_first or self._is_fixed:
+            self._is_first = False
             return
         if self._unwatched:
             self._unwatched -= 1
             return
-        self._is_first = False
         wait = self._timer.arrive()
         if self._step is not None and wait is not None:  # else the first of an epoch
             self._observe(_Step(self._step, wait), threads)
