@@ -12,7 +12,7 @@ Tested on torch 2.13; ``tests/chirpid_patch/test_torch_private.py`` has a test f
 | ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | the same |
 | ``UntypedStorage._new_shared`` | a worker gathers its batch in the memory that it is handed over in | the batch is copied there once more |
 | ``_utils.collate.default_collate_fn_map`` | whether someone changed how tensors, numbers or tuples are put together | samples are read one by one |
-| ``_utils.collate.collate``, ``collate_tensor_fn`` | samples of several dtypes are put together in this process as in a worker | they are put together as without workers |
+| ``_utils.collate.collate``, ``collate_tensor_fn``, ``collate_str_fn`` | samples of several dtypes are put together in this process as in a worker | they are put together as without workers |
 | ``Tensor._version`` | whether a tensor was changed in place | nothing is loaded ahead by threads |
 | ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | whether calls of all modules run hooks | transforms that declare what they do are called for each sample |
 | ``torch.autograd._profiler_enabled`` | no range is opened where no profiler looks | ranges are always opened |
@@ -92,12 +92,15 @@ def _is_as_published(table: Mapping[Any, Any]) -> bool:
     return not any(issubclass(kind, kinds) for kinds in others for kind in _COLLATED)
 
 
-def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Tensor]) -> Any:
-    """``default_collate``, with ``stack`` for strided tensors, unless someone changed how tensors are put together."""
+def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], keep: Callable[[Any], Any]) -> Any:
+    """``default_collate``, with ``stack`` for strided tensors and ``keep`` for what it leaves as it is.
+
+    Where someone changed how tensors are put together, it is ``default_collate`` alone.
+    """
     collation = _utils.collate
     table = getattr(collation, "default_collate_fn_map", {})
-    published = table.get(Tensor)
-    if published is None or published is not getattr(collation, "collate_tensor_fn", None):
+    published: Callable[..., Any] = getattr(collation, "collate_tensor_fn", default_collate)
+    if table.get(Tensor) is not published:
         return default_collate(samples)  # type: ignore[arg-type]
 
     def collate_tensors(tensors: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
@@ -105,7 +108,11 @@ def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Tensor
         strided = first.layout is torch.strided and not first.is_nested
         return stack(tensors) if strided else collation.collate_tensor_fn(tensors, collate_fn_map=collate_fn_map)
 
-    return collation.collate(samples, collate_fn_map={**table, Tensor: collate_tensors})
+    def collate_text(values: Any, *, collate_fn_map: Any = None) -> Any:
+        return keep(values)
+
+    text: dict[Any, Any] = {kind: collate_text for kind in (str, bytes) if table.get(kind) is collation.collate_str_fn}
+    return collation.collate(samples, collate_fn_map={**table, Tensor: collate_tensors, **text})
 
 
 def version(tensor: Tensor) -> object:

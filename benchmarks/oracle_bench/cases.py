@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils.data import SubsetRandomSampler, WeightedRandomSampler
 
-from . import parts
+from . import parts, samples
 
 #: Ways to go through a loader.
 USES = ("epochs", "break", "two at once", "nested", "zip", "few", "len", "again")
@@ -45,13 +45,18 @@ class Case:
         return asked if isinstance(asked, int) else 0
 
     @property
+    def is_collated(self) -> bool:
+        """Whether PyTorch's own collation puts its samples together."""
+        return self.collate is None and self.options.get("batch_size", 1) is not None
+
+    @property
     def is_stream(self) -> bool:
         """Whether its dataset has no indices."""
         return self.dataset[0] == "Stream"
 
-    def make_dataset(self) -> Any:
-        """The dataset."""
-        return _made(self.dataset)
+    def make_dataset(self, *, ours: bool) -> Any:
+        """The dataset; ``ours``: with this package's classes where the program is to have them."""
+        return _made(self.dataset, ours)
 
     def make_arguments(self, dataset: Any) -> dict[str, Any]:
         """The arguments of ``DataLoader`` for it, ``dataset`` left out."""
@@ -79,13 +84,48 @@ class Case:
         return arguments
 
 
-def _made(named: tuple[Any, ...]) -> Any:
+def _made(named: tuple[Any, ...], ours: bool) -> Any:
     kind, *arguments = named
     if kind == "subset":
-        return parts.subset(_made(arguments[0]), arguments[1])
+        return parts.subset(_made(arguments[0], ours), arguments[1])
     if kind == "joined":
-        return parts.joined(_made(arguments[0]), _made(arguments[1]), arguments[2])
-    return getattr(parts, kind)(*arguments)
+        return parts.joined(_made(arguments[0], ours), _made(arguments[1], ours), arguments[2])
+    if kind in ("listed", "scaled", "changed"):
+        how, *arguments = arguments
+        arguments.insert(0, "by hand" if how == "shipped" and not ours else how)
+    if kind == "scaled":
+        base = _made(arguments[1], ours)
+        places = list(range(len(base)))[::-2]
+        return samples.scaled(arguments[0], base, parts.INDICES[arguments[2]](places), arguments[3])
+    if kind == "changed":
+        return samples.changed(arguments[0], _made(arguments[1], ours), arguments[2])
+    return getattr(samples if kind in _OF_SAMPLES else parts, kind)(*arguments)
+
+
+_OF_SAMPLES = ("listed", "rows", "Reusing")
+
+
+def _wrapped(lot: random.Random, depth: int) -> tuple[Any, ...]:
+    """A dataset of pairs, standardised or transformed."""
+    n = lot.choice([1, 2, 5, 9, 12, 12])
+    base: tuple[Any, ...] = lot.choice(
+        [
+            ("Drawing", n, lot.choice(["python", "numpy", "torch"]), lot.choice([0, 4])),
+            ("Raising", n, lot.choice(sorted(parts.ERRORS)), lot.choice([3, 5, 7])),
+            ("Reusing", n),
+            ("Counting", n),
+            ("ManyAtOnce", n),
+            ("tensors", n, "TensorDataset"),
+            ("rows", n, lot.choice(samples.ROWS)),
+            (*samples.draw_samples(lot, n)[:3], ("tuple",), *samples.draw_samples(lot, n)[4:]),
+        ]
+    )
+    if depth < 2 and lot.random() < 0.3:
+        base = _wrapped(lot, depth + 1)
+    if lot.random() < 0.5:
+        statistic, how = lot.choice(sorted(samples.STATISTICS)), lot.choice(["declared", "shipped"])
+        return "scaled", how, base, lot.choice(["list", *sorted(parts.LOOKED_UP)]), statistic
+    return "changed", lot.choice(["declared", "shipped", "shipped"]), base, lot.choice(sorted(samples.TRANSFORMS))
 
 
 def _dataset(lot: random.Random, depth: int = 0) -> tuple[Any, ...]:
@@ -111,6 +151,9 @@ def _dataset(lot: random.Random, depth: int = 0) -> tuple[Any, ...]:
         ("Shapes", n, lot.choice(_SHAPES)),
         *(("tensors", n, lot.choice(parts.TENSORS).__name__) for _ in range(4)),
         ("Stream", n, lot.random() < 0.5),
+        *(3 * [("rows", n, lot.choice(samples.ROWS))]),
+        *(samples.draw_samples(lot, n) for _ in range(5)),
+        *(_wrapped(lot, depth) for _ in range(5)),
     ]
     if depth < 2:
         inner = [one for one in (_dataset(lot, depth + 1), _dataset(lot, depth + 1)) if one[0] != "Stream"]
@@ -152,7 +195,7 @@ def make_case(number: int, slow_methods: float = 0.02) -> Case:
     method = None
     if workers or lot.random() < 0.04:
         if lot.random() < 0.4:
-            options["prefetch_factor"] = lot.choice([1, 2, 3])
+            options["prefetch_factor"] = lot.choice([1, 2, 3] if lot.random() < 0.9 else [0, -1, True, 0.5, 2.0, "2"])
         if lot.random() < 0.4:
             options["persistent_workers"] = True
         if lot.random() < 0.1:
@@ -166,10 +209,16 @@ def make_case(number: int, slow_methods: float = 0.02) -> Case:
         elif lot.random() < 0.1:
             method = "fork"
     if lot.random() < 0.02:
-        options["timeout"] = -1
+        options["timeout"] = lot.choice([-1, "5"])
     if lot.random() < 0.04:
-        options["num_workers"] = lot.choice([-1, None, "2", 1.5])
-    collate = lot.choice([None, None, None, *parts.COLLATE])
+        options["num_workers"] = lot.choice([-1, None, "2", 1.5, "", True, False, 0.0, 0.5])
+    if lot.random() < 0.03 and order != "batches":
+        options["batch_size"] = lot.choice([0, -1, True, 1.5, "2"])
+    collate = lot.choice([None, None, None, None, None, *parts.COLLATE])
+    if not samples.is_sent_apart(dataset):
+        collate, method = None, None
+        if options.get("batch_size", 1) is None:
+            del options["batch_size"]
     if collate == "draws" and not options.get("in_order", True):
         collate = None
     if method is not None and any(kind in str(dataset) for kind in ("HoldsLock", "OwnGenerators")):

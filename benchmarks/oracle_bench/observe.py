@@ -27,6 +27,7 @@ from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
 
 from . import parts
 from .cases import Case
+from .samples import held_by
 
 #: What makes the loader: PyTorch's class, ours in its place, and the factory as a migrated call uses it.
 SIDES: dict[str, Callable[..., Any]] = {
@@ -49,8 +50,9 @@ def observe(case: Case, side: str, folder: Path) -> dict[str, Any]:
     np.random.seed(case.seed)
     random.seed(case.seed)
     threads = threading.active_count()
-    program = _Program(case, SIDES[side])
+    program = _Program(case, side)
     program.run()
+    loads_here = getattr(program.loader, "worker_processes", None) == 0
     program.loader = None
     gc.collect()
     deadline = time.monotonic() + 3  # PyTorch leaves the thread that feeds a dead worker
@@ -63,6 +65,7 @@ def observe(case: Case, side: str, folder: Path) -> dict[str, Any]:
         "dataset": _looks(program.dataset),
         "caches": [_looks(parts.CachesOnClass.kept), _looks(parts.CACHE)],
         "calls": _calls(folder / "log"),
+        "loads here": loads_here,
         "start method": multiprocessing.get_start_method(allow_none=True),
         "imported": "this_is_lazy" in sys.modules,
         "handlers": [str(signal.getsignal(one)) for one in (signal.SIGINT, signal.SIGTERM)],
@@ -80,14 +83,24 @@ def _is_busy(threads: int) -> bool:
 class _Program:
     """A case while it runs; ``events`` is what a training loop would see of it."""
 
-    def __init__(self, case: Case, make: Callable[..., Any]) -> None:
+    def __init__(self, case: Case, side: str) -> None:
         self.case = case
         self.events: list[Any] = []
-        self.dataset: Any = case.make_dataset()
+        self.dataset: Any = case.make_dataset(ours=side != "torch")
         self.loader: Any = None
         self.generator: torch.Generator | None = None
         self._steps = self._errors = 0
-        self._make = make
+        self._make = SIDES[side]
+
+    @property
+    def _may_change(self) -> bool:
+        """Whether it is known who sees changes of a batch."""
+        if self.case.is_collated:
+            return True
+        # A single item may be memory that a worker shares with its dataset: a matter of time. And what the datasets of
+        # this package give in the place of a view may be a copy.
+        alone = self.case.options.get("batch_size", 1) is None
+        return not (alone and self.case.workers) and "shipped" not in str(self.case.dataset)
 
     def run(self) -> None:
         """Make the loader and use it."""
@@ -125,8 +138,8 @@ class _Program:
                 self._tell(error)
                 continue
             self.events.append(("batch", _looks(batch)))
-            if self.case.workers == 0 or self.case.options.get("batch_size", 1) is not None:
-                _change(batch)  # a single item may be memory that a worker shares with its dataset: a matter of time
+            if self._may_change:
+                _change(batch)
             torch.rand(1)
             random.random()
             yield batch
@@ -188,19 +201,27 @@ class _Program:
 def _change(batch: Any) -> None:
     """Write into a batch, as a caller may."""
     if isinstance(batch, torch.Tensor):
-        if not batch.is_inference() and batch.numel():
+        if not (batch.is_inference() or batch.requires_grad) and batch.numel():
             batch.zero_()
     elif isinstance(batch, dict):
         _change(list(batch.values()))
     elif isinstance(batch, list | tuple):
+        if any(isinstance(part, str | bytes) for part in batch):
+            return  # not put together: what is in it may be memory that a worker shares with its dataset
         for part in batch:
             _change(part)
 
 
 def _looks(value: Any) -> Any:
     """What can be seen of a value, as text."""
+    held = list(held_by(value))
+    if held:
+        return ["dataset over", *map(_looks, held)]
     if isinstance(value, torch.Tensor):
-        return f"tensor {value.dtype} {tuple(value.shape)} {value.requires_grad} {value.tolist()}"
+        if value.layout is not torch.strided:
+            return f"tensor {value.layout} {_looks(value.to_dense())}"
+        layout = f"{tuple(value.shape)} {value.stride()} {value.requires_grad} {value.is_conj()}"
+        return f"{type(value).__name__} {value.dtype} {layout} {_digest(repr(value.tolist()).encode())}"
     if isinstance(value, np.ndarray):
         return f"array {value.dtype} {value.shape} {_digest(value.tobytes())}"
     if isinstance(value, torch.Generator):

@@ -9,7 +9,8 @@ import os
 import random
 import threading
 import time
-from collections import namedtuple
+from array import array
+from collections import OrderedDict, deque, namedtuple
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,12 @@ from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Sampler, S
 LOG = "LOADER_ORACLE_LOG"
 Pair = namedtuple("Pair", "x y")
 CACHE: dict[int, Any] = {}
+#: Classes of this package, and those in ``samples`` that users have in their place.
+BY_HAND = {
+    "WorkerSafeAugmentedDataset": "Changed",
+    "WorkerSafeSequenceDataset": "Listed",
+    "WorkerSafeStandardizedDataset": "Scaled",
+}
 
 
 def log(call: str) -> None:
@@ -381,6 +388,22 @@ class ListedIndices(list[int]):
         return super().__getitem__(place)
 
 
+class Labelled:
+    """Numbers that are found by their labels, which are not their places, as in a column of a table."""
+
+    def __init__(self, places: list[int]) -> None:
+        self.places = dict(zip(reversed(range(len(places))), places, strict=True))
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.places.values())
+
+    def __getitem__(self, label: Any) -> int:
+        return self.places[label]
+
+
 class ComputedSubset(Subset[Any]):
     """Computes its indices whenever they are asked for."""
 
@@ -408,14 +431,29 @@ INDICES: dict[str, Any] = {
     "mixed": lambda places: [torch.tensor([place]) if place % 5 == 4 else place for place in places],
     "bytes": lambda places: torch.tensor(places, dtype=torch.uint8),
     "mask": lambda places: np.array(places) % 2 == 0,
+    "truths": lambda places: [place % 2 == 0 for place in places],
+    "small array": lambda places: np.array(places, dtype=np.int16),
+    "object array": lambda places: np.array(places, dtype=object),
+    "float array": lambda places: np.array(places, dtype=np.float64),
+    "compact": lambda places: array("l", places),
+    "beyond": lambda places: [place + place // 4 for place in places],
+    "far below": lambda places: [place - 2 * max(places) - 1 for place in places],
+    "text": lambda places: [str(place) for place in places],
+    "queue": deque,
+    "dict": lambda places: dict(enumerate(places)),
+    "ordered dict": lambda places: OrderedDict((len(places) - 1 - turn, place) for turn, place in enumerate(places)),
+    "labelled": Labelled,
+    "short dict": lambda places: dict(enumerate(places[1:], 1)),
     "objects": lambda places: [Index(place) for place in places],
     "own": lambda places: OwnIndices(places, draws=False),
     "drawn": lambda places: OwnIndices(places, draws=True),
     "listed": ListedIndices,
     "computed": list,
 }
+#: Those in which a dataset looks something up by its own index.
+LOOKED_UP = sorted({*INDICES} - {"computed"})
 #: Those that a subset's samples are gathered by.
-GATHERED = ("list", "tuple", "array", "tensor", "numbers", "negative", "mixed")
+GATHERED = ("list", "tuple", "array", "tensor", "numbers", "negative", "mixed", "small array", "compact")
 
 
 def subset(dataset: Any, indices: str) -> Any:
@@ -518,7 +556,8 @@ def marks_worker(worker_id: int) -> None:
     """Leaves a mark in the dataset of the worker."""
     info = get_worker_info()
     assert info is not None
-    log(f"init {worker_id} of {info.num_workers} with {type(info.dataset).__name__}")
+    name = type(info.dataset).__name__
+    log(f"init {worker_id} of {info.num_workers} with {BY_HAND.get(name, name)}")
 
 
 def failing_worker(worker_id: int) -> None:

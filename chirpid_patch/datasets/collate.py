@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,12 +33,12 @@ def collate_as_workers(samples: Sequence[Any]) -> Any:
     """Collate ``samples`` in this process as ``default_collate`` does in a worker process.
 
     There a batch has the dtype of its first sample, and samples that cannot be written to such a batch are refused:
-    other dtypes that would lose values, and samples that require grad.
+    other dtypes that would lose values, and samples that require grad. No batch shares memory with the samples.
 
     Raises:
         RuntimeError, TypeError, AttributeError: what PyTorch raises in a worker for samples that differ.
     """
-    return collate_with(samples, _stack_as_workers)
+    return collate_with(samples, _stack_as_workers, _keep_as_workers)
 
 
 def worker_collate(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -50,3 +51,8 @@ def _stack_as_workers(samples: Sequence[Any]) -> Tensor:
     count = sum(sample.numel() for sample in samples)  # which the samples after a tensor must have, too
     stacked: Tensor = torch.stack(samples, 0, out=first.new(count).resize_(len(samples), *first.size()))  # type: ignore[arg-type]
     return stacked
+
+
+def _keep_as_workers(values: Any) -> Any:
+    """Text, and what else comes after text, which a worker sends as copies."""
+    return values if all(isinstance(value, str | bytes) for value in values) else copy.deepcopy(values)

@@ -29,7 +29,7 @@ class BatchReader:
 
     def parts(self, request: Request, most: int) -> list[range]:
         """The positions of the samples in up to ``most`` parts; none where they have to be read at once."""
-        if not self._makes_batches or not self._reads_singly:
+        if not self._makes_batches or not self._reads_singly or type(request.indices) not in (list, tuple):
             return []
         count = len(request.indices)
         most = min(most, count)

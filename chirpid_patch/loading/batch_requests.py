@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from chirpid_patch.datasets.gather import WRITTEN_DOWN
 from chirpid_patch.datasets.rows import as_ints
 from chirpid_patch.randomness.keyed_random import RandomKey
 
@@ -28,7 +29,8 @@ class RequestKind(NamedTuple):
     Attributes:
         rank: of this process; tells its random numbers from those of other ranks.
         keyed: whether batches have keys: the dataset draws by them.
-        listed: batches of indices are lists or tuples, whatever the sampler gives; else they are passed on untouched.
+        listed: batches of indices become lists, unless they are objects of a user's class and have no key. Else all
+            are passed on untouched.
     """
 
     rank: int
@@ -91,7 +93,7 @@ class EpochRequests:
         kind = self._kind
         if kind is None:
             kind = self._kind = self._find_kind()
-        if kind.listed and type(indices) not in (list, tuple):
+        if kind.listed and type(indices) not in (list, tuple) and _may_be_listed(indices, kind.keyed):
             with contextlib.suppress(TypeError):  # raised where it is read, as PyTorch does
                 indices = list(indices)
         self.drawn += 1
@@ -118,3 +120,8 @@ class EpochRequests:
             occurrences[place] = count = seen.get(index, 0)
             seen[index] = count + 1
         return occurrences
+
+
+def _may_be_listed(indices: Any, keyed: bool) -> bool:
+    """Whether ``indices`` may be iterated over now. What a user's object does then happens where the batch is read."""
+    return keyed or type(indices) in WRITTEN_DOWN or isinstance(indices, Iterator)

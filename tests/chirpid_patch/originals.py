@@ -127,6 +127,8 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, Tensor):
         kinds = (left.dtype, left.shape, left.stride()) == (right.dtype, right.shape, right.stride())
         return kinds and torch.equal(left, right)
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(value, right[name]) for name, value in left.items())
     if isinstance(left, list | tuple):
         return len(left) == len(right) and all(map(same, left, right))
     return bool(left == right)
