@@ -421,6 +421,8 @@ def _check_processes() -> None:
     try:
         torch.empty(1, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
     except (RuntimeError, OSError) as error:
+        if type(error) is not RuntimeError and getattr(error, "errno", None) not in _NO_PROCESS:
+            raise  # of a signal handler
         raise WorkersNotStartedError(f"there is no shared memory: {_reason(error)}", None) from error
 
 
