@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "in_children"))
+import start_method_of_tests
 
 # All that is made while tests are collected stays: looking for garbage in it took a quarter of that time.
 gc.disable()
@@ -16,9 +27,125 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Tests run in several processes, and most start more: on one thread each, they do not wait for each other's threads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+#: Forks that were counted before a test began.
+_BEFORE = pytest.StashKey[int]()
+
+#: Where pytest's cache keeps which tests fork, by their names.
+_FORKING = "start-method/forking"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run choose how processes are started, and repeat only what that can change."""
+    group = parser.getgroup("start methods")
+    group.addoption(
+        "--start-method",
+        choices=multiprocessing.get_all_start_methods(),
+        help="the default start method of the tests' process and of every Python process that tests start",
+    )
+    group.addoption(
+        "--only-forking",
+        action="store_true",
+        help="only tests that started processes when they last ran under fork, and tests that never did run",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set the start method here, and have processes that tests start set it."""
+    path = [str(Path(__file__).parent / "in_children"), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    method = config.getoption("--start-method")
+    if method is not None:
+        os.environ[start_method_of_tests.METHOD] = method
+        start_method_of_tests.use(method)
+    elif "forkserver" in multiprocessing.get_all_start_methods():
+        multiprocessing.set_forkserver_preload(start_method_of_tests.PRELOADED)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_KnownForks(config), "known-forks")
+    if multiprocessing.get_all_start_methods()[0] == "fork":
+        config.pluginmanager.register(_Forks(), "forks")
+
 
 def pytest_collection_finish() -> None:
     """What was imported stays: collections of garbage need not look at it, nor processes that are forked copy it."""
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what no start method can change, and skip tests that are about another start method."""
+    method = multiprocessing.get_all_start_methods()[0]
+    for item in items:
+        marker = item.get_closest_marker("start_method")
+        if marker is not None and method not in marker.args:
+            reason = f"only under {' or '.join(marker.args)}: {marker.kwargs['reason']}"
+            item.add_marker(pytest.mark.skip(reason=reason))
+    if config.getoption("--only-forking"):
+        assert config.cache is not None
+        forking: dict[str, int] = config.cache.get(_FORKING, {})
+        kept = [item for item in items if forking.get(item.nodeid, 1)]
+        config.hook.pytest_deselected(items=[item for item in items if not forking.get(item.nodeid, 1)])
+        items[:] = kept
+
+
+class _Forks:
+    """Count how often each test, the fixtures it uses and the processes it starts fork."""
+
+    def __init__(self) -> None:
+        handle, path = tempfile.mkstemp(prefix="forks-")
+        os.close(handle)
+        os.environ[start_method_of_tests.FORKS] = path
+        start_method_of_tests.note_forks(path)
+        self._noted = Path(path)
+        self._fixtures: dict[Any, int] = {}
+
+    def _count(self) -> int:
+        return self._noted.stat().st_size
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
+        """A fixture may outlive the first test that uses it: what it forks, it forks for all of them."""
+        before = self._count()
+        result = yield
+        self._fixtures[fixturedef] = self._count() - before
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
+        """Count from before the test's fixtures are set up."""
+        item.stash[_BEFORE] = self._count()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: Any, call: pytest.CallInfo[Any]) -> Iterator[None]:
+        """Send the answer with the last report of the test, also from one process of several."""
+        report = yield
+        if call.when == "teardown":
+            fixtures = {one for group in item._fixtureinfo.name2fixturedefs.values() for one in group}
+            forks = self._count() - item.stash[_BEFORE] + sum(self._fixtures.get(one, 0) for one in fixtures)
+            report.user_properties.append(("forks", forks))
+        return report
+
+    def pytest_unconfigure(self) -> None:
+        """Remove what was noted."""
+        self._noted.unlink()
+
+
+class _KnownForks:
+    """Remember which tests fork from one run to the next."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._seen: dict[str, int] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect the answers of all processes."""
+        for name, value in report.user_properties:
+            if name == "forks":
+                self._seen[report.nodeid] = value
+
+    def pytest_sessionfinish(self) -> None:
+        """Keep them beside those of tests that did not run now."""
+        cache = self._config.cache
+        if self._seen and cache is not None:
+            cache.set(_FORKING, {**cache.get(_FORKING, {}), **self._seen})

@@ -196,19 +196,24 @@ def test_a_loader_takes_any_attribute() -> None:
     assert (loader.epochs, loader.worker_processes, loader.device.type) == (10, 10, "meta")
 
 
-def other_workers(make: Make) -> list[Any]:
-    class Worker(TensorDataset):
-        def __getitem__(self, index: Any) -> Any:
-            return torch.tensor([index, get_worker_info() is not None])
+class WhoReads(TensorDataset):
+    """Samples that name the process that reads them."""
 
-    loader = make(Worker(torch.zeros(4)), batch_size=2, num_workers=0)
+    def __getitem__(self, index: Any) -> Any:
+        return torch.tensor([index, get_worker_info() is not None])
+
+
+def other_workers(make: Make) -> list[Any]:
+    loader = make(WhoReads(torch.zeros(4)), batch_size=2, num_workers=0)
     loader.num_workers, loader.prefetch_factor = 1, 2
     return list(loader)
 
 
 @pytest.mark.parametrize("make", [BatchedDataLoader, OptimalDataLoaderFactory.create_loader])
 def test_workers_asked_for_later_are_used(make: Make) -> None:
-    assert same(other_workers(make), other_workers(DataLoader))
+    batches = other_workers(make)
+    assert same(batches, other_workers(DataLoader))
+    assert all(rows[:, 1].all() for rows in batches)
 
 
 @pytest.mark.parametrize("make", [BatchedDataLoader, OptimalDataLoaderFactory.create_loader])

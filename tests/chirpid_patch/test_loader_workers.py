@@ -16,6 +16,7 @@ import threading
 import time
 import warnings
 from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -32,9 +33,6 @@ from chirpid_patch import (
     WorkerSafeStandardizedDataset,
     worker_init_fn,
 )
-
-# Its processes get datasets as spawned ones do, by pickling, but import torch only once.
-multiprocessing.set_forkserver_preload(["chirpid_patch"])
 
 posix = pytest.mark.skipif(not hasattr(signal, "SIGCHLD"), reason="needs fork and signals")
 
@@ -218,7 +216,7 @@ def test_kept_workers_killed_between_epochs_are_replaced() -> None:
         for child in multiprocessing.active_children():
             assert child.pid is not None
             os.kill(child.pid, signal.SIGKILL)
-            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+            wait([child.sentinel], timeout=60)
         assert numbers(list(loader)) == list(range(6))
         assert numbers(list(loader)) == list(range(6))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -102,10 +103,10 @@ def test_without_psutil_only_the_peak_of_this_process_is_known(monkeypatch: pyte
             process_memory(**question)  # type: ignore[arg-type]
 
 
-def test_the_peak_is_in_bytes_on_macos_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_peak_is_in_bytes_with_and_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=3000))
-    monkeypatch.setattr(memory.sys, "platform", "darwin")
+    monkeypatch.setattr(memory, "_STATUS", tmp_path / "status")
     assert memory.most_resident() == 3000
-    monkeypatch.setattr(memory.sys, "platform", "linux")
-    assert memory.most_resident() == 3000 * 1024
+    (tmp_path / "status").write_text("VmPeak:\t 9 kB\nVmHWM:\t    4000 kB\n")
+    assert memory.most_resident() == 4000 * 1024

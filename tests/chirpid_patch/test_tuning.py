@@ -942,13 +942,17 @@ def test_the_oldest_choices_are_forgotten(profile: Path, monkeypatch: pytest.Mon
     assert all(recall(profile, key) for key in ("0", "4", "22"))
 
 
-@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="these have other folders")
 def test_choices_are_kept_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("CHIRPID_PROFILE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_profile() == tmp_path / "chirpid_patch" / "loader-profile.json"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert default_profile() == Path.home() / ".cache" / "chirpid_patch" / "loader-profile.json"
+    for variable in ("CHIRPID_PROFILE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    kept = Path("chirpid_patch", "loader-profile.json")
+    assert default_profile() == tmp_path / ".cache" / kept
+    (tmp_path / "Library" / "Caches").mkdir(parents=True)
+    assert default_profile() == tmp_path / "Library" / "Caches" / kept
+    for variable in ("LOCALAPPDATA", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+        assert default_profile() == tmp_path / variable / kept
 
 
 def test_measuring_is_told(caplog: pytest.LogCaptureFixture) -> None:

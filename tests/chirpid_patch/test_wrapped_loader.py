@@ -322,9 +322,19 @@ def test_a_subclass_says_how_batches_are_made() -> None:
     assert [y for _, y in next(iter(function))] == [0, 1, 2, 3]
 
 
+class Turns:
+    """A sampler that gives other samples every time that it is asked."""
+
+    def __init__(self, *turns: range) -> None:
+        self.turns = list(turns)
+
+    def __call__(self) -> range:
+        return self.turns.pop(0)
+
+
 def test_workers_stay_when_it_samples_anew_and_end_with_shutdown() -> None:
-    turns = iter([range(0, 8), range(8, 20)])
-    loader = Stacking(PairDataset(N), 2.0, batch_size=BATCH, sampler=lambda: next(turns), num_workers=1, device="cpu")
+    turns = Turns(range(0, 8), range(8, 20))
+    loader = Stacking(PairDataset(N), 2.0, batch_size=BATCH, sampler=turns, num_workers=1, device="cpu")
     before = list(loader)
     loader.refresh()
     after = list(loader)
