@@ -11,7 +11,6 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -83,8 +82,9 @@ def _alone(path: str, project: Project, settings: Settings) -> FileResult:
 
 def _pool(project: Project, settings: Settings, count: int) -> ProcessPoolExecutor:
     # The one thread here, which draws progress, holds nothing while a process is forked: so a fork is safe where the
-    # platform has it, and spares sending the texts.
-    forks = sys.platform == "linux"
+    # platform's own libraries bear it, and spares sending the texts. Where they do not, spawn is the default (macOS).
+    methods = multiprocessing.get_all_start_methods()
+    forks = "fork" in methods and methods[0] != "spawn"
     if forks:
         project.load_styles()  # a tenth of a second, once instead of in every process
     context = multiprocessing.get_context("fork" if forks else "spawn")

@@ -66,9 +66,9 @@ def replace_file(path: Path, content: bytes, temporary: Path, *, like: Path | No
 
 def sync_folder(folder: Path) -> None:
     """Wait until names created, replaced and removed in ``folder`` are on disk, where the system has such a call."""
-    if os.name == "nt":  # folders cannot be opened there; NTFS journals names itself
+    if not hasattr(os, "O_DIRECTORY"):  # Windows opens no folders; NTFS journals names itself
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     except OSError as error:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath, PureWindowsPath
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -173,7 +172,7 @@ def checked_path(path: str) -> str:
         raise ValueError(f"{path!r} is not a path")
     pure = PurePosixPath(path)
     plain = str(pure) == path and not pure.is_absolute() and ".." not in pure.parts and path != "."
-    if os.name == "nt" and ("\\" in path or ":" in path):
+    if isinstance(PurePath(), PureWindowsPath) and ("\\" in path or ":" in path):
         plain = False
     if not plain:
         raise ValueError(f"the path {path!r} leads outside the tree")

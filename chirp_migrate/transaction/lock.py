@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import os
 import socket
 import stat
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from chirp_migrate.errors import Refused
 from chirp_migrate.source.files import discard
@@ -27,6 +28,8 @@ LOCK_NAME = "lock"
 _LOCKED_BYTE = 1 << 20
 
 _HELD = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
+#: What Windows answers where an open file is to be removed.
+_IN_USE = 32
 _UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
 #: How often the folder may vanish or be made anew under our hands before we call it held.
@@ -121,12 +124,14 @@ def _sign(descriptor: int) -> None:
 
 def _release(folder: Path, descriptor: int) -> None:
     # The lock goes with the descriptor. A file that cannot be removed says nothing false: the next holder rewrites it.
-    with contextlib.suppress(OSError):
-        if os.name != "nt":  # there, open files cannot be removed
-            discard(folder / LOCK_NAME)
+    is_in_use = False
+    try:
+        discard(folder / LOCK_NAME)
+    except OSError as error:
+        is_in_use = getattr(error, "winerror", None) == _IN_USE
     os.close(descriptor)
     with contextlib.suppress(OSError):
-        if os.name == "nt":
+        if is_in_use:
             discard(folder / LOCK_NAME)
         folder.rmdir()  # succeeds when no run is recorded in it
 
@@ -134,15 +139,7 @@ def _release(folder: Path, descriptor: int) -> None:
 def _lock(descriptor: int) -> bool:
     """Take the lock without waiting; false when another process has it."""
     try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _take(descriptor)
     except OSError as error:
         if error.errno in _HELD:
             return False
@@ -150,6 +147,22 @@ def _lock(descriptor: int) -> bool:
             return not _seems_alive(_holder(descriptor))
         raise
     return True
+
+
+def _take(descriptor: int) -> None:
+    """Take the lock without waiting.
+
+    Raises:
+        OSError: another process has the lock, or the file system has no locks.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        msvcrt: Any = importlib.import_module("msvcrt")
+        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _holder(descriptor: int) -> tuple[int, str] | None:

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import platform
-import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -36,12 +35,9 @@ def default_profile() -> Path:
     given = os.environ.get("CHIRPID_PROFILE")
     if given:
         return Path(given)
-    if sys.platform == "win32":
-        root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        root = Path.home() / "Library" / "Caches"
-    else:
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    named = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")  # the latter is Windows'
+    known = (Path.home() / "Library" / "Caches", Path.home() / ".cache")  # the former is macOS'
+    root = Path(named) if named else next((folder for folder in known if folder.is_dir()), known[-1])
     return root / "chirpid_patch" / "loader-profile.json"
 
 

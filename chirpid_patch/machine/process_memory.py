@@ -6,14 +6,20 @@ forked workers over one dataset seem to need many times what they do.
 
 from __future__ import annotations
 
-import sys
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from chirpid_patch.machine.cgroups import read
 
 try:
     import psutil
 except ImportError:  # optional: the runtime needs torch and numpy only
     psutil = None
+
+#: Where Linux states the peak of a process, with its unit.
+_STATUS = Path("/proc/self/status")
 
 
 @dataclass(frozen=True)
@@ -81,11 +87,12 @@ def resident_memory() -> int:
 
 def most_resident() -> int:
     """The most bytes that this process ever held resident. Raises NotImplementedError on Windows without psutil."""
+    if stated := re.search(r"^VmHWM:\s*(\d+) kB$", read(_STATUS), re.MULTILINE):
+        return int(stated[1]) * 1024
     try:
         import resource
     except ImportError:
         if psutil is None:
             raise NotImplementedError("install psutil to read memory on this system") from None
         return int(psutil.Process().memory_info().peak_wset)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, the others KiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS, the one such system without /proc

@@ -6,10 +6,10 @@ and a machine that swaps is as good as down: a size is only tried if what smalle
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import logging
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -154,9 +154,8 @@ class CpuTrials(MemoryTrials):
     def clear(self) -> None:
         """Have the C library give back memory that was freed: a trial that used it again would seem to need less."""
         super().clear()
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None  # glibc only
-        if trim is not None:
-            trim(0)
+        with contextlib.suppress(TypeError, OSError, AttributeError):  # the function is glibc's
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def foreseen_peak(peaks: Mapping[int, int], size: int) -> float:
