@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "in_children"))
+import no_posix
 import start_method_of_tests
 
 # All that is made while tests are collected stays: looking for garbage in it took a quarter of that time.
@@ -48,13 +49,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="only tests that started processes when they last ran under fork, and tests that never did run",
     )
 
+    group.addoption(
+        "--no-posix",
+        action="store_true",
+        help="take from both packages what only POSIX systems have; processes are then started by spawn",
+    )
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Set the start method here, and have processes that tests start set it."""
     path = [str(Path(__file__).parent / "in_children"), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     method = config.getoption("--start-method")
-    if method is not None:
+    if config.getoption("--no-posix"):
+        os.environ[no_posix.VARIABLE] = "1"
+        no_posix.take_away()
+    elif method is not None:
         os.environ[start_method_of_tests.METHOD] = method
         start_method_of_tests.use(method)
     elif "forkserver" in multiprocessing.get_all_start_methods():

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import click
+import no_posix
 import pytest
 from click.testing import CliRunner, Result
 
@@ -29,6 +30,10 @@ from chirp_migrate.syntax.project import Project
 
 ROOT = Path(__file__).resolve().parents[1]
 FIXTURES = ROOT / "fixtures"
+
+_SHARED_MEMORY = Path("/dev/shm")
+#: A folder in memory, where this system has one that the packages can read; None for the usual temporary folder.
+MEMORY = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) and no_posix.VARIABLE not in os.environ else None
 
 #: The smallest module with something to rewrite.
 LOADER = "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, batch_size=4, shuffle=True)\n"

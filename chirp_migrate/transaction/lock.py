@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
 import os
 import socket
 import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from chirp_migrate.errors import Refused
 from chirp_migrate.source.files import discard
@@ -158,9 +156,10 @@ def _take(descriptor: int) -> None:
     try:
         import fcntl
     except ImportError:  # Windows
-        msvcrt: Any = importlib.import_module("msvcrt")
+        from msvcrt import LK_NBLCK, locking  # type: ignore[attr-defined]
+
         os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        locking(descriptor, LK_NBLCK, 1)
     else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

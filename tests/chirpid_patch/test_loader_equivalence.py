@@ -281,7 +281,7 @@ def test_a_timeout_without_workers_is_refused_where_batches_are_asked_for(make: 
 @pytest.mark.parametrize("kind", [DataLoader, BatchedDataLoader])
 @pytest.mark.parametrize("given", [{}, {"max_workers": 3, "persistent_workers": True, "prefetch_factor": 4}], ids=str)
 def test_a_loader_can_be_built_again_from_its_attributes(kind: Any, given: dict[str, Any]) -> None:
-    loader = Factory.create_training_loader(tensor_data(10), 4, timeout=5 if given else 0, **given)
+    loader = Factory.create_training_loader(tensor_data(10), 4, timeout=300 if given else 0, **given)
     names = ["dataset", "num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "generator"]
     names += ["multiprocessing_context", "prefetch_factor", "persistent_workers"]
     attributes = {name: getattr(loader, name) for name in names}

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-_MEMORY = Path("/dev/shm")
+from support import MEMORY
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[Path]:
     """An empty folder, in memory where the system has such a place: a killed process loses nothing that is in memory,
     and waiting for a disk some thousand times would be all that the tests do."""
-    if not (_MEMORY.is_dir() and os.access(_MEMORY, os.W_OK)):
+    if MEMORY is None:
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(dir=_MEMORY, prefix="chirp-migrate-") as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="chirp-migrate-") as folder:
         yield Path(folder).resolve()
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import os
 import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import snapshot
+from support import MEMORY, snapshot
 from transaction_tools import ADDED, BACKEND, migration, plan_of, rewrites, write_tree
 
 from chirp_migrate.console.progress import Step
@@ -43,8 +42,7 @@ modes = st.sampled_from([0o600, 0o644, 0o664, 0o755, 0o200])
 def test_any_runs_rolled_back_one_by_one_are_identity(
     files: dict[str, tuple[bytes, int]], runs: list[dict[str, bytes]]
 ) -> None:
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         root = Path(folder).resolve()
         for name, (content, mode) in files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
