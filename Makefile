@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow test-all test-frameworks lint bench bench-loader bench-oracle bench-foreign bench-soundness bench-mutations bench-codemod bench-linters bench-suites bench-versions bench-verify bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
+.PHONY: demo test test-fast test-slow test-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-oracle bench-foreign bench-soundness bench-mutations bench-codemod bench-linters bench-suites bench-versions bench-verify bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,17 @@ test-fast: $(STAMP)
 test-slow: $(STAMP)
 	$(PYTEST) -m slow --ignore tests/frameworks
 
+# Of the tests that start processes, as pytest's cache has them from the runs above: by a fork server all, by spawn those
+# with up to four processes, each of which imports torch anew.
+STARTED := --ignore tests/frameworks --ignore tests/platforms/test_no_posix.py
+
+test-start-methods: $(STAMP)  ## the tests that start processes, by the two start methods that are not Linux's default
+	$(PYTEST) --start-method forkserver --only-forking 1000 $(STARTED)
+	$(PYTEST) --start-method spawn --only-forking 4 $(STARTED)
+
+test-no-posix: $(STAMP)  ## the fast tests of both packages as on a system without POSIX
+	$(PYTEST) -m "not slow" --no-posix tests/transaction tests/cli tests/rules tests/chirpid_patch
+
 # torchvision 0.16 is the last that can be imported without the operators of its wheel, which need CUDA's libraries; it
 # asks for a torch of its time, and is not there for every Python: its test is then skipped.
 test-frameworks: $(STAMP)  ## trainings with Lightning, accelerate and others, before and after their migration
@@ -38,8 +49,9 @@ test-frameworks: $(STAMP)  ## trainings with Lightning, accelerate and others, b
 	-$(BIN)/python -m pip install --quiet --no-deps torchvision==0.16.2
 	$(PYTEST) --numprocesses 0 tests/frameworks
 
-test-all: lint  ## lint, and all tests
+test-all: lint  ## lint, and all tests, by every start method
 	$(PYTEST)
+	$(MAKE) --no-print-directory test-start-methods
 
 bench: $(STAMP)  ## the figures of the README
 	$(BIN)/python benchmarks/verify_fixture.py

@@ -96,8 +96,8 @@ class Interpreter:
         Raises:
             Unusable: there is no such interpreter.
         """
-        found = shutil.which(self.program)
-        if found is None or subprocess.run([found, "-V"], capture_output=True, check=False).returncode:
+        found = find_interpreter(self.program)
+        if found is None:
             raise Unusable(f"there is no {self.program} on this machine")
         if not (folder / "environment").is_dir():
             _run([found, "-m", "venv", str(folder / "environment")])
@@ -166,6 +166,14 @@ ENVIRONMENTS: tuple[Interpreter | Debian, ...] = (
     Debian("trixie"),
     Debian("forky"),
 )
+
+
+def find_interpreter(program: str) -> str | None:
+    """The path of a Python of this machine that works: on ``PATH``, or among the versions that pyenv installed."""
+    kept = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    candidates = [shutil.which(program), *map(str, sorted(kept.glob(f"*/bin/{program}"), reverse=True))]
+    usable = (one for one in candidates if one and not subprocess.run([one, "-V"], capture_output=True).returncode)
+    return next(usable, None)
 
 
 def _run(command: Sequence[str]) -> str:

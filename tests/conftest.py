@@ -45,8 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--only-forking",
-        action="store_true",
-        help="only tests that started processes when they last ran under fork, and tests that never did run",
+        type=int,
+        metavar="MOST",
+        help="only tests that forked 1 to MOST times when they last ran under fork, and tests that never did run",
     )
 
     group.addoption(
@@ -90,12 +91,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if marker is not None and method not in marker.args:
             reason = f"only under {' or '.join(marker.args)}: {marker.kwargs['reason']}"
             item.add_marker(pytest.mark.skip(reason=reason))
-    if config.getoption("--only-forking"):
+    most = config.getoption("--only-forking")
+    if most is not None:
         assert config.cache is not None
         forking: dict[str, int] = config.cache.get(_FORKING, {})
-        kept = [item for item in items if forking.get(item.nodeid, 1)]
-        config.hook.pytest_deselected(items=[item for item in items if not forking.get(item.nodeid, 1)])
-        items[:] = kept
+        chosen = {item: 1 <= forking.get(item.nodeid, 1) <= most for item in items}
+        config.hook.pytest_deselected(items=[item for item in items if not chosen[item]])
+        items[:] = [item for item in items if chosen[item]]
 
 
 class _Forks:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
-TESTS = ["make test", "make test-slow", "make test-frameworks"]
+TESTS = ["make test", "make test-slow", "make test-start-methods", "make test-frameworks"]
 PROGRAMS = ("make", "git", "gcc", "chromium")
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support import ROOT
+
+from benchmarks.versions import find_interpreter
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -36,10 +37,11 @@ def test_no_source_needs_newer_syntax() -> None:
         ast.parse(path.read_bytes(), str(path), feature_version=OLDEST)
 
 
-def test_the_oldest_version_can_read_the_sources() -> None:
-    python = shutil.which("python3.10")
-    if python is None or subprocess.run([python, "-V"], capture_output=True, check=False).returncode:
-        pytest.skip("python3.10 is not installed here")
+@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
+def test_every_version_can_read_the_sources(version: str) -> None:
+    python = find_interpreter(f"python{version}")
+    if python is None:
+        pytest.skip(f"python{version} is not installed here")
     names = "\n".join(map(str, SOURCES))
     result = subprocess.run([python, "-I", "-c", PARSE], input=names, capture_output=True, text=True, check=False)
 

@@ -92,7 +92,7 @@ def test_only_tests_whose_processes_or_fixtures_forked_are_repeated(tmp_path: Pa
         return ended.stdout
 
     assert "4 passed" in outcome("--start-method", "fork")
-    again = outcome("--start-method", "spawn", "--only-forking")
+    again = outcome("--start-method", "spawn", "--only-forking", "4")
     assert "2 passed, 2 deselected" in again
     whole = outcome("--start-method", "spawn")
     assert "3 passed, 1 skipped" in whole and "only under fork: is about fork" in whole
