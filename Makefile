@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow test-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-oracle bench-foreign bench-soundness bench-mutations bench-codemod bench-linters bench-suites bench-versions bench-verify bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
+.PHONY: demo test test-fast test-slow test-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-codemod bench-linters bench-suites bench-versions bench-verify bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -59,6 +59,9 @@ bench: $(STAMP)  ## the figures of the README
 
 bench-loader: $(STAMP)  ## loading alone, beside other libraries where they are installed (pip install -e ".[bench]")
 	$(BIN)/python benchmarks/loader.py
+
+bench-small: $(STAMP)  ## epochs with hardly any work, beside PyTorch's loader
+	$(BIN)/python benchmarks/small_setups.py --check
 
 bench-oracle: $(STAMP)  ## our loader beside PyTorch's on 2,000 programs made up at random
 	$(BIN)/python benchmarks/loader_oracle.py --write
