@@ -53,7 +53,8 @@ class WorkerSafeAugmenter(Rule):
     - `gate`: `forward` takes one sample, asks in one `if` for one `random.random()` against `self.p`, and returns the
       sample as it is where the gate is shut. Before it there are at most sizes, and whether there are two axes.
     - `clone`: masks are put into one `x.clone()`, which is returned as it is.
-    - `two-axes`: samples of two axes and of three are masked; those of two may get one in front, if it goes again.
+    - `two-axes`: samples of two axes and of three are masked; those of two may get one in front, if it goes again. The
+      sizes are those of the last two axes (of an image with two axes also `shape[:2]`).
     - `both-axes`: masks are drawn in two loops, over `num_time_masks` for the last axis and over `num_freq_masks` for
       the one before it, in the loop or in a method of its own.
     - `guard`: whether there are masks of an axis depends on nothing, on `parameter > 0`, or, for both axes, on

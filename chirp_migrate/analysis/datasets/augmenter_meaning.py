@@ -195,8 +195,10 @@ class _Masks:
         names[name] = meant
 
     def _unpack(self, target: ast.Tuple, value: ast.expr, statement: ast.stmt, names: _Names) -> None:
-        """``*_, rows, columns = x.shape``, or as many names as there are axes."""
+        """``*_, rows, columns = x.shape``, or as many names as there are axes; ``[:2]`` of two axes is all of it."""
         shape = self._text(value, names)
+        if self._ndim == 2 and not shape.startswith((_LIFTED.id, _LIFTED_COPY.id)):
+            shape = shape.removesuffix("[:2]")
         ends = shape.endswith(".shape[-2:]")
         array = next((x for x in _ARRAYS if shape in (f"{x.id}.shape", f"{x.id}.size()", f"{x.id}.shape[-2:]")), None)
         starred = isinstance(target.elts[0], ast.Starred)
