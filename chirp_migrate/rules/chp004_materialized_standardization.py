@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable
 
 import libcst as cst
 
@@ -15,8 +13,12 @@ from chirp_migrate.analysis.datasets.standardized_list import (
     StandardizedList,
     in_comprehension,
     in_loop,
+    made_empty,
     may_be_read_outside,
+    may_be_seen_unfinished,
 )
+from chirp_migrate.edits.call_arguments import call_text
+from chirp_migrate.edits.statements import line_deletion
 from chirp_migrate.rules.api import (
     Edit,
     Module,
@@ -25,29 +27,12 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
-    is_name,
-    last_name,
-    plain_source,
     runtime,
 )
 
 _SHIPPED = "standardized_samples"
-_MESSAGE = f"samples standardised one by one: `{_SHIPPED}` makes the same list, at once where it can"
-#: Around these an `or` needs brackets.
-_BINDS_TIGHTER = (
-    cst.BinaryOperation,
-    cst.BooleanOperation,
-    cst.Attribute,
-    cst.Subscript,
-    cst.Comparison,
-    cst.ComparisonTarget,
-    cst.UnaryOperation,
-    cst.CompFor,
-    cst.IfExp,
-    cst.StarredElement,
-)
-#: A division, or the name of one.
-_DIVIDES = re.compile(r"/|div|normalize")
+_FOUND = "samples standardised one by one"
+_MESSAGE = f"{_FOUND}: `{_SHIPPED}` makes the same list, at once where it can"
 
 
 class MaterializedStandardization(Rule):
@@ -55,14 +40,16 @@ class MaterializedStandardization(Rule):
 
     - `standardised-samples`: the elements are ``((x - mean) / (std + number), y)``, with or without the number, of ``x,
       y = dataset[i]`` for each ``i`` of a sequence, or of each ``x, y`` of a dataset.
+    - `known-reads`: a sample is read once, and unpacked into two, or is read where the element is made: once for its
+      x, and once more for its y.
     - `plain-loop`: one ``for`` over a name, without ``if``, ``else`` or ``async``, and not inside an f-string.
     - `assignments-only`: a loop holds assignments to names, and at its end the ``append`` of one element.
-    - `empty-list-before`: right before a loop stands ``samples = []``.
+    - `made-empty`: ``samples = []`` stands before a loop in its block, and nothing between uses it or leaves the block.
+    - `unseen-till-done`: no function inside uses the list of a loop, and no code uses it after an error in the loop.
     - `plain-names`: dataset, sequence, mean and std are names, which the loop does not bind, and not that of the list.
-    - `names-have-values`: these names surely have values in front of the loop, and none is bound in the body of a
-      class.
-    - `nothing-besides`: everything that is evaluated becomes part of the element, and nothing is called but arithmetic.
-    - `torch-is-torch`: where arithmetic is spelled ``torch.sub``, ``torch`` is PyTorch.
+    - `names-have-values`: these names surely have values in front of the loop, none is bound in the body of a class,
+      and no other function binds one.
+    - `nothing-besides`: everything that is evaluated becomes part of the element, and nothing is called.
     - `loop-names-unread`: what a loop binds is a name of the function, or of the module, around it, and is surely not
       read outside of it.
     """
@@ -72,28 +59,27 @@ class MaterializedStandardization(Rule):
     reason = (
         "A list of standardised samples is built one sample at a time, each through two temporaries. The shipped "
         "function makes the same list, with tensors of their own, where the samples are rows of tensors in memory; "
-        "anything else is read by the code that stood there."
+        "it reads any other samples one by one, as the code that it replaces does."
     )
     safety = Safety.SAFE
     trigger = ("ataset",)
-    beside = (_DIVIDES,)
+    beside = ("/",)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a comprehension, or a loop that appends in the end, goes through a name and divides something."""
         loops = [loop for loop in outline.find(ast.For) if isinstance(loop.iter, ast.Name) and _appends(loop.body[-1])]
         makers = [one for one in outline.find(ast.ListComp) if isinstance(one.generators[0].iter, ast.Name)]
         code = (one for loop in (*loops, *makers) for one in outline.inside(loop))
-        return any(isinstance(getattr(one, "op", 0), ast.Div) or _DIVIDES.search(last_name(one)) for one in code)
+        return any(isinstance(getattr(one, "op", 0), ast.Div) for one in code)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite lists built by a comprehension or by a loop with ``append``."""
         for node in module.find(cst.ListComp):
-            found = None if _stands_in(module, node) else in_comprehension(module, project, node)
-            if found is not None:
-                yield _rewrite_comprehension(module, project, node, found)
+            if (found := in_comprehension(module, node)) is not None:
+                edit = Edit(*module.span(node), _call(module, project, node, found, "").lstrip())
+                yield Proposal(edit.start, _MESSAGE, (edit,), frozenset({runtime(_SHIPPED)}))
         for loop in module.find(cst.For):
-            found = in_loop(module, project, loop)
-            if found is not None and not _stands_in(module, loop, found.collected):
+            if (found := in_loop(module, loop)) is not None:
                 yield _rewrite_loop(module, project, loop, found)
 
 
@@ -104,58 +90,31 @@ def _appends(statement: ast.stmt) -> bool:
     return False
 
 
-def _call(found: StandardizedList) -> str:
-    eps = f", eps={short(found.eps)}" if found.eps else ""
-    return f"{_SHIPPED}({found.dataset}, {found.indices}, {found.mean}, {found.std}{eps})"
-
-
-def _rewrite_comprehension(module: Module, project: Project, node: cst.ListComp, found: StandardizedList) -> Proposal:
-    span, newline = module.span(node), module.newline
-    parts = [_call(found), f"or {module.source(node)}"]
-    text = " ".join(parts)
-    indent = module.indentation(span[0])
-    if len(indent) + len(text) > project.code_style.longest_line(module.text):
-        inner = f"{newline}{indent}{module.tree.default_indent}"
-        text = f"({inner}{inner.join(parts)}{newline}{indent})"
-    elif isinstance(module.parents[node], _BINDS_TIGHTER):
-        text = f"({text})"
-    return Proposal(span[0], _MESSAGE, (Edit(*span, text),), frozenset({runtime(_SHIPPED)}))
+def _call(module: Module, project: Project, node: cst.CSTNode, found: StandardizedList, before: str) -> str:
+    """The call that makes the list, after the text ``before``."""
+    arguments = [str(one) for one in (found.dataset, found.indices, found.mean, found.std)]
+    arguments += [f"eps={short(found.eps)}"] if found.eps else []
+    arguments += [f"reads={found.reads}"] if found.reads != 1 else []
+    start, end = module.span(node)
+    indent = module.indentation(start)
+    around = 0
+    if not before:  # what else stands on the line of a comprehension
+        around = start - module.line_start(start) - len(indent) + len(module.text[end : module.line_end(end)].rstrip())
+    return call_text(module, project.code_style, f"{before}{_SHIPPED}", arguments, indent=indent, around=around)
 
 
 def _rewrite_loop(module: Module, project: Project, node: cst.For, found: StandardizedList) -> Proposal:
-    """``for i in indices: …; samples.append((standardised x, y))`` right after ``samples = []``."""
-    offset, collected = module.span(node)[0], found.collected
-    empty = _empty_list_before(module, node, collected)
+    """``samples = []``, further down ``for i in indices: …; samples.append((standardised x, y))``."""
+    (offset, end), collected = module.span(node), found.collected
+    empty = made_empty(module, node, collected)
+    problem = ""
     if empty is None:
-        message = f"samples standardised one by one, left alone: `{collected}` is not made right before the loop"
-        return Proposal(offset, message)
-    if any(may_be_read_outside(module, project, node, one) for one in sorted(names_in_code(node))):
-        message = "samples standardised one by one, left alone: a name of the loop may be read outside of it"
-        return Proposal(offset, message)
-    outer, step, newline = module.indentation(module.span(empty)[0]), module.tree.default_indent, module.newline
-    start, end = module.line_start(offset), module.span(node)[1]
-    lines = module.text[start:end].split(newline)
-    moved = newline.join(f"{step}{line}" if line.strip() else line for line in lines)
-    first = f"{collected} = {_call(found)}{newline}{outer}if {collected} is None:{newline}"
-    edits = Edit(*module.span(empty), f"{first}{outer}{step}{collected} = []"), Edit(start, end, moved)
-    return Proposal(offset, _MESSAGE, edits, frozenset({runtime(_SHIPPED)}))
-
-
-def _stands_in(module: Module, node: cst.ListComp | cst.For, collected: str = "") -> bool:
-    """Whether ``node`` is what stood there before this rule: after ``or``, or where ``collected`` is None."""
-    parent = module.parents[node]
-    match parent if isinstance(node, cst.ListComp) else module.parents.get(parent):
-        case cst.BooleanOperation(left=cst.Call(func=called), operator=cst.Or()):
-            return is_name(called, _SHIPPED)
-        case cst.If(test=test):
-            return plain_source(module, test) == f"{collected} is None"
-    return False
-
-
-def _empty_list_before(module: Module, node: cst.For, collected: str) -> cst.SimpleStatementLine | None:
-    """The line ``collected = []`` right before the loop."""
-    statements: Sequence[cst.CSTNode] = getattr(module.parents[node], "body", ())
-    before = next((one for one, following in pairwise(statements) if following is node), None)
-    if isinstance(before, cst.SimpleStatementLine) and plain_source(module, before) == f"{collected} = []":
-        return before
-    return None
+        problem = f"`{collected} = []` does not stand before the loop, in its block and unused until then"
+    elif may_be_seen_unfinished(module, node, collected):
+        problem = f"other code may see `{collected}` before the loop is over"
+    elif any(may_be_read_outside(module, project, node, one) for one in sorted(names_in_code(node))):
+        problem = "a name of the loop may be read outside of it"
+    if empty is None or problem:
+        return Proposal(offset, f"{_FOUND}; not rewritten: {problem}")
+    made = Edit(offset, end, _call(module, project, node, found, f"{collected} = "))
+    return Proposal(offset, _MESSAGE, (line_deletion(module, empty), made), frozenset({runtime(_SHIPPED)}))

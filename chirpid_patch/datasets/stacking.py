@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from types import EllipsisType, GeneratorType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -51,23 +51,56 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
 
 
 def standardized_samples(
-    dataset: Any, indices: Sequence[Any] | EllipsisType, mean: Any, std: Any, *, eps: float = 0.0
-) -> list[tuple[Tensor, Tensor]] | None:
-    """``[((x - mean) / (std + eps), y) for (x, y) in (dataset[i] for i in indices)]``, to the same bits.
+    dataset: Any,
+    indices: Iterable[Any] | EllipsisType,
+    mean: Any,
+    std: Any,
+    *,
+    eps: float = 0.0,
+    reads: Literal[1, 2] = 1,
+) -> list[tuple[Any, Any]]:
+    """Make the list ``[((x - mean) / (std + eps), y) for x, y in samples]``, to the same bits.
 
-    Each x has memory of its own, and y is the row of the labels that ``dataset[i]`` holds.
+    Rows of tensors in memory are standardised without reading samples: ``dataset`` is a plain ``TensorDataset`` of two
+    CPU tensors, or a plain ``Subset`` of one, ``indices`` is a list, tuple, range or array of integers in range, and
+    standardising keeps dtype and shape of x. All other samples are read one by one.
 
     Args:
         dataset: samples (x, y).
-        indices: which samples, in this order; ``...`` for all, as iterating over ``dataset`` has them.
-        mean, std: numbers or 0-dim tensors.
-        eps: is added to ``std``; 0: nothing is.
+        indices: which samples, in this order; ``...`` for all samples, as iterating over ``dataset`` has them.
+        mean, std: what is subtracted from x and what x is divided by, for example numbers or 0-dim tensors.
+        eps: added to ``std``; 0 adds nothing.
+        reads: how often a sample that is no row in memory is read: 1 for ``x, y = dataset[i]``, 2 for ``dataset[i][0]``
+            and then ``dataset[i][1]``.
 
     Returns:
-        The list, or None, and nothing has been read, unless ``dataset`` is a plain ``TensorDataset`` of two CPU
-        tensors, or plain ``Subset`` of one, ``indices`` a list, tuple, range or array of integers in range, and
-        standardising keeps dtype and shape of x.
+        Pairs (x, y). Each x has memory of its own, and y is what ``dataset[i]`` holds.
+
+    Raises:
+        Exception: whatever reading or standardising a sample raises.
     """
+    rows = _standardized_rows(dataset, indices, mean, std, eps)
+    if rows is not None:
+        return rows
+
+    def standardize(x: Any) -> Any:
+        return (x - mean) / (std + eps if eps else std)
+
+    if isinstance(indices, EllipsisType):
+        return [(standardize(x), y) for x, y in dataset]
+    if reads == 2:
+        return [(standardize(dataset[index][0]), dataset[index][1]) for index in indices]
+    samples = []
+    for index in indices:
+        x, y = dataset[index]
+        samples.append((standardize(x), y))
+    return samples
+
+
+def _standardized_rows(
+    dataset: Any, indices: Any, mean: Any, std: Any, eps: float
+) -> list[tuple[Tensor, Tensor]] | None:
+    """The list of :func:`standardized_samples` of rows in memory; None, and nothing has been read, of any other."""
     if type(dataset) not in (TensorDataset, Subset) or indices is None:
         return None
     view = standardized(dataset, range(len(dataset)) if isinstance(indices, EllipsisType) else indices, mean, std, eps)

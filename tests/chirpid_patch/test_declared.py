@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from originals import same
 from torch import Tensor, nn
@@ -467,38 +467,47 @@ def test_a_class_without_the_methods_it_names_is_refused() -> None:
             def __getitem__(self, idx: Any) -> Any: ...
 
 
-@given(st.sampled_from(sorted(BASES)), st.sampled_from([None, *sorted(INDICES)]), st.sampled_from(sorted(STATISTICS)))
-def test_lists_of_standardised_samples_are_those_of_the_comprehension(base: str, indices: str | None, std: str) -> None:
+@given(
+    st.sampled_from(sorted(BASES)),
+    st.sampled_from(["all", *sorted(INDICES)]),
+    st.sampled_from(sorted(STATISTICS)),
+    st.sampled_from([1, 2]),
+)
+def test_lists_of_standardised_samples_are_those_of_the_code_they_replace(
+    base: str, indices: str, std: str, reads: Literal[1, 2]
+) -> None:
     dataset, mean, deviation = BASES[base](), 0.25, STATISTICS[std]()
-    chosen = None if indices is None else INDICES[indices]()
-    made, _ = outcome(lambda: standardized_samples(dataset, chosen, mean, deviation, eps=1e-8))
+    chosen = ... if indices == "all" else INDICES[indices]()
+    assume(not isinstance(dataset, Counting) or chosen is not ...)  # iterating over it does not end
+
+    def one_by_one() -> list[Any]:
+        if chosen is ...:
+            return [((x - mean) / (deviation + 1e-8), y) for x, y in dataset]
+        if reads == 2:
+            return [((dataset[i][0] - mean) / (deviation + 1e-8), dataset[i][1]) for i in chosen]
+        samples = []
+        for i in chosen:
+            x, y = dataset[i]
+            samples.append(((x - mean) / (deviation + 1e-8), y))
+        return samples
+
+    made, state = outcome(lambda: standardized_samples(dataset, chosen, mean, deviation, eps=1e-8, reads=reads))
+    read = list(dataset.read) if isinstance(dataset, Counting) else []
+    wanted, wanted_state = outcome(one_by_one)
+    assert same(made, wanted) and torch.equal(state, wanted_state)
     if isinstance(dataset, Counting):
-        assert dataset.read == []
-    if made is None:
-        return
-    wanted, _ = outcome(
-        lambda: [
-            ((dataset[index][0] - mean) / (deviation + 1e-8), dataset[index][1])
-            for index in (range(len(dataset)) if chosen is None else chosen)
-        ]
-    )
-    assert same(made, wanted)
-    if isinstance(made, list) and made:
+        assert dataset.read == read * 2
+    if base in ("rows", "vectors", "subset") and indices in ("all", "array", "list") and isinstance(made, list):
         x, y = made[0]
         assert x._base is None and x.untyped_storage().nbytes() == x.nbytes
-        assert y.data_ptr() == dataset[chosen[0] if chosen is not None else 0][1].data_ptr()
+        assert y.data_ptr() == dataset[0 if chosen is ... else chosen[0]][1].data_ptr()
 
 
-def test_lists_of_standardised_samples_are_made_at_once_where_they_can_be() -> None:
-    made = standardized_samples(rows(), [1, 2, 2], 0.5, 2.0)
-    assert made is not None and len(made) == 3 and same(made[1], made[2]) and made[1][0] is not made[2][0]
-
-
-def test_a_dataset_without_a_length_is_left_to_the_comprehension() -> None:
-    class Endless(Dataset[Any]):
-        def __getitem__(self, idx: Any) -> Any: ...
-
-    assert standardized_samples(Endless(), ..., 0.5, 2.0) is None
+def test_lists_of_standardised_samples_are_made_at_once_where_they_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = rows()
+    monkeypatch.setattr(TensorDataset, "__getitem__", None)
+    made = standardized_samples(data, [1, 2, 2], 0.5, 2.0)
+    assert len(made) == 3 and same(made[1], made[2]) and made[1][0] is not made[2][0]
 
 
 @masks()

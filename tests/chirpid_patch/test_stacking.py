@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from originals import PairDataset, RandomPairDataset, seed_all, tensor_data
+from originals import PairDataset, RandomPairDataset, same, seed_all, tensor_data
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
@@ -110,10 +111,9 @@ def test_without_indices_it_is_the_stack_of_all(name: str) -> None:
 
 def test_none_is_no_way_to_ask_for_all() -> None:
     dataset = TensorDataset(torch.zeros(3, 2), torch.zeros(3))
-    for read in (stack_samples, read_labels):
+    for read in (stack_samples, read_labels, partial(standardized_samples, mean=0.0, std=1.0)):
         with pytest.raises(TypeError, match="'NoneType' object is not iterable"):
-            read(dataset, None)  # type: ignore[arg-type]
-    assert standardized_samples(dataset, None, 0.0, 1.0) is None  # type: ignore[arg-type]
+            read(dataset, None)  # type: ignore[operator]
 
 
 def test_it_is_a_copy() -> None:
@@ -147,3 +147,57 @@ def test_errors_are_those_of_the_samples(name: str, indices: list[Any]) -> None:
 def test_samples_of_another_form_are_refused_as_taking_them_apart_does() -> None:
     with pytest.raises(ValueError, match="unpack"):
         stack_samples(DATASETS["three columns"]())
+
+
+def standardized_by_a_loop(dataset: Any, indices: Any, mean: Any, std: Any) -> list[Any]:
+    samples = []
+    for i in indices:
+        x, y = dataset[i]
+        samples.append(((x - mean) / (std + 1e-8), y))
+    return samples
+
+
+def standardized_by_reading_twice(dataset: Any, indices: Any, mean: Any, std: Any) -> list[Any]:
+    return [((dataset[i][0] - mean) / (std + 1e-8), dataset[i][1]) for i in indices]
+
+
+FORMS = [(standardized_by_a_loop, {"reads": 1}), (standardized_by_reading_twice, {"reads": 2})]
+
+
+@pytest.mark.parametrize(("form", "options"), FORMS)
+@pytest.mark.parametrize("name", sorted(set(DATASETS) - {"three columns"}))
+def test_standardised_samples_are_those_of_the_code_they_replace(name: str, form: Any, options: dict[str, Any]) -> None:
+    dataset = DATASETS[name]()
+    made = standardized_samples(dataset, [3, 1, 3, 60], 0.25, torch.tensor(0.5), eps=1e-8, **options)
+    assert same(made, form(dataset, [3, 1, 3, 60], 0.25, torch.tensor(0.5)))
+
+
+@pytest.mark.parametrize(("form", "options"), FORMS)
+def test_standardised_samples_that_are_random_are_drawn_as_ever(form: Any, options: dict[str, Any]) -> None:
+    dataset = RandomPairDataset(9)
+    seed_all(4)
+    expected = form(dataset, range(9), 0.5, 2.0)
+    state = torch.get_rng_state()
+    seed_all(4)
+    assert same(standardized_samples(dataset, range(9), 0.5, 2.0, eps=1e-8, **options), expected)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(("form", "options"), FORMS)
+@pytest.mark.parametrize("indices", [[0, SIZE], [None], 3])
+@pytest.mark.parametrize("name", ["tensors", "the user's", "three columns"])
+def test_standardising_raises_what_the_code_raised(name: str, indices: Any, form: Any, options: dict[str, Any]) -> None:
+    def raised(call: Callable[[], Any]) -> str:
+        try:
+            call()
+        except Exception as error:
+            return type(error).__name__
+        return "nothing"
+
+    dataset = DATASETS[name]()
+    expected = raised(lambda: form(dataset, indices, 0.5, 2.0))
+    assert raised(lambda: standardized_samples(dataset, indices, 0.5, 2.0, eps=1e-8, **options)) == expected
+
+
+def test_without_samples_nothing_is_computed() -> None:
+    assert standardized_samples([], ..., None, None) == standardized_samples({}, [], None, None, eps=1.0) == []

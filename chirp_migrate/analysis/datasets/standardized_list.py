@@ -4,25 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.capture_timing import has_value
 from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
-from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Item, Name, NotStraightLine, Value, item
+from chirp_migrate.analysis.dataflow.symbolic import (
+    Const,
+    Evaluator,
+    Item,
+    Name,
+    NotStraightLine,
+    Value,
+    item,
+    names_in_code,
+)
+from chirp_migrate.analysis.dataflow.with_blocks import lets_errors_pass
 from chirp_migrate.analysis.datasets.dataset_meaning import is_part, standardized_pair
-from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import holds, names_below
+from chirp_migrate.syntax.queries import find_own, holds, plain_source
 
 _SAMPLE = Name("<sample>")
+_LEAVES = (cst.Return, cst.Raise, cst.Break, cst.Continue, cst.Yield, cst.Await)
 
 
 @dataclass(frozen=True)
 class StandardizedList:
     """``(dataset[i] standardised for i in indices)``; ``indices`` ``...``: all of them.
 
-    All but ``eps`` are names; ``collected`` is that of the list which a loop appends to.
+    All but ``eps`` are names.
+
+    Attributes:
+        dataset: where the samples come from.
+        indices: which samples, in this order.
+        mean: what is subtracted.
+        std: what is divided by.
+        eps: what is added to ``std``.
+        reads: how often each sample is read: once, and unpacked, or twice, for the x and for the y.
+        collected: the list that a loop appends to.
     """
 
     dataset: Value
@@ -30,6 +51,7 @@ class StandardizedList:
     mean: Value
     std: Value
     eps: float
+    reads: int
     collected: str = ""
 
     @property
@@ -38,17 +60,17 @@ class StandardizedList:
         return {str(one) for one in (self.dataset, self.indices, self.mean, self.std)} - {"..."}
 
 
-def in_comprehension(module: Module, project: Project, node: cst.ListComp) -> StandardizedList | None:
+def in_comprehension(module: Module, node: cst.ListComp) -> StandardizedList | None:
     """The list that a comprehension makes, if it is one of standardised samples."""
     loop = node.for_in
     if loop.ifs or loop.inner_for_in is not None or loop.asynchronous is not None:
         return None
     if any(isinstance(ancestor, cst.FormattedStringExpression) for ancestor in module.ancestors(node)):
         return None
-    return _built(module, project, loop.target, loop.iter, node.elt, ())
+    return _built(module, loop.target, loop.iter, node.elt, ())
 
 
-def in_loop(module: Module, project: Project, node: cst.For) -> StandardizedList | None:
+def in_loop(module: Module, node: cst.For) -> StandardizedList | None:
     """The list that a loop appends to, if it is one of standardised samples."""
     *steps, last = node.body.body
     match last:
@@ -62,14 +84,13 @@ def in_loop(module: Module, project: Project, node: cst.For) -> StandardizedList
                 )
             ]
         ) if node.orelse is None and node.asynchronous is None:
-            found = _built(module, project, node.target, node.iter, element, steps)
+            found = _built(module, node.target, node.iter, element, steps)
             return None if found is None or collected in found.names else replace(found, collected=collected)
     return None
 
 
 def _built(
     module: Module,
-    project: Project,
     target: cst.BaseExpression,
     source: cst.BaseExpression,
     element: cst.BaseExpression,
@@ -86,41 +107,83 @@ def _built(
             env = {x: item(_SAMPLE, Const("0")), y: item(_SAMPLE, Const("1"))}
         case _:
             return None
+    if not isinstance(source, cst.Name) or any(find_in(one, cst.Call) for one in (element, *body)):
+        return None
     try:
         path, *others = Evaluator(module.source).paths(body, env, element)
     except NotStraightLine:
         return None
     parts = standardized_pair(path.value)
-    if parts is None or others or not isinstance(source, cst.Name):
-        return None
-    if path.calls or not all(is_part(one, path.value) for one in path.evaluated):
-        return None
-    mentioned = (name for part in (element, *body) for name in names_below(part, "torch"))
-    if any(project.resolved_names(module, one) != {"torch"} for one in mentioned):
+    if parts is None or others or not all(is_part(one, path.value) for one in path.evaluated):
         return None
     match parts:
         case sample, mean, std, eps if sample == _SAMPLE:  # `for x, y in subset`: the samples of subset in order
-            found = StandardizedList(Name(source.value), Const("..."), mean, std, eps)
-        case Item(dataset, at), mean, std, eps if at == index:
-            found = StandardizedList(dataset, Name(source.value), mean, std, eps)
+            found = StandardizedList(Name(source.value), Const("..."), mean, std, eps, 1)
+        case Item(dataset, at) as sample, mean, std, eps if at == index:
+            # Without steps, both parts of the sample are asked for where the pair is made: x first.
+            is_read_twice = not body and path.items == [sample, sample]
+            if not is_read_twice and not (path.items == [sample] and _is_unpacked(body)):
+                return None
+            found = StandardizedList(dataset, Name(source.value), mean, std, eps, 2 if is_read_twice else 1)
         case _:
             return None
     clear = path.names.keys().isdisjoint(found.names) and all(
-        _surely_has_value(module, source, name) for name in found.names
+        _keeps_a_value(module, source, name) for name in found.names
     )
     return found if clear else None
 
 
-def _surely_has_value(module: Module, node: cst.CSTNode, name: str) -> bool:
-    """Whether a name has a value where ``node`` stands, and is none of a class body, which comprehensions cannot see.
+def _is_unpacked(body: Sequence[cst.CSTNode]) -> bool:
+    """Whether the first step is ``x, y = dataset[i]``: the only one of the steps that reads a sample."""
+    match body:
+        case [cst.SimpleStatementLine(body=[cst.Assign(targets=[one], value=cst.Subscript())]), *_]:
+            return isinstance(one.target, cst.Tuple | cst.List) and len(one.target.elements) == 2
+    return False
 
-    For functions, what the module binds on every way through it has one.
+
+def _keeps_a_value(module: Module, node: cst.CSTNode, name: str) -> bool:
+    """Whether a name has a value where ``node`` stands, and no code that reading a sample runs gives it another.
+
+    None of a class body has, which comprehensions cannot see. For functions, what the module binds on every way through
+    it has one.
     """
     owner = module.scopes.lookup(name, node)
     if owner is None or isinstance(owner[0].node, cst.ClassDef):
         return False
+    if any(module.scopes.scope_of(one.node) is not owner[0] for one in owner[1] if not isinstance(one.node, cst.Param)):
+        return False
     is_later = isinstance(owner[0].node, cst.Module) and module.enclosing_function(node) is not None
     return has_value(module, module.tree.body[-1] if is_later else node, owner)
+
+
+def made_empty(module: Module, loop: cst.For, name: str) -> cst.SimpleStatementLine | None:
+    """The line ``name = []`` in front of a loop, in its block; nothing between uses the name or leaves the block."""
+    statements: Sequence[cst.CSTNode] = getattr(module.parents[loop], "body", ())
+    before = list(takewhile(lambda one: one is not loop, statements))
+    for one in reversed(before):
+        if isinstance(one, cst.SimpleStatementLine) and plain_source(module, one) == f"{name} = []":
+            return one
+        if name in names_in_code(one) or find_own(one, *_LEAVES):
+            return None
+    return None
+
+
+def may_be_seen_unfinished(module: Module, loop: cst.For, name: str) -> bool:
+    """Whether code may see the list ``name`` while a loop fills it, or after an error has ended the loop."""
+    owner, scope = module.scopes.lookup(name, loop), module.scopes.scope_of(loop)
+    if owner is None or owner[0] is not scope or isinstance(scope.node, cst.ClassDef):
+        return True
+    uses = [one for one in module.named(name) if module.scopes.lookup(name, one) == owner]
+    if any(module.enclosing_scope(one) is not scope.node for one in uses):
+        return True
+    bodies: list[cst.BaseSuite] = []
+    for ancestor in takewhile(lambda one: one is not scope.node, module.ancestors(loop)):
+        match ancestor:
+            case cst.Try(body=body) | cst.TryStar(body=body):
+                bodies.append(body)
+            case cst.With(body=body) if not lets_errors_pass(module, ancestor):
+                bodies.append(body)
+    return not all(holds(module, body, use) for body in bodies for use in uses)
 
 
 def may_be_read_outside(module: Module, project: Project, loop: cst.For, name: str) -> bool:
