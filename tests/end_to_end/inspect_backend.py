@@ -15,6 +15,8 @@ import random
 import sys
 import tempfile
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,15 @@ def pickles(value: Any) -> bool:
     except (AttributeError, pickle.PicklingError):
         return False
     return True
+
+
+def raised(call: Callable[[], Any]) -> str:
+    """The type of the error that a call ends with."""
+    try:
+        call()
+    except Exception as error:
+        return type(error).__name__
+    return ""
 
 
 def habits() -> dict[str, Any]:
@@ -155,6 +166,7 @@ def helpers() -> dict[str, Any]:
         "never_below_p": bool(torch.equal(specaugment.SpecAugment(p=-1.0)(features[0]), features[0])),
         "pil_shape": list(pil[0][0].shape),
         "pil_rescales": [pil[0][0].min().item(), pil[0][0].max().item()],
+        "pil_without_parameters": raised(partial(dataset_utils.PILAugmentedDataset, dataset)),
     }
 
     with tempfile.TemporaryDirectory() as folder:
@@ -169,6 +181,10 @@ def helpers() -> dict[str, Any]:
             model_class=BirdCNN,
             config={"num_epochs": 1, "standardize": False, "max_split_attempts": 50},
         )
+    arrays = {"features": features.numpy(), "labels": labels.numpy(), "authors": authors.numpy()}
+    report["without_predefined_split"] = raised(
+        partial(training_core.single_fold_training, **arrays, model_class=BirdCNN, use_predefined_split=False)
+    )
     report["from_images"] = {
         "train_losses": result["train_losses"],
         "confusion_shape": list(result["confusion_matrix"].shape),

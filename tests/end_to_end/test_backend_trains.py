@@ -265,8 +265,10 @@ def test_helpers_do_what_they_say(facts: dict[str, Any]) -> None:
     assert augmentation["never_below_p"]
     assert 0.0 <= augmentation["noise_range"][0] < augmentation["noise_range"][1] <= 1.0
     assert augmentation["pil_shape"] == [1, 32, 40]
-    assert 0.0 <= augmentation["pil_rescales"][0] < augmentation["pil_rescales"][1] <= 1.0
+    assert 0.0 <= augmentation["pil_rescales"][0] < 1.0 < augmentation["pil_rescales"][1] <= 255.0
+    assert augmentation["pil_without_parameters"] == "TypeError"
 
+    assert report["without_predefined_split"] == "UnboundLocalError"
     assert math.isfinite(report["from_images"]["train_losses"][0])
     assert report["from_images"]["confusion_shape"] == [4, 4]
 
