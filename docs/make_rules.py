@@ -42,8 +42,7 @@ What *safe* leaves to be seen by a program that looks for it:
   for all calls: attributes set on them, and comparisons of two, tell. What they captured is an argument or attribute
   of theirs then, so `copy.deepcopy` copies it. `inspect`, `locals()` and `eval` beside them are noticed. Not noticed is
   who looks from elsewhere: at what a module holds (`vars(module)`, `globals()`, `inspect.getmembers`), at subclasses,
-  at the signature or `__dict__` of what was handed on, or at frames (`sys._getframe`, tracebacks, debuggers), where
-  sums kept on the device (CHP025) are tensors, too.
+  at the signature or `__dict__` of what was handed on, or at frames (`sys._getframe`, tracebacks, debuggers).
 * Augmented batches draw by keys of their own, so Python's and PyTorch's generators are left where they would not have
   been. Classes made by `type()` (CHP005) have another name, and samples that are no pairs raise ValueError.
 * The runtime, and torch with it, is imported where isort puts it: within a run of sorted imports, maybe before others.

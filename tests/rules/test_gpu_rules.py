@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from typing import Any
 
 import pytest
-import torch
-from support import RULES, migrate, reports
-
-from chirp_migrate.engine.rewrite_file import rewrite, rewrite_in_hunks
-from chirp_migrate.plans.plan import Status
-from chirp_migrate.syntax.project import Project
+from support import migrate, reports
 
 # CHP024: device-resident loading
 
@@ -31,6 +25,13 @@ def function(text: str, parameters: str = "data, model, device, sink") -> str:
 def looped(text: str, header: str = "for x, y in loader:") -> str:
     """A loader, and a loop over it."""
     return f"{MADE}\n{header}\n{textwrap.indent(textwrap.dedent(text), '    ')}\n"
+
+
+def devices_advised(text: str, **others: str) -> list[str]:
+    """The devices that CHP024 advises to give to the factory; it rewrites nothing."""
+    after, findings = migrate("CHP024", text, **others)
+    assert after == textwrap.dedent(text)
+    return [one.partition("batches to `")[2].partition("`")[0] for one in reports(findings)]
 
 
 @pytest.mark.parametrize(
@@ -61,57 +62,51 @@ def looped(text: str, header: str = "for x, y in loader:") -> str:
     ],
 )
 def test_a_loader_whose_batches_all_go_to_the_device_right_away(text: str, header: str) -> None:
-    before = function(looped(text, header))
-    after, findings = migrate("CHP024", before)
-    assert (after, reports(findings)) == (before.replace(MADE, RESIDENT), [])
+    assert devices_advised(function(looped(text, header))) == ["device"]
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    "text",
     [
-        ("model(x.to(device))\nsink(y.numpy())", "`y.numpy()` needs the batch"),
-        ("sink[y] = model(x.to(device))", "`y` is used as it comes"),
-        ("sink(x)\nx = x.to(device)", "`x` is used as it comes"),
-        ("z = x.to(device)\nsink(x)", "`x` is used as it comes"),
-        ("x = (x / 255).to(device)\ny = y.to(device)", "`x` is used as it comes"),
-        ("a = x.to(device)\nb = y.pin_memory().to(device)", "`y.pin_memory()` needs the batch"),
-        ("if sink:\n    x = x.to(device)\nmodel(x)", "only done under a condition"),
-        ("x = x.to(device) if sink else x\nmodel(x)", "only done under a condition"),
-        ("try:\n    x = x.to(device)\nexcept RuntimeError:\n    pass", "not surely done"),
-        ("sink(lambda: x.to(device))", "not surely done"),
-        ("x.to(device)\nself.last = x", "`x` is used as it comes"),
-        ("a = x.to(device)\nb = y.to('cuda:1')", "several devices"),
-        ("a = x.to(device)\nb = y.to(model.device)", "is not known where the loader is built"),
+        "model(x.to(device))\nsink(y.numpy())",
+        "sink[y] = model(x.to(device))",
+        "sink(x)\nx = x.to(device)",
+        "z = x.to(device)\nsink(x)",
+        "x = (x / 255).to(device)\ny = y.to(device)",
+        "a = x.to(device)\nb = y.pin_memory().to(device)",
+        "if sink:\n    x = x.to(device)\nmodel(x)",
+        "x = x.to(device) if sink else x\nmodel(x)",
+        "try:\n    x = x.to(device)\nexcept RuntimeError:\n    pass",
+        "sink(lambda: x.to(device))",
+        "x.to(device)\nself.last = x",
+        "a = x.to(device)\nb = y.to('cuda:1')",
+        "a = x.to(device)\nb = y.to(model.device)",
     ],
 )
-def test_a_batch_that_is_used_on_the_cpu_is_left_there(text: str, reason: str) -> None:
-    before = function(looped(text))
-    after, findings = migrate("CHP024", before)
-    assert after == before and [reason in one for one in reports(findings)] == [True]
+def test_a_batch_that_is_used_on_the_cpu_is_left_there(text: str) -> None:
+    assert devices_advised(function(looped(text))) == []
 
 
 @pytest.mark.parametrize(
-    ("rest", "reason"),
+    "rest",
     [
-        ("for x, y in loader:\n    sink(x, y)", "`x` is used as it comes"),
-        ("for x, y in loader:\n    pass", "another loop does not move its batches"),
-        ("for item in enumerate(loader):\n    pass", "does not unpack the batch"),
-        ("first = next(iter(loader))", "`iter(…)` is given it"),
-        ("every = list(loader)", "`list(…)` is given it"),
-        ("every = [x for x, y in loader]", "more with it than a loop"),
-        ("found = sink in loader", "more with it than a loop"),
-        ("model.fit(loader)", "`model.fit(…)` is given it"),
-        ("sink['train'] = loader", "it is kept in `sink['train']`"),
-        ("every = {'train': loader}", "more with it than a loop"),
-        ("return loader", "`f` returns it to code that cannot be seen"),
-        ("loader.batches = 3", "more than a look at it"),
-        ("sink(y)", "`y` may be used again after the loop"),
+        "for x, y in loader:\n    sink(x, y)",
+        "for x, y in loader:\n    pass",
+        "for item in enumerate(loader):\n    pass",
+        "first = next(iter(loader))",
+        "every = list(loader)",
+        "every = [x for x, y in loader]",
+        "found = sink in loader",
+        "model.fit(loader)",
+        "sink['train'] = loader",
+        "every = {'train': loader}",
+        "return loader",
+        "loader.batches = 3",
+        "sink(y)",
     ],
 )
-def test_every_loop_over_the_loader_has_to_be_seen(rest: str, reason: str) -> None:
-    before = function(f"{looped('x = x.to(device)')}{rest}\n")
-    after, findings = migrate("CHP024", before)
-    assert after == before and [reason in one for one in reports(findings)] == [True]
+def test_every_loop_over_the_loader_has_to_be_seen(rest: str) -> None:
+    assert devices_advised(function(f"{looped('x = x.to(device)')}{rest}\n")) == []
 
 
 @pytest.mark.parametrize(
@@ -124,8 +119,7 @@ def test_every_loop_over_the_loader_has_to_be_seen(rest: str, reason: str) -> No
     ],
 )
 def test_looking_at_a_loader_is_no_use_of_its_batches(rest: str) -> None:
-    before = function(f"{looped('x = x.to(device)')}{rest}\n")
-    assert migrate("CHP024", before)[0] == before.replace(MADE, RESIDENT)
+    assert devices_advised(function(f"{looped('x = x.to(device)')}{rest}\n")) == ["device"]
 
 
 @pytest.mark.parametrize(
@@ -139,13 +133,11 @@ def test_looking_at_a_loader_is_no_use_of_its_batches(rest: str) -> None:
     ],
 )
 def test_loaders_without_a_move_of_their_batches_are_not_spoken_of(text: str) -> None:
-    assert migrate("CHP024", function(text)) == (function(text), [])
+    assert devices_advised(function(text)) == []
 
 
 def test_arguments_that_only_the_run_knows_may_name_a_device_already() -> None:
-    before = function(looped("model(x.to(device))").replace("batch_size=8", "**sink"))
-    after, findings = migrate("CHP024", before)
-    assert after == before and "`**kwargs`" in reports(findings)[0]
+    assert devices_advised(function(looped("model(x.to(device))").replace("batch_size=8", "**sink"))) == []
 
 
 @pytest.mark.parametrize(
@@ -163,14 +155,11 @@ def test_the_device_has_its_value_where_the_loader_is_built_and_keeps_it(text: s
     loop = looped("x = x.to(device)")
     inner = textwrap.indent(loop, "    ").lstrip()
     before = function(text.replace("    LOOP", f"    {inner}").replace("LOOP", loop), "data, model, sink")
-    after, findings = migrate("CHP024", before)
-    assert after == (before.replace(MADE, RESIDENT) if resident else before)
-    assert bool(reports(findings)) is not resident
+    assert devices_advised(before) == ["device"] * resident
 
 
 def test_cuda_is_a_device_that_every_place_knows() -> None:
-    before = function(looped("model(x.cuda(), y.cuda(non_blocking=True))"))
-    assert migrate("CHP024", before)[0] == before.replace(MADE, RESIDENT.replace("=device", '="cuda"'))
+    assert devices_advised(function(looped("model(x.cuda(), y.cuda(non_blocking=True))"))) == ['"cuda"']
 
 
 @pytest.mark.parametrize(
@@ -184,9 +173,7 @@ def test_cuda_is_a_device_that_every_place_knows() -> None:
 def test_settings_hold_devices(text: str, resident: bool) -> None:
     loop = looped("model(x.to(args.device), y.to(args.device))")
     before = function(text.replace("LOOP", loop), "data, model, args")
-    after, findings = migrate("CHP024", before)
-    assert after == (before.replace(MADE, RESIDENT.replace("=device", "=args.device")) if resident else before)
-    assert bool(reports(findings)) is not resident
+    assert devices_advised(before) == ["args.device"] * resident
 
 
 def test_settings_are_followed_like_devices() -> None:
@@ -204,7 +191,7 @@ def test_settings_are_followed_like_devices() -> None:
         def run(data, options):
             train(make(data, options), options)
     """
-    assert "create_training_loader(data, device=config.train.device)" in migrate("CHP024", text)[0]
+    assert devices_advised(text) == ["config.train.device"]
 
 
 TRAINER = f"""
@@ -238,29 +225,22 @@ LOOPS = """
 
 
 def test_loaders_and_devices_are_followed_through_the_project() -> None:
-    after, findings = migrate("CHP024", TRAINER, loops=LOOPS)
-    assert not reports(findings)
-    assert "create_training_loader(data, device=self.device)" in after
-    assert "create_validation_loader(data, device=self.device)" in after
+    assert devices_advised(TRAINER, loops=LOOPS) == ["self.device", "self.device"]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "reason"),
+    ("old", "new"),
     [
-        ("self._epoch(self.loader, lr=0.1)", "self.device = 'cpu'\n            self._epoch(self.loader, 1)", "device"),
-        (
-            "            self.loader =",
-            "            sink.device = 1\n            self.loader =",
-            "device of its loops",
-        ),
-        ("        def run(self):", "        @sink.wrapped\n        def _epoch(self):", None),
-        ("self._epoch(self.loader, lr=0.1)", "self._epoch(*self.loader)", None),
+        ("self._epoch(self.loader, lr=0.1)", "self.device = 'cpu'\n            self._epoch(self.loader, 1)"),
+        ("            self.loader =", "            sink.device = 1\n            self.loader ="),
+        ("        def run(self):", "        @sink.wrapped\n        def _epoch(self):"),
+        ("self._epoch(self.loader, lr=0.1)", "self._epoch(*self.loader)"),
     ],
 )
-def test_what_may_be_another_device_is_none(old: str, new: str, reason: str | None) -> None:
+def test_what_may_be_another_device_is_none(old: str, new: str) -> None:
     after, findings = migrate("CHP024", TRAINER.replace(old, new), loops=LOOPS)
-    assert "create_training_loader(data, device=" not in after
-    assert reason is None or reason in reports(findings)[0]
+    named = [after.splitlines()[one.line - 1] for one in findings]
+    assert not any("create_training_loader" in line for line in named)
 
 
 @pytest.mark.parametrize(
@@ -272,18 +252,16 @@ def test_what_may_be_another_device_is_none(old: str, new: str, reason: str | No
     ],
 )
 def test_other_files_have_a_say(other: str) -> None:
-    assert "create_training_loader(data)" in migrate("CHP024", TRAINER, loops=LOOPS, other=other)[0]
+    advised = devices_advised(TRAINER, loops=LOOPS)
+    assert len(devices_advised(TRAINER, loops=LOOPS, other=other)) < len(advised)
 
 
 def test_an_argument_that_is_changed_is_not_what_was_given() -> None:
     changed = LOOPS.replace("for x, y", "its_device = its_device or 'cuda'\n        for x, y", 1)
-    after, findings = migrate("CHP024", TRAINER, loops=changed)
-    assert (
-        "create_validation_loader(data)" in after and "is not known where the loader is built" in reports(findings)[0]
-    )
+    assert devices_advised(TRAINER, loops=changed) == ["self.device"]
 
 
-def test_a_loader_built_by_hand_gets_factory_and_device_in_one_run() -> None:
+def test_a_loader_that_is_migrated_in_the_same_run_is_named_too() -> None:
     before = function(looped("model(x.to(device), y.to(device))")).replace(
         "OptimalDataLoaderFactory.create_training_loader(data, batch_size=8)",
         "DataLoader(data, 8, True, num_workers=2)",
@@ -291,32 +269,9 @@ def test_a_loader_built_by_hand_gets_factory_and_device_in_one_run() -> None:
     before = before.replace(
         "from chirpid_patch import OptimalDataLoaderFactory", "from torch.utils.data import DataLoader"
     )
-    after, _ = migrate("CHP001 CHP024", before)
-    assert "".join(after.split()).count("create_training_loader(data,8,shuffle=True,max_workers=2,device=device)") == 1
-    assert migrate("CHP024", before) == (before, [])
-
-
-def test_each_loader_stays_a_decision_of_its_own() -> None:
-    made = (
-        "{0} = DataLoader(\n        data,\n        batch_size=8\n    )\n    for x in {0}:\n        x = x.to(device)\n"
-    )
-    text = "from torch.utils.data import DataLoader\ndef f(data, model, device):\n"
-    text += "".join(f"    {made.format(name)}" for name in ("first", "second"))
-    rules = [RULES["CHP001"], RULES["CHP024"]]
-    result = rewrite_in_hunks("a.py", text, Project({"a.py": text}), unsafe=True, rules=rules)
-    assert result.text.count("device=device") == 2
-    assert [(one.rule, one.hunk) for one in result.findings] == [
-        ("CHP001", 1),
-        ("CHP024", 1),
-        ("CHP001", 2),
-        ("CHP024", 2),
-    ]
-
-
-def test_without_leave_only_the_factory_comes() -> None:
-    before = function(looped("model(x.to(device), y.to(device))"))
-    after, (finding,) = migrate("CHP024", before, unsafe=False)
-    assert (after, finding.status) == (before, Status.OPT_IN)
+    _, findings = migrate("CHP001 CHP024", before)
+    assert [one.rule for one in findings] == ["CHP001", "CHP024"]
+    assert devices_advised(before) == []
 
 
 # CHP025: numbers read in every step
@@ -341,285 +296,9 @@ def f(data, model, optimizer, sink):
 """
 
 
-def sums(body: str, behind: str = "") -> str:
-    """A training loop that ends with these lines, and with these behind it."""
-    text = SUMS.format(body=textwrap.indent(textwrap.dedent(body), " " * 8))
-    return text.replace("    return total", f"{textwrap.indent(behind, '    ')}    return total")
-
-
-TOTAL, HITS = "total = float(total)\n", "hits = int(hits)\n"
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "behind"),
-    [
-        ("total += loss.item()", "total += loss.detach().double()", TOTAL),
-        ("total += loss.item() * x.size(0)", "total += loss.detach().double() * x.size(0)", TOTAL),
-        ("total += len(y) * loss.item()", "total += len(y) * loss.detach().double()", TOTAL),
-        ("n = y.shape[0]\ntotal += loss.item() * n", "n = y.shape[0]\ntotal += loss.detach().double() * n", TOTAL),
-        ("total += criterion(out, y).item()", "total += criterion(out, y).detach().double()", TOTAL),
-        ("total += F.mse_loss(out, y).item()", "total += F.mse_loss(out, y).detach().double()", TOTAL),
-        ("hits += (out.argmax(1) == y).sum().item()", "hits += (out.argmax(1) == y).sum()", HITS),
-        ("hits += out.argmax(1).eq(y).sum().item()", "hits += out.argmax(1).eq(y).sum()", HITS),
-        ("hits += torch.sum(out.argmax(1) == y).item()", "hits += torch.sum(out.argmax(1) == y)", HITS),
-        ("total += float(loss) * len(x)", "total += loss.detach().double() * len(x)", TOTAL),
-        ("total += loss.detach().item()", "total += loss.detach().double()", TOTAL),
-        (
-            "hits += int((out.argmax(1) == y).sum())\ntotal += float(loss)",
-            "hits += (out.argmax(1) == y).sum()\ntotal += loss.detach().double()",
-            HITS + TOTAL,
-        ),
-        (
-            "total += (\n    loss.item()  # of the batch\n)",
-            "total += (\n    loss.detach().double()  # of the batch\n)",
-            TOTAL,
-        ),
-        ("if sink:\n    total += loss.item()", "if sink:\n    total += loss.detach().double()", TOTAL),
-        (
-            "p = out.argmax(1)\ntotal += loss.item()\nhits += (p == y).sum().item()",
-            "p = out.argmax(1)\ntotal += loss.detach().double()\nhits += (p == y).sum()",
-            TOTAL + HITS,
-        ),
-    ],
-)
-def test_sums_stay_on_the_device_until_the_loop_is_over(before: str, after: str, behind: str) -> None:
-    found, findings = migrate("CHP025", sums(before))
-    assert (found, reports(findings)) == (sums(after, behind), [])
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_sums_are_the_same_to_the_bit(dtype: torch.dtype) -> None:
-    """On the CPU, and on CUDA where there is one."""
-    body = "total += loss.item() * x.size(0)\nhits += (out.argmax(1) == y).sum().item()\nseen += len(y)"
-    before = sums(body)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    after, _ = migrate("CHP025", before)
-    assert after != before
-
-    def run(text: str, count: int, seed: int) -> Any:
-        torch.manual_seed(seed)
-        layer = torch.nn.Linear(5, 4).to(device, dtype)
-        data = [(torch.randn(5, dtype=dtype), seed % 4) for seed in range(count)]
-        scope: dict[str, Any] = {}
-        exec(compile(text, "a.py", "exec"), scope)
-        return scope["f"](data, layer, None, None)
-
-    for count in (0, 1, 3, 64):
-        one, other = run(before, count, count), run(after, count, count)
-        assert one == other and [type(part) for part in one] == [type(part) for part in other]
-
-
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ("total += loss.item() / len(y)", "is not only added up"),
-        ("total = total + loss.item()", None),
-        ("total += loss.item()\nprint(total / seen)", "`total` is used before the loop is over"),
-        ("total += loss.item()\nsink.append(out.cpu())", "the loop waits at `out.cpu()`, too"),
-        ("total += loss.item()\nsink.append(loss.item())", "is not only added up"),
-        ("total += loss.cpu().item()", "the loop waits at `loss.cpu().item()`, too"),
-        ("total += int(loss)\nhits += (out == y).sum().item()", "does not surely come from a loss"),
-        ("total += float((out.argmax(1) == y).sum())", "does not surely come from a loss"),
-        ("total += loss.item() * sink", "`sink` is not surely the batch size"),
-        ("total += model.loss(out).item()", "does not surely come from a loss"),
-        ("other = out.mean()\ntotal += other.item()", "does not surely come from a loss"),
-        ("loss = loss * 2\ntotal += loss.item()", "does not surely come from a loss"),
-        ("hits += loss.item()", "does not start as a literal number"),
-        ("self.total += loss.item()", "`self.total` is no plain variable"),
-        ("sink['total'] += loss.item()", "`sink['total']` is no plain variable"),
-        ("start = time.time()\ntotal += loss.item()", "steps are timed"),
-        ("def g():\n    return total\ntotal += loss.item()", "a function inside uses `total`"),
-        ("total += loss.item()\nif sink:\n    total += loss.item()", "added to in several ways"),
-        ("total += loss.item()\nyield x", "generator or coroutine"),
-    ],
-)
-def test_what_is_not_proven_to_be_the_same_is_listed(body: str, reason: str | None) -> None:
-    after, findings = migrate("CHP025", sums(body))
-    assert after == sums(body) and findings
-    assert all("a GPU sync in every step" in one for one in reports(findings))
-    assert reason is None or any(reason in one for one in reports(findings))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ('torch.device("cuda" if torch.cuda.is_available() else "cpu")', "sink", "may lack float64"),
-        (
-            'torch.device("cuda" if torch.cuda.is_available() else "cpu")',
-            "'mps' if sink else 'cpu'",
-            "may lack float64",
-        ),
-        ("total, hits, seen = 0.0, 0, 0", "total, hits, seen = 0, 0, 0", "does not start as a literal number"),
-        ("total, hits, seen = 0.0, 0, 0", "total, hits, seen = sink", "does not start as a literal number"),
-        ("total, hits, seen = 0.0, 0, 0", "global total\n    hits = seen = 0", "is global or nonlocal"),
-        ("criterion = nn.CrossEntropyLoss()", "total = sink", "does not start as a literal number"),
-        ("def f(data", "@torch.compile\ndef f(data", "a decorator may compile"),
-        ("    return total", "    total += sink\n    return total", "is changed elsewhere, too"),
-        ("    return total", "    total += loss.item() * sink\n    return total", "is changed elsewhere, too"),
-        ("total, hits, seen = 0.0, 0, 0", "if sink:\n        total = 0.0", "may have no value after a loop"),
-        ("y.to(device)", "y.to(f'cuda:{len(y)}')", "another one in each iteration"),
-        ("= nn.CrossEntropyLoss()\n", "= sink\n    model = vars()\n", "`locals()` or the like"),
-    ],
-)
-def test_what_is_around_the_loop_decides_too(old: str, new: str, reason: str) -> None:
-    text = sums("total += loss.item()").replace(old, new)
-    after, findings = migrate("CHP025", text)
-    assert after == text and reason in reports(findings)[0]
-
-
-@pytest.mark.parametrize(
-    ("around", "reason"),
-    [("try:", "the `try` around"), ("with sink.suppressed():", "the `with` around"), ("with torch.no_grad():", None)],
-)
-def test_sums_that_outlive_an_error_stay_numbers(around: str, reason: str | None) -> None:
-    head, loop = sums("total += loss.item()").split("    for x, y", 1)
-    body, end = loop.split("    return", 1)
-    handled = "    finally:\n        pass\n" if around == "try:" else ""
-    text = f"{head}    {around}\n{textwrap.indent(f'    for x, y{body}', '    ')}{handled}    return{end}"
-    after, findings = migrate("CHP025", text)
-    assert (after == text) == (reason is not None)
-    assert reason is None or reason in reports(findings)[0]
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        "nn.CrossEntropyLoss(reduce=False)",
-        "nn.CrossEntropyLoss(None, None, -100, None, 'none')",
-        "nn.CrossEntropyLoss(**sink)",
-        "nn.HuberLoss('none')",
-        "nn.CrossEntropyLoss()\n    if sink: [criterion] = sink",
-        "lambda a, b: F.mse_loss(a, b)",
-    ],
-)
-def test_a_loss_that_may_be_no_number_or_no_tensor_is_read_as_before(made: str) -> None:
-    text = sums("total += criterion(out, y).item()").replace("nn.CrossEntropyLoss()", made)
-    after, findings = migrate("CHP025", text)
-    assert after == text and "does not surely come from a loss" in reports(findings)[0]
-
-
-@pytest.mark.parametrize(
-    ("maker", "other", "is_known"),
-    [
-        ("__init__", "", True),
-        ("set_up", "", False),
-        ("__init__", "def change(trainer):\n    trainer.criterion = print\n", False),
-    ],
-)
-def test_an_attribute_is_a_loss_if_it_always_is(maker: str, other: str, is_known: bool) -> None:
-    made = f"class T:\n  def {maker}(self):\n    self.criterion = nn.CrossEntropyLoss()\n\n  def f(self, data"
-    text = sums("total += criterion(out, y).item()").replace("= criterion(", "= self.criterion(")
-    head, body = text.replace("    criterion = nn.CrossEntropyLoss()\n", "").split("def f(data")
-    text = f"{head}{made}{body}"
-    assert ("double()" in migrate("CHP025", text, other=other)[0]) == is_known
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        "class Loss:\n    def item(self): ...\n",
-        "class Loss:\n    item = property(float)\n",
-        "class Loss:\n    def __getattr__(self, name): return {'item': print}[name]\n",
-        "Loss = namedtuple('Loss', 'item backward')\n",
-        "loss = SimpleNamespace(item=float, backward=print)\n",
-        "def wrap(loss):\n    loss.item = float\n",
-        "class Loss:\n    def __float__(self): ...\n",
-        "class Loss:\n    __int__ = look_up\n",
-    ],
-)
-def test_what_goes_backward_is_a_tensor_unless_the_project_has_something_like_one(other: str) -> None:
-    text = sums("total += loss.item()").replace("nn.CrossEntropyLoss()", "sink")
-    before = migrate("CHP025", text, other="for item in data: print(item.item())\n")[0]
-    assert "total += loss.detach().double().sum()\n" in before  # of one element, in whatever shape
-    after, findings = migrate("CHP025", text, other=other)
-    assert after == text and "`loss` may be no tensor" in reports(findings)[0]
-
-
-@pytest.mark.parametrize("read", ["loss.item()", "float(loss)"])
-def test_an_object_of_a_class_of_the_project_is_no_loss(read: str) -> None:
-    text = sums(f"total += {read}").replace("nn.CrossEntropyLoss()", "sink")
-    assert "double()" in migrate("CHP025", text.replace("criterion(", "model.loss("))[0]
-    text = f"from other import Total\n{text.replace('criterion(', 'Total(')}"
-    after, findings = migrate("CHP025", text, other="class Total(Parts): ...\n")
-    assert after == text and "does not surely come from a loss" in reports(findings)[0]
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("        loss.backward()\n", "        if sink:\n            loss.backward()\n"),
-        (
-            "        loss.backward()\n        total += loss.item()\n",
-            "        total += loss.item()\n        loss.backward()\n",
-        ),
-        ("        loss = criterion(out, y)\n", "        if sink:\n            loss = criterion(out, y)\n"),
-        ("        loss.backward()\n", "        def g():\n            loss.backward()\n"),
-    ],
-)
-def test_what_does_not_surely_happen_before_says_nothing_of_the_loss(old: str, new: str) -> None:
-    text = sums("total += loss.item()").replace("nn.CrossEntropyLoss()", "sink").replace(old, new)
-    after, findings = migrate("CHP025", text)
-    assert after == text and "does not surely come from a loss" in reports(findings)[0]
-
-
-def test_sums_are_made_in_one_inference_mode() -> None:
-    body = "with torch.inference_mode({}):\n    hits += (out.argmax(1) == y).sum().item()"
-    assert "hits = int(hits)" in migrate("CHP025", sums(body.format("")))[0]
-    text = sums(body.format("len(y) == 3"))
-    after, findings = migrate("CHP025", text)
-    assert after == text and "`torch.inference_mode` may not be on" in reports(findings)[0]
-
-
-@pytest.mark.parametrize(
-    "other",
-    ["from torch.distributed.tensor import DTensor", "import opacus", "class T:\n    def __torch_function__(cls): ..."],
-)
-def test_a_loss_that_may_be_no_plain_tensor_is_read_where_it_was(other: str) -> None:
-    text = sums("total += loss.item()")
-    after, findings = migrate("CHP025", text, other=other)
-    assert after == text and "`DTensor`" in reports(findings)[0]
-
-
-def test_a_cell_of_a_notebook_may_be_interrupted() -> None:
-    text = textwrap.dedent(sums("total += loss.item()").partition(":\n")[2].rpartition("    return")[0])
-    text = "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\n" + text
-    rules = [RULES["CHP025"]]
-    assert "double()" in rewrite("a.py", text, Project({"a.py": text}), rules=rules)[0]
-    after, (finding,) = rewrite("a.ipynb", text, Project({"a.ipynb": text}), rules=rules)
-    assert after == text and "interrupted" in finding.message
-
-
-def test_counts_are_exact_on_every_device() -> None:
-    text = sums("hits += (out.argmax(1) == y).sum().item()").replace("data, model", "data, model, device", 1)
-    text = text.replace('    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n', "")
-    after, findings = migrate("CHP025", text)
-    assert not reports(findings) and "hits = int(hits)" in after
-
-
-def test_other_objects_of_the_project_may_be_counted_otherwise() -> None:
-    text = sums("hits += (out == y).sum().item()")
-    hits = "class Hits:\n    def __eq__(self, other): ...\n    def item(self): ...\n"
-    after, findings = migrate("CHP025", text, other=hits)
-    assert after == text and "`(out == y).sum()` may be no tensor" in reports(findings)[0]
-    text = sums("total += loss.item() * x.size(0)")
-    after, findings = migrate("CHP025", text, other="class Batch:\n    def size(self, n): ...\n")
-    assert after == text and "`x.size(0)` is not surely the batch size" in reports(findings)[0]
-
-
-def test_what_is_summed_in_a_loop_inside_another_is_read_behind_it() -> None:
-    inner = "for a, b in DataLoader(data):\n    a, b = a.to(device), b.to(device)\n    total += F.mse_loss(a, b).item()"
-    after, findings = migrate("CHP025", sums(f"hits += (out == y).sum().item()\n{inner}"))
-    assert not reports(findings)
-    assert "        total = float(total)\n    hits = int(hits)\n    return" in after
-
-
-def test_two_loops_may_use_one_name() -> None:
-    loop = sums("total += loss.item()").partition("    for x")[2].partition("    return")[0]
-    text = sums("total += loss.item()").replace(
-        "    return", f"    print(total)\n    total = 0.0\n    for x{loop}    return"
-    )
-    after, findings = migrate("CHP025", text)
-    assert not reports(findings) and after.count("    total = float(total)\n") == 2
+def sums(body: str) -> str:
+    """A training loop that ends with these lines."""
+    return SUMS.format(body=textwrap.indent(textwrap.dedent(body), " " * 8))
 
 
 @pytest.mark.parametrize(
@@ -647,6 +326,8 @@ def test_on_the_cpu_nothing_waits() -> None:
 @pytest.mark.parametrize(
     ("body", "instead"),
     [
+        ("total += loss.item() * x.size(0)", "sum detached tensors"),
+        ("hits += int((out.argmax(1) == y).sum())", "sum detached tensors"),
         ("sink.append(loss.item())", "`torch.stack(…).tolist()`"),
         ("if loss.item() > 3:\n    break", "decide on the device"),
         ("sink.update(loss.item(), len(y))", "every N steps"),
@@ -657,7 +338,7 @@ def test_on_the_cpu_nothing_waits() -> None:
 def test_numbers_that_are_shown_or_compared_are_listed_with_what_to_do(body: str, instead: str) -> None:
     after, findings = migrate("CHP025", sums(body))
     (message,) = reports(findings)
-    assert after == sums(body) and instead in message and "not rewritten" not in message
+    assert after == sums(body) and instead in message
 
 
 # CHP026: copies of every batch
