@@ -39,6 +39,30 @@ def create_augmented_dataset_wrapper(dataset, augment_params=None, training=True
 """
 
 
+# A class that needs parameters, though its function has a default.
+NEEDS_PARAMETERS = """
+
+class NeedsParameters(WorkerSafeAugmentedDataset):
+    def __init__(self, dataset, augment_params, training):
+        super().__init__(dataset, {"spec_augment_params": dict(augment_params)}, training)
+
+
+def create_augmented_dataset_wrapper(dataset, augment_params=None, training=True):
+    return NeedsParameters(dataset, augment_params, training)
+"""
+
+# The same, and no parameters help.
+NEVER_BUILT = """
+
+def recommended(num_samples):
+    return {}
+
+
+def create_augmented_dataset_wrapper(dataset, augment_params=None, training=True):
+    return WorkerSafeAugmentedDataset(dataset, recommended(), training)
+"""
+
+
 @pytest.fixture(autouse=True)
 def runtime_for_children(monkeypatch: pytest.MonkeyPatch) -> None:
     """Child processes find the runtime that is tested here, and write no byte code beside it."""
@@ -107,6 +131,23 @@ def test_the_added_tests_fail_on_a_dataset_that_is_not_worker_safe(backend: Path
     result = run_pytest(backend, "tests/", "-k", "pickled_copy and backend")
     assert result.returncode == 1
     assert "1 failed, 1 passed" in result.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "counts", "reason"),
+    [
+        (DATASET_UTILS + NEEDS_PARAMETERS, "4 passed", ""),
+        (DATASET_UTILS + NEVER_BUILT, "2 passed, 2 skipped", "create_augmented_dataset_wrapper raises TypeError: reco"),
+        (f"import a_package_that_is_not_there\n{DATASET_UTILS}", "4 skipped", "cannot be imported: No module named"),
+    ],
+    ids=["needs parameters", "never built", "import fails"],
+)
+def test_what_cannot_be_built_is_skipped_with_the_reason(backend: Path, text: str, counts: str, reason: str) -> None:
+    (backend / "utils" / "dataset_utils.py").write_text(text)
+    result = run_pytest(backend, "tests/", "-k", "(pickled_copy or eight_workers_load) and backend", "-rs")
+    assert result.returncode == 0 and counts in result.stdout, result.stdout
+    assert reason in result.stdout and "has no utils/dataset_utils.py" not in result.stdout
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ Environment variables:
 """
 
 import gc
+import importlib
 import inspect
 import multiprocessing
 import os
@@ -84,14 +85,31 @@ def backend_standardised():
 
 def backend_augmented():
     """What this backend's own `create_augmented_dataset_wrapper` gives."""
-    create = backend_function("create_augmented_dataset_wrapper")
+    name = "create_augmented_dataset_wrapper"
+    create = backend_function(name)
+    accepted = inspect.signature(create).parameters.keys()
     # Where both kinds of augmentation have to be switched on, they are: off, there would be nothing to test.
-    switches = {"use_spec_augment", "use_gaussian_noise"} & inspect.signature(create).parameters.keys()
-    return create(standardised(), training=True, **dict.fromkeys(switches, True))
+    options = dict.fromkeys({"use_spec_augment", "use_gaussian_noise"} & accepted, True)
+    masks = {"time_mask_param": 8, "freq_mask_param": 6}
+    # Some backends cannot do without parameters, and have them in one of these forms.
+    forms = [{"augment_params": given} for given in (masks, {"spec_augment_params": masks}) if "augment_params" in accepted]
+    problems = []
+    for form in [{}, *forms]:
+        try:
+            return create(standardised(), training=True, **options, **form)
+        except Exception as error:
+            problems.append(f"{type(error).__name__}: {error}")
+    pytest.skip(f"utils/dataset_utils.py: {name} raises {problems[0]}")
 
 
 def backend_function(name):
-    utils = pytest.importorskip("utils.dataset_utils", reason="this backend has no utils/dataset_utils.py")
+    """A function of this backend's `utils/dataset_utils.py`."""
+    if not (ROOT / "utils" / "dataset_utils.py").is_file():
+        pytest.skip("this backend has no utils/dataset_utils.py")
+    try:
+        utils = importlib.import_module("utils.dataset_utils")
+    except ImportError as error:
+        pytest.skip(f"utils/dataset_utils.py cannot be imported: {error}")
     if not hasattr(utils, name):
         pytest.skip(f"utils/dataset_utils.py has no {name}")
     return getattr(utils, name)
