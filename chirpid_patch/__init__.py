@@ -24,7 +24,7 @@ from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.monitor import DataLoaderPerformanceMonitor
 from chirpid_patch.randomness.seeding import worker_init_fn
 from chirpid_patch.transforms.composition import Compose, Lambda
-from chirpid_patch.transforms.declared import adds_noise, masks, masks_images
+from chirpid_patch.transforms.declared import adds_noise, applies, composes, masks, masks_images
 from chirpid_patch.transforms.spectrograms import GaussianNoise, SpecAugment, Standardize
 
 if TYPE_CHECKING:
@@ -114,10 +114,12 @@ __all__ = [
     "WrappedDataLoader",
     "__version__",
     "adds_noise",
+    "applies",
     "augments",
     "augments_images",
     "calculate_optimal_batch_size",
     "collate_pairs",
+    "composes",
     "compute_standardization_stats",
     "create_dataloaders",
     "create_multi_dataloaders",

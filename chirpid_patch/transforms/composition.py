@@ -51,9 +51,10 @@ def parts_of(transform: Transform, position: Position) -> Iterator[tuple[Positio
     Known are the two above, torchvision's of the same names, and ``nn.Sequential``: those very classes, or subclasses
     that are called in no other way. For a transform that declares to do what a shipped one does, it is that one.
     """
+    transform = served(transform)
     inner = _inner(transform)
     if inner is None:
-        yield position, served(transform)
+        yield position, transform
         return
     for number, part in enumerate(inner):
         yield from parts_of(part, (*position, number))

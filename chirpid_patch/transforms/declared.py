@@ -1,6 +1,6 @@
-"""Decorators by which a module declares that it masks or adds noise as the shipped transforms do.
+"""Decorators by which a class declares that it masks, adds noise or chains transforms as the shipped transforms do.
 
-The class stays what it is, and calling it runs its own ``forward``. Where a whole batch is to be augmented and the
+The class stays what it is, and calling it runs its own code. Where a whole batch is to be augmented and the
 attributes declared are plain numbers, a shipped transform with these parameters draws for the batch: the same
 distribution, keyed by sample. With hooks, other values, or methods replaced, its own code augments sample after sample.
 """
@@ -15,6 +15,7 @@ from torch import nn
 
 from chirpid_patch.declaration import Class, declares
 from chirpid_patch.torch_private import has_global_hooks
+from chirpid_patch.transforms.composition import Compose, Lambda
 from chirpid_patch.transforms.spectrograms import GaussianNoise, SpecAugment
 
 _WIDTHS = ("time_mask_param", "freq_mask_param")
@@ -65,6 +66,24 @@ def adds_noise(*, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
         return GaussianNoise(state["std"], state["p"]) if _are_numbers(state, "std", "p") else None
 
     return _decorator(("std", "p"), calls, build)
+
+
+def composes(transforms: str) -> Callable[[Class], Class]:
+    """Declare that calling an object applies each of several transforms in turn, as ``Compose`` does.
+
+    Args:
+        transforms: name of the attribute that holds them.
+    """
+    return declares((transforms,), (), lambda state: Compose(state[transforms]), method="__call__")
+
+
+def applies(function: str) -> Callable[[Class], Class]:
+    """Declare that calling an object calls one function with the same argument, as ``Lambda`` does.
+
+    Args:
+        function: name of the attribute that holds it.
+    """
+    return declares((function,), (), lambda state: Lambda(state[function]), method="__call__")
 
 
 def _are_numbers(state: Mapping[str, Any], *names: str) -> bool:

@@ -22,6 +22,8 @@ from chirpid_patch import (
     SpecAugment,
     Standardize,
     WorkerSafeAugmentedDataset,
+    applies,
+    composes,
 )
 from chirpid_patch.datasets.gather import fetch_batch
 from chirpid_patch.datasets.samples import fetch_sample, load_batch
@@ -36,6 +38,28 @@ class OwnCompose(Compose):
 
     def __init__(self, steps: list[Any]) -> None:
         super().__init__(steps)
+
+
+@composes("steps")
+class DeclaredChain:
+    """A class of the backend's own, as CHP028 leaves it."""
+
+    def __init__(self, steps: list[Any]) -> None:
+        self.steps = steps
+
+    def __call__(self, x: Any) -> Any:
+        for step in self.steps:
+            x = step(x)
+        return x
+
+
+@applies("function")
+class DeclaredCall:
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def __call__(self, x: Any) -> Any:
+        return self.function(x)
 
 
 @pytest.fixture
@@ -72,6 +96,10 @@ def own(parts: list[Any]) -> Any:
     return OwnCompose([Lambda(parts[0]), Compose(parts[1:])])
 
 
+def declared(parts: list[Any]) -> Any:
+    return DeclaredChain([DeclaredCall(parts[0]), *parts[1:]])
+
+
 def module(parts: list[Any]) -> Any:
     return nn.Sequential(*parts)
 
@@ -89,7 +117,7 @@ def test_compositions_pickle_with_their_parts() -> None:
     assert [type(one) for one in chain.transforms] == [SpecAugment, Standardize, GaussianNoise]
 
 
-@pytest.mark.parametrize("wrap", [Compose, OwnCompose, own, module])
+@pytest.mark.parametrize("wrap", [Compose, OwnCompose, own, declared, module])
 def test_a_composition_of_shipped_transforms_is_augmented_from_memory(wrap: Wrap) -> None:
     assert WorkerSafeAugmentedDataset(DATA, transforms=[wrap(stages())]).in_memory
 
@@ -113,11 +141,36 @@ def test_what_is_called_in_another_way_is_not_taken_apart(torchvision: Any) -> N
         assert not WorkerSafeAugmentedDataset(DATA, transforms=[chain]).in_memory
 
 
+def test_a_declared_chain_that_does_something_else_is_called() -> None:
+    class Twice(DeclaredChain):
+        def __call__(self, x: Any) -> Any:
+            return super().__call__(super().__call__(x))
+
+    class Computed(DeclaredChain):
+        @property
+        def steps(self) -> list[Any]:
+            return stages()
+
+        @steps.setter
+        def steps(self, steps: list[Any]) -> None: ...
+
+    without_steps = DeclaredChain.__new__(DeclaredChain)
+    for chain in (Twice(stages()), Computed([]), DeclaredChain(iter(stages())), without_steps):  # type: ignore[arg-type]
+        assert not WorkerSafeAugmentedDataset(DATA, transforms=[chain]).in_memory
+
+
+def test_a_declared_chain_stays_what_it_was() -> None:
+    chain = DeclaredChain([DeclaredCall(abs), lambda x: x + 1])
+    assert chain(-3) == 4 and vars(chain).keys() == {"steps"} and type(chain).__mro__[1] is object
+    copied = pickle.loads(pickle.dumps(DeclaredChain([DeclaredCall(abs)])))
+    assert copied(-3) == 3
+
+
 def key_of(indices: list[int]) -> RandomKey:
     return RandomKey.of(3, 1, indices, [0] * len(indices))
 
 
-@pytest.mark.parametrize("wrap", [Compose, own, module])
+@pytest.mark.parametrize("wrap", [Compose, own, declared, module])
 @pytest.mark.parametrize("parts", [stages, lambda: [*stages(), torch.abs]], ids=["shipped", "with one of the user's"])
 def test_a_batch_is_what_its_samples_are(wrap: Wrap, parts: Callable[[], list[Any]]) -> None:
     dataset = WorkerSafeAugmentedDataset(DATA, transforms=[wrap(parts() if wrap is not module else stages())])
