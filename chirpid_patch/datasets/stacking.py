@@ -41,7 +41,10 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
     """
     if isinstance(indices, EllipsisType):
         count = None if hasattr(type(dataset), "__iter__") else node_of(dataset).count
-        stacked = None if count is None else _gathered(dataset, range(count), columns=2)
+        try:
+            stacked = None if count is None else _gathered(dataset, range(count), columns=2)
+        except IndexError:  # ends an iteration over the dataset early
+            stacked = None
         return torch.stack([x for x, _ in dataset]) if stacked is None else stacked
     if type(indices) is GeneratorType and _has_fixed_rows(dataset):
         indices = list(indices)  # reading rows does nothing that it could see

@@ -109,6 +109,25 @@ def test_without_indices_it_is_the_stack_of_all(name: str) -> None:
     assert_equal(stack_samples(dataset), torch.stack([x for x, _ in dataset]))
 
 
+@pytest.mark.parametrize(
+    "indices", [[0, 3, SIZE, 1], [0, -SIZE - 1], range(SIZE + 5), np.array([2, 2, 900, 3]), [SIZE]]
+)
+@pytest.mark.parametrize("around", [lambda dataset: dataset, lambda dataset: Subset(dataset, range(len(dataset)))])
+@pytest.mark.parametrize("make", [Subset, lambda base, indices: WorkerSafeStandardizedDataset(base, indices, 0.4, 0.3)])
+def test_an_index_that_the_dataset_refuses_ends_the_iteration(
+    make: Callable[[Any, Any], Any], around: Callable[[Any], Any], indices: Any
+) -> None:
+    dataset = around(make(tensor_data(SIZE), indices))
+
+    def outcome(call: Callable[[], Tensor]) -> Any:
+        try:
+            return call()
+        except RuntimeError as error:  # there is nothing to stack
+            return type(error)
+
+    assert same(outcome(lambda: stack_samples(dataset)), outcome(lambda: torch.stack([x for x, _ in dataset])))
+
+
 def test_none_is_no_way_to_ask_for_all() -> None:
     dataset = TensorDataset(torch.zeros(3, 2), torch.zeros(3))
     for read in (stack_samples, read_labels, partial(standardized_samples, mean=0.0, std=1.0)):
