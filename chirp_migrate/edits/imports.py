@@ -66,6 +66,19 @@ def conflicting_elsewhere(module: Module, project: Project, needed: Collection[I
     }
 
 
+def hidden(module: Module, needed: Collection[Import], edits: Collection[Edit]) -> set[str]:
+    """Names of ``needed`` that a function, class or comprehension around an edit which uses them has for another."""
+    return {
+        name
+        for source, clause in needed
+        for name in (bound_name(clause),)
+        for scope in module.scopes.binding_locally(name)
+        if any(module.absolute(one.qualified) != _qualified(source, clause) for one in scope.bindings[name])
+        for start, end in (module.span(scope.node),)
+        if any(start <= edit.start < end and re.search(rf"\b{name}\b", edit.replacement) for edit in edits)
+    }
+
+
 def import_edits(
     module: Module, needed: Collection[Import], style: ImportStyle, first_use: int | None = None
 ) -> list[Edit]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from chirp_migrate.edits.apply_hunks import compose
 from chirp_migrate.edits.deadcode import newly_dead, top_level_names
-from chirp_migrate.edits.imports import conflicting, conflicting_elsewhere, import_edits
+from chirp_migrate.edits.imports import conflicting, conflicting_elsewhere, hidden, import_edits
 from chirp_migrate.edits.layout import layout_edits
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.suppression import Suppressions, UnreadableComments, read_suppressions
-from chirp_migrate.plans.plan import Edit, Finding, Hunk, Import, Safety, Status
+from chirp_migrate.plans.plan import Edit, Finding, Hunk, Safety, Status
 from chirp_migrate.rules import Proposal, Rule, all_rules
 from chirp_migrate.source.diff import changed_lines
 from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, grouped, sharing_lines
@@ -323,9 +323,9 @@ def _choose(
             remaining.append((rule, proposal, Status.SUPPRESSED))
         elif not proposal.edits:
             remaining.append((rule, proposal, Status.REPORT))
-        elif clash := _clash(module, project, proposal.imports) if proposal.imports else "":
+        elif clash := _clash(module, project, proposal) if proposal.imports else "":
             # What the rule says is what it would do.
-            message = f"left alone, because {clash}; without that: {proposal.message}"
+            message = f"not rewritten: {clash}; otherwise: {proposal.message}"
             remaining.append((rule, Proposal(proposal.offset, message, why="name-taken"), Status.REPORT))
         elif rule.safety is Safety.BEHAVIOUR and not unsafe:
             remaining.append((rule, proposal, Status.OPT_IN))
@@ -336,11 +336,13 @@ def _choose(
     return chosen, remaining
 
 
-def _clash(module: Module, project: Project, needed: Collection[Import]) -> str:
-    """What keeps a module from importing what is needed, or an empty text."""
+def _clash(module: Module, project: Project, proposal: Proposal) -> str:
+    """What keeps a module from importing what a proposal needs, or its code from using it; or an empty text."""
+    needed = proposal.imports
     clashes = {
         "this file": conflicting(module, project, needed),
         "another file, and this one is imported with `*`": conflicting_elsewhere(module, project, needed),
+        "the code around it": hidden(module, needed, proposal.edits),
     }
     for where, clash in clashes.items():
         if clash:

@@ -13,7 +13,7 @@ from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_role import loader_role
 from chirp_migrate.analysis.loaders.loader_uses import may_build, use_of
-from chirp_migrate.edits.imports import local_import_edits
+from chirp_migrate.edits.imports import hidden, local_import_edits
 from chirp_migrate.rules.api import (
     FACTORY,
     TORCH_LOADER,
@@ -41,8 +41,8 @@ _LEFT_ALONE = {
     "`chirpid_patch.BatchedDataLoader`, which takes the same arguments",
     "used-as-value": "`DataLoader` is {}, so the call that builds the loader is not seen; call "
     f"`{FACTORY}.create_loader` there instead",
-    "replaced": "other code, such as a test, puts something else in the place of `{}`, and would miss; do so with "
-    f"`{FACTORY}` and migrate this by hand",
+    "replaced": "not rewritten: `{}` is patched elsewhere (for example in a test), and the patch would no longer take "
+    f"effect; patch `{FACTORY}` instead and migrate this call by hand",
     "no-dataset": "`DataLoader` call without a dataset: left alone",
     "too-many-arguments": "`DataLoader` call with more arguments than it takes, or one twice: left alone",
 }
@@ -58,9 +58,12 @@ class DataLoaderFactory(Rule):
     - `no-subclass`: it is not inherited from.
     - `dataset-given`: a call names its dataset, or takes its arguments from `*` or `**`.
     - `known-parameters`: a call gives no parameter twice, and no more positional arguments than there are.
-    - `not-replaced`: no other file of the project holds the text of a `patch` or `setattr` that puts something else in
-      the place of the name in this module, and no file that of an assignment to an attribute of that name, or to
-      `DataLoader`, but of ``self``. What a `patch` of PyTorch's own does to modules that have imported it is nothing.
+    - `not-replaced`: no file of the project puts something else in the place of the name in this module: by any kind of
+      `patch` or `setattr`, also of the module's ``__dict__``; by a string that ends as `module.name`; or by assigning
+      to an attribute of that name, or of `DataLoader`, but of ``self``. What a `patch` of PyTorch's own does to modules
+      that have imported it is nothing.
+    - `name-not-hidden`: no function, class or comprehension around the call gives the factory's name another meaning;
+      other rules need the same of the names that they write.
 
     A loader that is clearly for training or for validation is built by the factory's method for that: names say which
     (of the loader, its dataset, or the function that returns it), else a literal `shuffle`. There `num_workers` becomes
@@ -131,9 +134,12 @@ def _proposal(module: Module, project: Project, node: cst.Name | cst.Attribute, 
         proposal = _left_alone(offset, "replaced", dotted(node) or root.value)
     elif proposal.edits:
         # Imported where the class was, if that is in a function of a module that loads without torch.
+        needed = frozenset({runtime(FACTORY)})
         beside = local_import_edits(module, root, runtime(FACTORY), project.import_style)
-        needed = frozenset({runtime(FACTORY)}) if beside is None else frozenset()
-        proposal = replace(proposal, edits=(*proposal.edits, *(beside or ())), imports=needed)
+        if beside is None or hidden(module, needed, proposal.edits):
+            proposal = replace(proposal, imports=needed)
+        else:
+            proposal = replace(proposal, edits=(*proposal.edits, *beside))
     yield proposal
 
 

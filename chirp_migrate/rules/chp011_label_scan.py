@@ -65,7 +65,6 @@ class LabelScan(Rule):
     - `no-handler`: around a loop there is no ``try``, and no ``with`` but PyTorch's, tqdm's and ``open``.
     - `not-read-later`: the names that the loop no longer binds are not read after it, here or in another module, and
       the function does not call ``locals``, ``eval`` or the like.
-    - `free-name`: no function of the module binds the name ``read_labels``, or ``iterate_labels``, that is called.
     """
 
     code = "CHP011"
@@ -103,8 +102,7 @@ class LabelScan(Rule):
                 scan = label_comprehension(module, project, is_dataset, node)
             elif isinstance(node, cst.For):
                 scan = label_loop(module, project, is_dataset, node)
-            # A variable of that name would be called instead of the runtime's function.
-            if scan is not None and not module.scopes.is_local_somewhere(_called(module, node, scan)):
+            if scan is not None:
                 yield _proposal(module, node, scan)
 
 

@@ -41,7 +41,6 @@ class StackedSamples(Rule):
       local variable, or known functions compute the indices, and it is a name of the module that no function declares
       ``global`` and no other file assigns, or an attribute that is only set by ``self.NAME = …`` in an ``__init__``,
       in all files, and neither by ``setattr`` nor in a ``__dict__``.
-    - `name-free`: no function of the module has a variable `stack_samples`.
     - `no-comment`: there is no `#` in it, which would be lost.
     """
 
@@ -74,8 +73,6 @@ class StackedSamples(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite stacks of a dataset's samples."""
-        if module.scopes.is_local_somewhere(_RUNTIME):
-            return  # a variable of that name would be called instead of the runtime's function
         stands_for_dataset = module.once(dataset_test, project)
         for call in module.find(cst.Call):
             scan = stacked_samples(module, stands_for_dataset, call)

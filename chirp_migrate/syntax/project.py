@@ -19,6 +19,7 @@ from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.import_table import ImportTable, absolute_name
 from chirp_migrate.syntax.module import Module, UnparsableModule, module_name, package_name, syntax_tree
 from chirp_migrate.syntax.outline import Outline
+from chirp_migrate.syntax.replacements import may_replace, replacements
 from chirp_migrate.syntax.word_index import WordIndex, words_of
 
 _Definition = TypeVar("_Definition", cst.ClassDef, cst.FunctionDef)
@@ -64,11 +65,6 @@ _FROM_DOTS = re.compile(rf"from\b(?<!\wfrom){_GAP}(\.[\s\\.]*)import\b")
 _ASSIGNED = re.compile(r"\b(\w+)\s*:?=\s*(?:\w+\.)*$")
 #: What follows ``import``: names up to the closing bracket, or to the end of the line.
 _IMPORTED = re.compile(rf"{_GAP}\((?:[^()#]|#[^\n]*(?!.))*\)|(?:[^\n\\]|\\\r?\n?)*")
-#: The name of a module, or of something else, and what is replaced in it.
-_REPLACEMENT = re.compile(
-    r"""(?:patch|setattr)(?=\w*\s*\(\s*["'](?:\w+\.)*(\w+)\.(\w+)["'])"""
-    r"""|(?:patch(?=\.object)|setattr)(?=(?:\.object)?\s*\(\s*(?:\w+\.)*(\w+)\s*,\s*["'](\w+)["'])"""
-)
 
 
 class Project:
@@ -541,23 +537,20 @@ class Project:
                     if absolute_name(_BLANK.sub("", statement.group(1)), package_name(path)) == package.name:
                         yield from _names_imported(text, statement.end())
 
-    def is_replaced(self, module: str, name: str, besides: str = "") -> bool:
-        """Whether a file other than ``besides`` puts something else in the place of ``name`` in a module, as tests do.
+    def is_replaced(self, module: str, name: str) -> bool:
+        """Whether a file puts something else in the place of ``name`` in a module, as tests do.
 
-        ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")`` and ``setattr(train, "DataLoader", …)``,
-        the module by the last part of its name.
+        Args:
+            module: the last part of its name.
+            name: what stands for something in it.
         """
-        return bool(self._replaced.get((module, name), set()) - {besides})
+        return not self._replaced.isdisjoint({(module, name), ("", name)})
 
     @cached_property
-    def _replaced(self) -> dict[tuple[str, str], set[str]]:
-        """What is put in the place of something, by the last name of its module and its own, and in which files."""
-        found: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for path, text in chain(self._texts.items(), self._notebooks.items()):
-            if "patch" in text or "setattr" in text:
-                for groups in _REPLACEMENT.findall(text):
-                    found[groups[0] or groups[2], groups[1] or groups[3]].add(path)
-        return found
+    def _replaced(self) -> frozenset[tuple[str, str]]:
+        """What is put in the place of something, by the last name of its module ("" for any) and its own."""
+        texts = chain(self._texts.values(), self._notebooks.values())
+        return frozenset(one for text in texts if may_replace(text) for one in replacements(text))
 
     def mentions(self, attribute: str, besides: str) -> bool:
         """Whether ``.attribute`` occurs in any file other than the one at path ``besides``."""

@@ -178,9 +178,9 @@ class Scopes:
             scope = scope.parent
         return None
 
-    def is_local_somewhere(self, name: str) -> bool:
-        """Whether a function, class or comprehension binds ``name``."""
-        return any(name in one.bindings or name in one.elsewhere for one in self._scopes.values() if one.parent)
+    def binding_locally(self, name: str) -> Iterator[Scope]:
+        """The functions, classes and comprehensions that bind ``name``."""
+        return (one for one in self._scopes.values() if one.parent and name in one.bindings)
 
     def names_bound(self, node: cst.CSTNode, *, nested: bool = False) -> set[str]:
         """Names that a function or class binds, parameters and those of comprehensions included.

@@ -149,10 +149,12 @@ def test_shadowed_builtins_are_not_taken_for_what_they_are_called() -> None:
 
 def test_a_name_that_is_taken_is_not_taken_over() -> None:
     local = "def f(dataset, read_labels):\n    return [y for _, y in dataset]\n"
-    assert migrate(local) == (local, [])
     defined = "def read_labels(dataset):\n    return [y for _, y in dataset]\n"
-    after, (finding,) = migrate(defined)
-    assert after == defined and "already means something else" in finding.message
+    for text, where in ((local, "in the code around it"), (defined, "in this file")):
+        after, (finding,) = migrate(text)
+        assert after == text and f"already means something else {where}" in finding.message
+    elsewhere = "def g(read_labels): ...\n\ndef f(dataset):\n    return [y for _, y in dataset]\n"
+    assert "return read_labels(dataset" in migrate(elsewhere)[0]
 
 
 def test_the_dataset_must_not_change_while_its_indices_are_made() -> None:

@@ -230,7 +230,7 @@ def is_replaced(module: Module, project: Project, path: str) -> bool:
     It does where anything but ``self`` is given an attribute that is called as the last part of ``path``.
     """
     owner, first, last = module.name.rpartition(".")[2], path.partition(".")[0], path.rpartition(".")[2]
-    return project.is_replaced(owner, first, module.path) or project.holds(set_from_outside(last), last)
+    return project.is_replaced(owner, first) or project.holds(set_from_outside(last), last)
 
 
 def is_settled(module: Module, project: Project, path: str, bindings: Sequence[Binding], offset: int) -> bool:

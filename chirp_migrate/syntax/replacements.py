@@ -1,0 +1,101 @@
+"""What a file puts in the place of names of other modules, as tests do: ``patch``, ``setattr`` and their relatives."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
+
+#: Functions that replace what the module, or the mapping of its names, in their first argument holds.
+_SETTERS = frozenset({"setattr", "delattr", "setitem", "delitem", "__setattr__", "__setitem__"})
+_PATCHES = frozenset({"patch", "object", "multiple", "dict"})
+#: Words of which a text has to have one: whatever these functions are imported as, the import names them.
+_MAY_REPLACE = re.compile(r"patch|setattr|delattr|(?:set|del)item")
+#: The last part of a module's name, and a name in it, as the end of a dotted path.
+_PATH = re.compile(r"(?:.*\.)?(\w+)\.(\w+)", re.DOTALL)
+_QUOTED = re.compile(r"""["'](?:\w+\.)*?(?:(\w+)\.)?(\w+)\\?["']""")
+_LAST = re.compile(r"\.?(\w+)")
+#: Expressions that stand for a module without naming it.
+_FOUND_MODULES = re.compile(r"\b(sys\.modules|import_module|__import__|getmodule|reload)\b")
+
+
+def may_replace(text: str) -> bool:
+    """Whether a text has a word that :func:`replacements` looks for."""
+    return _MAY_REPLACE.search(text) is not None
+
+
+def replacements(text: str) -> Iterator[tuple[str, str]]:
+    """Names that a file may replace, each with the last part of the name of its module; "" stands for any module.
+
+    ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``, ``patch.multiple(train, DataLoader=…)``,
+    ``patch.dict(train.__dict__, {"DataLoader": …})``, ``monkeypatch.setattr(train, "DataLoader", …)`` and the like, and
+    every string that ends as a dotted path, which may be given to any of them through a name. Of a text that is no
+    Python, such as a notebook, every string that is a name or a path counts.
+    """
+    try:
+        tree = syntax_tree(text)
+    except UnparsableModule:
+        yield from _QUOTED.findall(text)
+        return
+    aliases: dict[str, set[str]] = {}
+    calls: list[ast.Call] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=imported) | ast.ImportFrom(names=imported):
+                for one in imported:
+                    last = one.name.rpartition(".")[2]
+                    aliases.setdefault(one.asname or last, set()).add(last)
+            case ast.Constant(value=str(path)) if (found := _PATH.fullmatch(path)) is not None:
+                yield found[1], found[2]
+            case ast.Call() if _replaces(node.func):
+                calls.append(node)
+    for call in calls:
+        modules = _modules(call, aliases)
+        names = set(_names(call))
+        yield from ((module, name) for module in modules for name in names)
+
+
+def _replaces(function: ast.expr) -> bool:
+    match function:
+        case ast.Attribute(value=owner, attr=name) if name in _PATCHES - {"patch"}:
+            return _last(owner) == "patch"
+    return _last(function) == "patch" or _last(function) in _SETTERS
+
+
+def _last(node: ast.expr) -> str:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def _modules(call: ast.Call, aliases: dict[str, set[str]]) -> set[str]:
+    """Last parts of the names of the modules that the first argument of a call may stand for."""
+    target = call.args[0] if call.args else next((one.value for one in call.keywords if one.arg == "target"), None)
+    match target:
+        case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
+            target = owner
+        case ast.Constant(value=str(path)):
+            return {path.removesuffix(".__dict__").rpartition(".")[2]}
+    match target:
+        case ast.Name(id=name):
+            return {name, *aliases.get(name, ())}
+        case ast.Attribute(attr=name):
+            return {name}
+        case ast.JoinedStr() | ast.BinOp():
+            return {""}
+        case ast.expr() if _FOUND_MODULES.search(ast.unparse(target)) is not None:
+            return {""}
+    return set()
+
+
+def _names(call: ast.Call) -> Iterator[str]:
+    """Names that may be replaced by a call: in its strings, also as parts of them, and its keywords."""
+    for node in ast.walk(call):
+        match node:
+            case ast.keyword(arg=str(name)):
+                yield name
+            case ast.Constant(value=str(text)) if (found := _LAST.fullmatch(text)) is not None:
+                yield found[1]
