@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -112,7 +113,19 @@ class _Names:
     def unused(self, names: Collection[str]) -> dict[_Binding, list[_Dead]]:
         """What is bound by one of ``names`` and not read."""
         bound = self.bound(names).items()
-        return {one: places for one, places in bound if {one.name, "locals"}.isdisjoint(self._read(one.scope))}
+        return {
+            one: places
+            for one, places in bound
+            if {one.name, "locals"}.isdisjoint(self._read(one.scope)) and not (one.scope == "" and self._is_quoted(one))
+        }
+
+    def _is_quoted(self, binding: _Binding) -> bool:
+        """Whether code in a string reads a name of the module: a quoted type, code to evaluate, a doctest."""
+        return any(binding.name in text and binding.name in _read_in_string(text) for text in self._strings)
+
+    @cached_property
+    def _strings(self) -> list[str]:
+        return [one.value for one in self._outline.find(ast.Constant) if isinstance(one.value, str)]
 
     def _read(self, scope: str) -> set[str]:
         """Names that are read in a scope, those inside it included."""
@@ -140,9 +153,8 @@ def _names_of(text: str) -> _Names:
 
 
 def _loads(nodes: Sequence[ast.AST]) -> set[str]:
-    """Names that are read in code, those in annotations written as strings included."""
+    """Names that are read in code."""
     found: set[str] = set()
-    annotations: list[ast.expr | None] = []
     for one in nodes:
         match one:
             case ast.Name(ctx=ast.Load() | ast.Del()):
@@ -151,14 +163,28 @@ def _loads(nodes: Sequence[ast.AST]) -> set[str]:
                 found.update(one.names)
             case ast.AugAssign(target=ast.Name(id=name)):
                 found.add(name)
-            case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation):
-                annotations.append(annotation)
-            case ast.FunctionDef(returns=annotation) | ast.AsyncFunctionDef(returns=annotation):
-                annotations.append(annotation)
-    for constant in (part for one in annotations if one is not None for part in ast.walk(one)):
-        if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
-            found.update(_WORD.findall(constant.value))
     return found
+
+
+@lru_cache(maxsize=256)
+def _read_in_string(text: str) -> frozenset[str]:
+    """Names that code in a string reads: all of it, or the examples of a doctest; none of prose.
+
+    A word alone is a key as a rule; one that begins with a capital may name a class.
+    """
+    if _WORD.fullmatch(text) is not None:
+        return frozenset({text} if text[:1].isupper() else ())
+    examples = [line for line in map(str.lstrip, text.splitlines()) if line.startswith((">>>", "..."))]
+    found = {word for line in examples for word in _WORD.findall(line)}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text.strip())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset(found)
+    found |= _loads(list(ast.walk(tree)))
+    quoted = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return frozenset(found.union(*(_WORD.findall(one) for one in quoted if one != text)))
 
 
 def _exported(tree: ast.Module) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -26,6 +26,11 @@ LARGEST_FILE_BYTES = 4 * 1024**2
 LARGEST_NOTEBOOK_BYTES = 64 * 1024**2
 
 _SIZE_LIMITS = {".py": LARGEST_FILE_BYTES, ".ipynb": LARGEST_NOTEBOOK_BYTES}
+
+#: Files that may hold settings, and name what the code builds. Larger ones, and more of them in a folder, are data.
+_SETTINGS = (".yaml", ".yml", ".toml", ".json")
+_LARGEST_SETTINGS_BYTES = 256 * 1024
+_MOST_SETTINGS = 200
 
 #: Folders that hold no source of the project, and what they are.
 _FOLDERS = {
@@ -72,6 +77,7 @@ class Discovery:
         left_out: folders and files that were not looked at, sorted, with the reason.
         context: posix paths of files and notebooks that the user left out, and of vendored ones, sorted: the project
             runs with them, so what they import and define matters, but they are not rewritten.
+        settings: posix paths of files of settings (YAML, TOML, JSON), sorted: they may name what the code builds.
     """
 
     root: Path
@@ -79,6 +85,7 @@ class Discovery:
     notebooks: tuple[str, ...]
     left_out: tuple[Skipped, ...]
     context: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
 
 
 def root_of(path: Path) -> Path:
@@ -156,12 +163,14 @@ def discover(
             (name,) if is_notebook else (),
             left_out=(),
             context=tuple(one for one in beside if one != name),
+            settings=_settings_in(list(root.iterdir()), ""),
         )
     ignored = ignored_paths(root)
     left_out: list[Skipped] = []
     context: list[str] = []
     found: list[str] = []
-    for name, vendored in sorted(_walk(root, ignored, left_out)):
+    settings: list[str] = []
+    for name, vendored in sorted(_walk(root, ignored, left_out, settings)):
         if vendored:
             context.append(name)
             continue
@@ -179,11 +188,17 @@ def discover(
         left = sorted({one.reason for one in left_out})
         why = f" (left out: {', '.join(left)})" if left else ""
         raise UsageProblem(f"{path} holds no Python file to work on{why}: give the folder of your project.")
-    return Discovery(root, files, books, tuple(sorted(left_out, key=lambda one: one.path)), tuple(context))
+    accounted = tuple(sorted(left_out, key=lambda one: one.path))
+    return Discovery(root, files, books, accounted, tuple(context), tuple(sorted(settings)))
 
 
-def _walk(root: Path, ignored: frozenset[str], left_out: list[Skipped]) -> Iterator[tuple[str, bool]]:
-    """Paths of the files below ``root``, and whether they are vendored; adds to ``left_out`` what is left out."""
+def _walk(
+    root: Path, ignored: frozenset[str], left_out: list[Skipped], settings: list[str]
+) -> Iterator[tuple[str, bool]]:
+    """Paths of the files below ``root``, and whether they are vendored.
+
+    Adds to ``left_out`` what is left out, and to ``settings`` the files of settings.
+    """
     folders = [("", False)]  # not recursive: folders may lie deeper than calls may
     while folders:
         prefix, vendored = folders.pop()
@@ -195,6 +210,8 @@ def _walk(root: Path, ignored: frozenset[str], left_out: list[Skipped]) -> Itera
         except OSError as error:
             said.append(Skipped(prefix.rstrip("/") or ".", f"cannot be listed: {error.strerror}"))
             continue
+        if not vendored:
+            settings += (one for one in _settings_in(entries, prefix) if one not in ignored)
         for entry in entries:
             relative = prefix + entry.name
             if _is_folder(entry):
@@ -216,6 +233,22 @@ def _walk(root: Path, ignored: frozenset[str], left_out: list[Skipped]) -> Itera
                 continue
             if reason is not None:
                 said.append(Skipped(relative, reason))
+
+
+def _settings_in(entries: Sequence[os.DirEntry[str] | Path], prefix: str) -> tuple[str, ...]:
+    """Paths of the files of settings in a folder, if they are so few and small that they are no data."""
+    named = [entry for entry in entries if entry.name.endswith(_SETTINGS)]
+    if len(named) > _MOST_SETTINGS:
+        return ()
+    return tuple(f"{prefix}{entry.name}" for entry in named if _is_small(entry))
+
+
+def _is_small(entry: os.DirEntry[str] | Path) -> bool:
+    try:
+        found = entry.stat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and not entry.is_symlink() and found.st_size <= _LARGEST_SETTINGS_BYTES
 
 
 def _is_plain(path: Path) -> bool:

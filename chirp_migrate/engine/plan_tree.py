@@ -19,6 +19,7 @@ from chirp_migrate.console.text import count
 from chirp_migrate.engine.discover import discover
 from chirp_migrate.engine.rewrite_file import FileResult, concerned_rules
 from chirp_migrate.engine.settings import Settings
+from chirp_migrate.engine.settings_loaders import loaders_in_settings
 from chirp_migrate.engine.worker_pool import migrate_files, rare_collection
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, PlanOptions, Skipped, Status
 from chirp_migrate.rules import Rule
@@ -71,8 +72,14 @@ def plan_tree(
     sources |= books
     texts = {path: source.text for path, source in sources.items()}
     unread_notebooks = {path: text for path, text in raw.items() if path not in books}
+    held_settings = {path: read.raw_text(path) for path in found.settings}
     project = Project(
-        texts, unread_notebooks, _package_name(found.root), ImportStyle(found.root, vendor), CodeStyle(found.root)
+        texts,
+        unread_notebooks,
+        _package_name(found.root),
+        ImportStyle(found.root, vendor),
+        CodeStyle(found.root),
+        held_settings,
     )
     planned = (path for path in (*found.files, *found.notebooks) if overlay is None or path in overlay)
     looked_at = [path for path in planned if path in sources]
@@ -113,6 +120,8 @@ def plan_tree(
             findings += _placed(result.findings, source)
         else:
             skipped.append(Skipped(result.path, problem))
+    if overlay is None:
+        findings += (one for path, text in held_settings.items() for one in loaders_in_settings(path, text, rules))
     if any(hunk.imports for file in files for hunk in file.hunks) and project.import_style.problem:
         notes.append(f"{project.import_style.problem}: imports are where isort has them by default.")
     skipped.sort(key=lambda one: one.path)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_named_in_strings
 from chirp_migrate.edits.apply_hunks import compose
 from chirp_migrate.edits.deadcode import newly_dead, top_level_names
 from chirp_migrate.edits.imports import conflicting, conflicting_elsewhere, hidden, import_edits
@@ -223,7 +224,8 @@ class _Rewriting:
         return self._pieces.text
 
     def _is_public(self, module: Module, name: str) -> bool:
-        return self._project.imported_elsewhere(module, name)
+        project = self._project
+        return project.imported_elsewhere(module, name) or is_named_in_strings(module, project, name)
 
     def result(self, text: str, findings: list[Finding]) -> FileResult:
         """The text with its hunks, and the findings with the hunks that they are in."""

@@ -76,6 +76,7 @@ class Project:
         name: dotted name of the package that the root itself is, if it is one.
         import_style: how its imports are sorted; None: as isort does where there are no settings.
         code_style: how its code is laid out; None: as each file is.
+        settings: texts of files of settings (YAML, JSON, TOML) by path; only searched for names.
     """
 
     def __init__(
@@ -85,8 +86,10 @@ class Project:
         name: str = "",
         import_style: ImportStyle | None = None,
         code_style: CodeStyle | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self._texts = dict(texts)
+        self._settings = dict(settings or {})
         self.import_style = import_style or ImportStyle()
         self.code_style = code_style or CodeStyle()
         self._notebooks = dict(notebooks or {})
@@ -504,6 +507,10 @@ class Project:
         """Path and text of every file of the backend in which a regular expression matches (see :meth:`search`)."""
         paths = self.holding(*words) if words else iter(self._texts)
         return ((path, self._texts[path]) for path in paths if pattern.search(self._texts[path]))
+
+    def settings_match(self, pattern: re.Pattern[str]) -> bool:
+        """Whether a regular expression matches in a file of settings of the backend."""
+        return any(pattern.search(text) for text in self._settings.values())
 
     def imported_elsewhere(self, module: Module, name: str) -> bool:
         """Whether another file of the backend may take ``name`` from ``module`` (notebooks included).

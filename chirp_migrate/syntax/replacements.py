@@ -41,6 +41,7 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
         return
     aliases: dict[str, set[str]] = {}
     calls: list[ast.Call] = []
+    written: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
@@ -49,12 +50,13 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
                     aliases.setdefault(one.asname or last, set()).add(last)
             case ast.Constant(value=str(path)) if (found := _PATH.fullmatch(path)) is not None:
                 yield found[1], found[2]
+            case ast.Constant(value=str(name)) | ast.keyword(arg=str(name)):
+                written.add(name)
             case ast.Call() if _replaces(node.func):
                 calls.append(node)
     for call in calls:
-        modules = _modules(call, aliases)
-        names = set(_names(call))
-        yield from ((module, name) for module in modules for name in names)
+        names = {*_names(call), *(written if _takes_names(call) else ())}
+        yield from ((module, name) for module in _modules(call, aliases) for name in names)
 
 
 def _replaces(function: ast.expr) -> bool:
@@ -89,6 +91,12 @@ def _modules(call: ast.Call, aliases: dict[str, set[str]]) -> set[str]:
         case ast.expr() if _FOUND_MODULES.search(ast.unparse(target)) is not None:
             return {""}
     return set()
+
+
+def _takes_names(call: ast.Call) -> bool:
+    """Whether a call may be given names that are written somewhere else in the file."""
+    named = (one.value for one in call.keywords if one.arg in (None, "attribute", "values"))
+    return any(not isinstance(one, ast.Constant | ast.Dict) for one in (*call.args[1:2], *named))
 
 
 def _names(call: ast.Call) -> Iterator[str]:

@@ -200,6 +200,23 @@ def is_quoted(project: Project, name: str) -> bool:
     return project.search(rf"""(?<=["'.]){re.escape(name)}["']""", name)
 
 
+def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
+    """Whether other code may ask ``module`` for a top-level name by a string.
+
+    It may where a string, or a file of settings, holds the path ``module.name``, where the name is asked for with
+    ``getattr``, and where a string is the name of a class.
+    """
+    owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
+    paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
+    if project.search(rf"""{paths}|getattr\s*\([^,()]*,\s*["']{last}["']""", name):
+        return True
+    is_class = name[:1].isupper()
+    if is_class and is_quoted(project, name):
+        return True
+    value = rf"""|[:=,\[-][ \t]*["']?{last}["']?[ \t]*(?:[,\]}}#\r\n]|\Z)""" if is_class else ""
+    return project.settings_match(re.compile(rf"\b{owner}\.{last}\b{value}"))
+
+
 def is_probed(project: Project, *attributes: str) -> bool:
     """Whether any file asks an object whether it has an attribute of one of these names, or for it if it has."""
     names = "|".join(map(re.escape, attributes))

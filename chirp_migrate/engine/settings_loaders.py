@@ -1,0 +1,42 @@
+"""Loaders that a file of settings names, such as ``_target_: torch.utils.data.DataLoader`` of Hydra."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from chirp_migrate.plans.plan import Finding, Safety, Status
+from chirp_migrate.rules import Rule
+
+_LOADER = re.compile(r"""_target_["']?[ \t]*[:=][ \t]*["']?torch\.utils\.data\.(?:dataloader\.)?DataLoader\b""")
+_MESSAGE = (
+    "not rewritten: a file of settings names `DataLoader`; name "
+    "`chirpid_patch.OptimalDataLoaderFactory.create_loader` there, which takes the same arguments"
+)
+
+
+def loaders_in_settings(path: str, text: str, rules: Sequence[Rule]) -> Iterator[Finding]:
+    """The loaders that a file of settings names, as findings of the rule that counts loaders.
+
+    Args:
+        path: posix path relative to the root.
+        text: text of the file.
+        rules: the rules that run.
+    """
+    rule = next((one for one in rules if one.counts_sites), None)
+    if rule is None or "DataLoader" not in text:
+        return
+    for number, line in enumerate(text.splitlines(), start=1):
+        for match in _LOADER.finditer(line.partition("#")[0]):
+            yield Finding(
+                rule=rule.code,
+                name=rule.name,
+                path=path,
+                line=number,
+                column=match.start() + 1,
+                message=_MESSAGE,
+                safety=Safety.ADVICE,
+                status=Status.REPORT,
+                why="in-settings",
+                reason=rule.reason,
+            )
