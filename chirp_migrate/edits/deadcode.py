@@ -153,8 +153,9 @@ def _names_of(text: str) -> _Names:
 
 
 def _loads(nodes: Sequence[ast.AST]) -> set[str]:
-    """Names that are read in code."""
+    """Names that are read in code, and words of annotations written as strings."""
     found: set[str] = set()
+    annotations: list[ast.expr | None] = []
     for one in nodes:
         match one:
             case ast.Name(ctx=ast.Load() | ast.Del()):
@@ -163,6 +164,13 @@ def _loads(nodes: Sequence[ast.AST]) -> set[str]:
                 found.update(one.names)
             case ast.AugAssign(target=ast.Name(id=name)):
                 found.add(name)
+            case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation):
+                annotations.append(annotation)
+            case ast.FunctionDef(returns=annotation) | ast.AsyncFunctionDef(returns=annotation):
+                annotations.append(annotation)
+    for constant in (part for one in annotations if one is not None for part in ast.walk(one)):
+        if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
+            found.update(_WORD.findall(constant.value))
     return found
 
 
