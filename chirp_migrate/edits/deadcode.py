@@ -92,7 +92,7 @@ class _Names:
             around = self._around(statement)
             if around and isinstance(around[0], ast.ClassDef):
                 continue
-            scope, block = self._scope(around), self._block(statement)
+            scope, block = self._scope(around), self._blocks[statement]
             match statement:
                 case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
                     for alias in aliases:
@@ -142,9 +142,13 @@ class _Names:
     def _scope(self, around: Sequence[_Definition]) -> str:
         return "".join(f".{one.name}" for one in reversed(around))
 
-    def _block(self, statement: ast.stmt) -> list[ast.stmt]:
-        fields = (value for _, value in ast.iter_fields(self._outline.parents[statement]))
-        return next(field for field in fields if isinstance(field, list) and statement in field)
+    @cached_property
+    def _blocks(self) -> dict[ast.AST, list[ast.stmt]]:
+        """The block that each statement stands in."""
+        tree = self._outline.tree
+        nodes = (tree, *self._outline.inside(tree))
+        fields = (value for node in nodes for _, value in ast.iter_fields(node) if isinstance(value, list))
+        return {one: field for field in fields for one in field if isinstance(one, ast.stmt)}
 
 
 @lru_cache(maxsize=4)

@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_named_in_strings
 from chirp_migrate.edits.apply_hunks import compose
@@ -18,7 +19,7 @@ from chirp_migrate.plans.plan import Edit, Finding, Hunk, Safety, Status
 from chirp_migrate.rules import Proposal, Rule, all_rules
 from chirp_migrate.source.diff import changed_lines
 from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, grouped, sharing_lines
-from chirp_migrate.syntax.module import Module, UnparsableModule
+from chirp_migrate.syntax.module import Module, UnparsableModule, is_deep
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
@@ -26,6 +27,8 @@ __all__ = ["FileResult", "concerned_rules", "migrate_file", "rewrite", "rewrite_
 
 #: Rewrites that uncover work for another rule need another pass; code that never settles is a bug, not a user error.
 _PASS_LIMIT = 12
+#: Of functions inside functions the outer one may have to be rewritten first: each level may need another pass.
+_MOST_NESTED = 20
 
 #: Characters of an error's message that are shown.
 _LONGEST_MESSAGE = 200
@@ -80,6 +83,11 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
             )
     except (UnparsableModule, UnreadableComments) as error:
         problem = str(error)
+    except RecursionError as error:
+        if not is_deep(text):
+            problem = f"internal error in a rule, please report it: {type(error).__name__}"
+        else:
+            problem = "expressions nested too deeply to be read"
     except Exception as error:  # a defect of one rule
         problem = f"internal error in a rule, please report it: {type(error).__name__}: {_begin_of(str(error))}"
     else:
@@ -132,7 +140,10 @@ def rewrite_in_hunks(
     asked = selected = all_rules() if rules is None else rules
     work: _Rewriting | None = None
     findings: list[Finding] = []
-    for number in range(_PASS_LIMIT):
+    original = text
+    for number in count():
+        if number >= _PASS_LIMIT:
+            _check_passes(path, original, number)
         concerned = concerned_rules(asked, path, text, project, rewritten=bool(number))
         if not concerned:
             break
@@ -150,11 +161,24 @@ def rewrite_in_hunks(
         asked = _asked_again(selected, module, project, proposals, chosen)
         text = work.splice(module, chosen, proposals)
         project.update(path, text)
-    else:
-        raise AssertionError(f"the rules do not settle on {path}")
     if work is None:
         return FileResult(path, text)
     return work.result(text, findings)
+
+
+def _check_passes(path: str, text: str, number: int) -> None:
+    """See that a text may need another pass after ``number`` passes.
+
+    Raises:
+        UnparsableModule: its functions are nested too deeply.
+        AssertionError: the rules do not settle.
+    """
+    nesting = Outline(path, text).nesting
+    if number < _PASS_LIMIT + min(nesting, _MOST_NESTED):
+        return
+    if nesting > _PASS_LIMIT:
+        raise UnparsableModule("functions nested too deeply to be rewritten")
+    raise AssertionError(f"the rules do not settle on {path}")
 
 
 class _Rewriting:

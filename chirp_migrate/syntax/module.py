@@ -44,12 +44,26 @@ _TEXTS = (str, str | None, bool)
 _PLACEHOLDERS = frozenset({"None", "object", "Any"})
 
 
+#: Levels of syntax below a module, as Python's ``ast`` has them, down to which every analysis can recurse.
+_DEEPEST = 600
+#: Of a tree with more levels, a recursion that ends with an error is no defect.
+_DEEP = 100
+
+
 class UnparsableModule(Exception):
     """The text is not Python that can be read here; the message says where and why."""
 
 
-@lru_cache(maxsize=4)
+def is_deep(text: str) -> bool:
+    """Whether a text is Python, or nearly, with so many levels of syntax that recursing through it may fail."""
+    try:
+        return _is_deeper(syntax_tree(text), _DEEP)
+    except UnparsableModule:
+        return True
+
+
 def _is_deeper(tree: ast.AST, limit: int) -> bool:
+    """Whether a tree has more than ``limit`` levels below its root."""
     level: list[ast.AST] = [tree]
     while level and limit:
         level = [child for node in level for child in ast.iter_child_nodes(node)]
@@ -70,8 +84,8 @@ def syntax_tree(text: str) -> ast.Module:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "invalid escape sequence" is for the one who runs the code
             tree = compile(text, "<module>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
-            if sys.version_info < (3, 11) and _is_deeper(tree, 3 * sys.getrecursionlimit()):
-                raise RecursionError  # as newer ones do by themselves
+            if _is_deeper(tree, _DEEPEST):
+                raise RecursionError
     except (RecursionError, MemoryError) as error:
         raise UnparsableModule("expressions nested too deeply to be read") from error
     except SyntaxError as error:

@@ -114,6 +114,15 @@ class Outline:
         """Every function that is defined anywhere."""
         return [*self.find(ast.FunctionDef), *self.find(ast.AsyncFunctionDef)]
 
+    @property
+    def nesting(self) -> int:
+        """How many functions and lambdas are inside one another at most."""
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+        depths: dict[ast.AST, int] = {}
+        for node in (self.tree, *self.inside(self.tree)):  # parents first
+            depths[node] = depths.get(self.parents.get(node, node), 0) + isinstance(node, kinds)
+        return max(depths.values())
+
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """Parents of ``node`` from the nearest to the module."""
         while (parent := self.parents.get(node)) is not None:
