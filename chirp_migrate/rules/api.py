@@ -25,7 +25,7 @@ from chirp_migrate.edits.call_arguments import CallEdit
 from chirp_migrate.edits.imports import runtime
 from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule, listed, quoted
-from chirp_migrate.syntax.gaps import CALL, GAP, LINE
+from chirp_migrate.syntax.gaps import CALL, GAP, LINE, TO_STRING_OF_SETATTR
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.outline import Outline, functions_of, last_name
 from chirp_migrate.syntax.project import Project
@@ -62,6 +62,7 @@ __all__ = [
     "PROGRESS",
     "TORCH_DATASET",
     "TORCH_LOADER",
+    "TO_STRING_OF_SETATTR",
     "CallEdit",
     "Edit",
     "Mention",

@@ -37,7 +37,9 @@ _WORDS = (
     *("_set[", "_set:", "_set)", "_set]", "rainset", "alset", "estset", "evset", "validset", "fullset"),
 )
 #: One of them followed by what a dataset that is iterated over or indexed is followed by.
-_GONE_THROUGH = re.compile(rf"(?:ata_?set|ubset|[a-z]_?set|\bds|_ds)\w*{GAP}(?:[\[\]:),}}]|for\b|if\b)", re.IGNORECASE)
+_GONE_THROUGH = re.compile(
+    rf"(?:ata_?set|ubset|[a-z]_?set|\bds|_ds)\w{{0,80}}{GAP}(?:[\[\]:),}}]|for\b|if\b)", re.IGNORECASE
+)
 
 
 class LabelScan(Rule):

@@ -18,6 +18,7 @@ from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
+    TO_STRING_OF_SETATTR,
     CallEdit,
     Edit,
     Module,
@@ -39,12 +40,12 @@ _PINNING = re.compile(r"(cuda|xpu)\b")
 _MAKES_LOADERS = r"\bDataLoader\b|\bcreate_(\w+_)?loader\b"
 _CUDA = re.compile(r"[\"'](cuda|xpu)")
 _MPS = r"""["']mps\b|\bbackends\s*\.\s*mps\b"""
-_TRANSFORMERS = r"(?m)^\s*(import|from)\s+transformers\b"
+_TRANSFORMERS = r"(?m)^[ \t\f]*(import|from)\s+transformers\b"
 #: A ``to`` of the project itself that would not take the argument; the ``__getattr__`` of a class may give one.
 # Each alternative begins with a letter, so that `re` passes over most of a text quickly.
 _OWN_TO = (
-    r"def\s+(to|cuda)\s*\(\s*\w+\b(?![^)]*(non_blocking|\*))|to(?<!\wto)\s*=(?!=)|cuda(?<!\wcuda)\s*=(?!=)"
-    r"|setattr\([^)]*['\"](to|cuda)['\"]|def\s+__getattr(ibute)?__\s*\(\s*\w[^,)]*,"
+    r"def\s+(to|cuda)\s*\(\s*\w+\b(?!(?:(?!def\b)[^)])*(non_blocking|\*))|to(?<!\wto)\s*=(?!=)|cuda(?<!\wcuda)\s*=(?!=)"
+    rf"|{TO_STRING_OF_SETATTR}['\"](to|cuda)['\"]|def\s+__getattr(ibute)?__\s*\(\s*\w(?:(?!def\b)[^,)])*,"
     r"|__getattr(?<!\w__getattr)(ibute)?__\s*=(?!=)"
 )
 

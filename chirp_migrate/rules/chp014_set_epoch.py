@@ -14,7 +14,7 @@ from chirp_migrate.edits.statements import first_in_block
 from chirp_migrate.rules.api import LINE, Module, Project, Proposal, Rule, Safety, dotted, is_call_of, own_nodes
 
 _COUNTED = re.compile(r"builtins\.range|tqdm(\.\w+)*\.trange")
-_LOOP = re.compile(rf"{LINE}for\b[^:]*\bt?range\b|\btrange\s+as\b")
+_LOOP = re.compile(rf"{LINE}for\b(?:(?![\r\n][ \t\f]*for\b)[^:])*\bt?range\b|\btrange\s+as\b")
 _NO_PASS = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|str)")
 
 

@@ -71,9 +71,9 @@ _KINDS = {
 }
 #: What makes one of these, other than in a ``with``.
 _WORDS = re.compile(
-    r"(?<![\w.])(?<!with )(\w+\s*\.\s*)*(\w*open|open_file|\w*File|scandir|walk|iglob|reader|DictReader|Environment"
+    r"(?<![\w.])(?<!with )(\w+\s*\.\s*){0,8}(\w*open|open_file|\w*File|scandir|walk|iglob|reader|DictReader|Environment"
     rf"|connect|socket|create_connection|VideoCapture)(\s+as\b|{CALL})|threading|ThreadPool|\.{GAP}cuda{CALL}|[\"']cuda"
-    r"|\.\w+\s*(:[^=\r\n]*)?=[\s\\]*\("
+    r"|\.\w+\s*(:[^=\r\n]{0,200})?=[\s\\]*\("
 )
 _HDF5_PART = re.compile(r"h5py\.File")
 

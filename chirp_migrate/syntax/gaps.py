@@ -1,14 +1,22 @@
-"""What may stand between two words of code, for patterns that search a text that nobody has read yet."""
+"""What may stand between two words of code, for patterns that search a text that nobody has read yet.
+
+Such a text may be anything, so the cost of a pattern must grow with the text alone: what runs up to a bracket that may
+be missing ends where the pattern could begin anew, and no gap holds more than so many comments.
+"""
 
 from __future__ import annotations
 
-__all__ = ["CALL", "GAP", "LINE"]
+__all__ = ["CALL", "GAP", "LINE", "TO_BASE", "TO_STRING_OF_SETATTR"]
 
 #: A comment to the end of its line: were a part of it one, too, a line of `#` could be read in 2 to the n ways.
-_COMMENT = r"#[^\r\n]*(?![^\r\n])"
+_COMMENT = r"#[^\r\n]{0,500}(?![^\r\n])"
 #: Blanks, ends of lines and the backslashes that join them, brackets, comments.
-GAP = rf"(?:[\s\\()]|{_COMMENT})*"
+GAP = rf"[\s\\()]*(?:{_COMMENT}[\s\\()]*){{0,20}}"
 #: What follows the name of what is called, up to the bracket of its arguments.
-CALL = rf"(?:[\s\\)]|{_COMMENT})*\("
+CALL = rf"[\s\\)]*(?:{_COMMENT}[\s\\)]*){{0,20}}\("
 #: The beginning of a line and its indentation, whatever ends lines.
 LINE = r"(?:^|[\r\n])[ \t\f]*"
+#: A class, up to the name of one of its bases.
+TO_BASE = r"\bclass\s+\w+\s*\((?:(?!\bclass\b)[^)])*"
+#: ``setattr(``, up to a string that it is given.
+TO_STRING_OF_SETATTR = r"\bsetattr\s*\((?:(?!\bsetattr\b)[^)])*"

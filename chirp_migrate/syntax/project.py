@@ -50,13 +50,13 @@ _FOLDER = re.compile(r"[\w-]+")
 #: What may name an import: nothing but a comma, a bracket, a comment or the end of a statement comes after it.
 _AS = re.compile(r"as\b(?<=[\s\\]as)[\s\\]+(\w+)[ \t\f]*(?=[,)#;\\\r\n]|\Z)")
 _LAST_WORD = re.compile(r"\b(\w+)[\s\\]+$")
-#: Characters in front of ``as`` among which the name and the white space are.
+#: Characters in front of ``as``, or of a name that is given to another one, among which that is.
 _LONGEST_NAME = 200
 _CAPITAL = re.compile(r"[A-Z]")
 #: A class, and what is said of its bases.
 _CLASS = re.compile(r"class\b(?<!\wclass)[\s\\]+(\w+)[\s\\]*\(([^)]*)")
-#: A word among these that may name a base: not an index of one, nor what a keyword is given.
-_BASE = re.compile(r"\w+(?![^\[\]]*\])")
+#: Parts of these: brackets, and words that may name a base.
+_BASES = re.compile(r"[\[\]]|\w+")
 #: What may stand between the words of a statement, and behind a word in brackets or quotes.
 _GAP = r"[\s\\]*"
 _BEHIND = r"""(?:[\s\\)\]"']|\#[^\n]*\n)*"""
@@ -469,7 +469,7 @@ class Project:
         if bases not in self._heirs:
             inheriting: dict[str, set[str]] = defaultdict(set)
             for name, named in (found for text in self._texts.values() for found in _CLASS.findall(text)):
-                for base in _BASE.findall(named):
+                for base in _bases(named):
                     inheriting[base].add(name)
             pending = [*bases, *(name for name in inheriting if any(base in name for base in bases))]
             names: set[str] = set()
@@ -585,6 +585,16 @@ def _has_globals(text: str) -> bool:
     return "global" in text and _GLOBAL.search(text) is not None
 
 
+def _bases(named: str) -> Iterator[str]:
+    """Words of what a class inherits from that are no index of another one."""
+    depth = 0
+    for part in _BASES.findall(named):
+        if part in "[]":
+            depth = max(depth + (1 if part == "[" else -1), 0)
+        elif not depth:
+            yield part
+
+
 def _names_imported(text: str, start: int) -> list[str]:
     """Words of what ``from … import`` takes, from where that word ends."""
     clause = _IMPORTED.match(text, start)
@@ -596,7 +606,9 @@ def _names_given(module: str, text: str) -> Iterator[str]:
     word = rf"{re.escape(module)}\b(?<!\w{re.escape(module)})"
     yield from re.findall(rf"{word}{_GAP}\bas\b{_GAP}(\w+)", text)
     for mention in re.finditer(rf"{word}(?!{_GAP}[.(\[])", text):
-        if (target := _ASSIGNED.search(text, text.rfind("\n", 0, mention.start()) + 1, mention.start())) is not None:
+        line = text.rfind("\n", max(0, mention.start() - _LONGEST_NAME), mention.start()) + 1
+        start = max(line, mention.start() - _LONGEST_NAME)
+        if (target := _ASSIGNED.search(text, start, mention.start())) is not None:
             yield target.group(1)
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 import libcst as cst
 
 from chirp_migrate.analysis.known_names import base_names
+from chirp_migrate.syntax.gaps import TO_BASE
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.scopes import Binding
@@ -21,7 +22,8 @@ def has_subclass(project: Project, title: str) -> bool:
     # What the rules import is called so as well.
     titles = [title, *sorted(alias for alias in project.aliases(title) if not alias.startswith("WorkerSafe"))]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
-    return project.search(rf"\bclass\s+\w+\s*\([^)]*{names}|\btype\([^)]*,\s*\([^)]*{names}", *titles)
+    made = rf"\btype\((?:(?!\btype\()[^)])*,\s*\((?:(?!,\s*\(|\btype\()[^)])*{names}"
+    return project.search(rf"{TO_BASE}{names}|{made}", *titles)
 
 
 def passed_by_name(project: Project, parameter: str) -> bool:
@@ -95,8 +97,8 @@ def is_assigned_later(project: Project, attribute: str) -> bool:
     """Whether an attribute of that name may get a value by anything but ``self.attribute = ...`` in an ``__init__``."""
     name = re.escape(attribute)
     by_name = (
-        rf"""(?:\bsetattr|__setattr__)\s*\([^,]*,(?!\s*["'](?!{name}["'])\w+["']\s*,)"""
-        r"|(?:\bvars\s*\([^)]*\)|__dict__)\s*(?:\[|=(?!=)|\|=|\.\s*(?:update|setdefault|pop|clear)\b)"
+        rf"""(?:\bsetattr|__setattr__)\s*\((?:(?!setattr)[^,])*,(?!\s*["'](?!{name}["'])\w+["']\s*,)"""
+        r"|(?:\bvars\s*\([^()]*\)|__dict__)\s*(?:\[|=(?!=)|\|=|\.\s*(?:update|setdefault|pop|clear)\b)"
     )
     return project.search(by_name, *_BY_NAME) or any(
         _assigns_later(_tree(text), attribute) for _, text in project.matching(re.compile(rf"\.\s*{name}\b"), attribute)
@@ -145,7 +147,7 @@ def has_relatives(module: Module, project: Project, owner: cst.ClassDef) -> bool
     if any(project.is_class(base) for base in base_names(module, project, owner)):
         return True
     title = owner.name.value
-    return project.search(rf"class\s+\w+\s*\([^)]*\b{re.escape(title)}\b", title)
+    return project.search(rf"{TO_BASE}\b{re.escape(title)}\b", title)
 
 
 def _is_own(changed: ast.expr) -> bool:
@@ -220,7 +222,8 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
 def is_probed(project: Project, *attributes: str) -> bool:
     """Whether any file asks an object whether it has an attribute of one of these names, or for it if it has."""
     names = "|".join(map(re.escape, attributes))
-    return project.holds(rf"""(?:has|get)attr\b[^\r\n]*["'](?:{names})["']""", "hasattr", "getattr")
+    asked = r"(?:has|get)attr\b"
+    return project.holds(rf"""{asked}(?:(?!{asked})[^\r\n])*["'](?:{names})["']""", "hasattr", "getattr")
 
 
 def set_from_outside(attribute: str) -> str:
@@ -228,14 +231,14 @@ def set_from_outside(attribute: str) -> str:
     name = re.escape(attribute)
     not_own = rf"(?<!\bself\.{name})"
     item = rf"""\s*\[\s*["']{name}["']\s*\]\s*=(?!=)"""
-    updated = rf"\s*\.\s*update\s*\([^)]*\b{name}\b"
+    updated = rf"\s*\.\s*update\s*\((?:(?!\bupdate\b)[^)])*\b{name}\b"
     # Each begins with a character that is not left open, so that `re` passes over most of a text quickly.
     return "|".join(
         (
             rf"\.{name}{not_own}\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)",
-            rf"\n[\w., \t]*\.{name}{not_own}\s*,[\w., \t]*=(?!=)",
+            rf"\n(?=[\w., \t]*=(?!=))[\w., \t]*\.{name}{not_own}[ \t]*,",
             *(rf"{word}(?<!\w{word})\s+[\w.]*\.{name}{not_own}\b" for word in ("for", "as", "del")),
-            rf"""setattr(?<![\w.]setattr)\s*\((?!self\b)[^,]*,\s*["']{name}["']""",
+            rf"""setattr(?<![\w.]setattr)\s*\((?!self\b)(?:(?!setattr)[^,])*,\s*["']{name}["']""",
             *(rf"{end}{way}" for end in (r"\)", "_") for way in (item, updated)),
         )
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from chirp_migrate.syntax.gaps import TO_STRING_OF_SETATTR
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_name, method_called, methods_of, parameters, target_of
@@ -16,13 +17,13 @@ _MAPPINGS = frozenset(
     ["ChainMap", "DefaultDict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "UserDict", "defaultdict", "dict"]
 )
 #: A class up to one of its bases: names, with indices in indices, but not what is in these.
-_CLASS = r"class\s+\w+\s*(\[[^\]]*\]\s*)?\(([^)\[\]]|\[([^\[\]]|\[[^\[\]]*\])*\])*?\b"
+_CLASS = r"class\s+\w+\s*(\[(?:(?!class\b)[^\]])*\]\s*)?\(((?!class\b)[^)\[\]]|\[([^\[\]]|\[[^\[\]]*\])*\])*?\b"
 _GETS = ("get", "__getattr__", "__getattribute__")
 #: A `get` that is defined, or given to a class or object; the `__getattr__` of a class, which a module's is not.
 # Each alternative begins with a character of its own, so that `re` passes over most of a text quickly.
 _OWN_GET = (
-    r"def\s+(get\b|__getattr(ibute)?__\s*\(\s*\w[^,)]*,)|get(?<!\wget)['\"]?[ \t]*(:[ \t]*\w|=(?!=))"
-    rf"|setattr\([^)]*['\"]get['\"]|__getattr(?<!\w__getattr)(ibute)?__\s*=(?!=)|{_CLASS}"
+    r"def\s+(get\b|__getattr(ibute)?__\s*\(\s*\w(?:(?!def\b)[^,)])*,)|get(?<!\wget)['\"]?[ \t]*(:[ \t]*\w|=(?!=))"
+    rf"|{TO_STRING_OF_SETATTR}['\"]get['\"]|__getattr(?<!\w__getattr)(ibute)?__\s*=(?!=)|{_CLASS}"
 )
 
 

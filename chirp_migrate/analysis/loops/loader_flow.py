@@ -25,6 +25,7 @@ from chirp_migrate.analysis.dataflow.value_flow import (
 )
 from chirp_migrate.analysis.known_names import PLAIN_DECORATOR, PROGRESS, resolves_to
 from chirp_migrate.analysis.loaders.loader_values import LoaderNames
+from chirp_migrate.syntax.gaps import TO_BASE
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, argument, is_on_self, mention, one_line, parameters
@@ -250,7 +251,7 @@ class LoaderFlow:
         owner = _owner(module, function)
         if isinstance(owner, cst.ClassDef):
             title = owner.name.value
-            if self._project.holds(rf"\bclass\s+\w+\s*\([^)]*\b{title}\b", title):
+            if self._project.holds(rf"{TO_BASE}\b{title}\b", title):
                 return f"a subclass of `{title}` may have a `{name}` of its own"
         elif module.enclosing_function(function) is not None:
             return f"`{name}` is a function inside another"
