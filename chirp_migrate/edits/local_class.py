@@ -7,14 +7,15 @@ import re
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, captures, reads_of
+from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import set_from_outside
 from chirp_migrate.analysis.known_names import DATASET, base_names
-from chirp_migrate.edits.movability import check_body, check_class, check_values
+from chirp_migrate.edits.movability import check_body, check_class, check_values, has_plain_decorators
 from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
 from chirp_migrate.edits.statements import is_dispensable
 from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import holds, is_name, is_super, methods_of
+from chirp_migrate.syntax.queries import Mention, holds, is_name, is_super, mention, methods_of, one_line
 
 #: Bases without a constructor that would have to be called.
 _BARE = re.compile(
@@ -31,6 +32,14 @@ _OWN_STATE = re.compile(
 KEPT = "_captured_"
 #: Attributes that tell where a class was defined, or what its objects keep.
 _TELLING = frozenset({"__dict__", "__qualname__"})
+#: Functions that give the attributes of an object.
+_LISTING = frozenset({"vars", "dir", "getmembers"})
+#: Assignments to an attribute of the class of an object.
+_CLASS_STATE = (
+    r"(?:\btype\s*\([^()]*\)|\b__class__)\s*\.\s*\w+\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)"
+    r"|\b(?:set|del)attr\s*\(\s*(?:type\s*\(|[\w.]*\b__class__\b)"
+)
+_STORED = (Mention.BOUND, Mention.CHANGED, Mention.DELETED)
 
 
 class LocalClass:
@@ -85,14 +94,16 @@ class LocalClass:
             if re.fullmatch(r"__\w*[^\W_]", one.name):
                 raise NotMovable(f"`{one.name}` would be mangled inside of a class")
             self._check_reads(one)
-        check_values(module, node, self.values)
+        check_values(module, self.project, node, (*self.values, *self.imports))
         check_class(module, self.project, node, insertion_offset(module, node))
         if KEPT in module.source(node):
             raise NotMovable(f"names with `{KEPT}` in it are taken")
         if not all(_is_plain(self.project, base) for base in base_names(module, self.project, node)):
-            raise NotMovable("its base class may look at the classes made from it, or keep its state in its own way")
+            raise NotMovable("its base class may keep state on each class, or look at attributes of the objects")
         if self.values:
             self._check_constructor()
+            if may_be_copied(module, self.project, node):
+                raise NotMovable("a deep copy of what holds its objects would copy the values that it uses as well")
 
     def _check_class_state(self) -> None:
         """See that nothing tells the class that every call made from the one that all share then."""
@@ -101,21 +112,13 @@ class LocalClass:
             of_super = isinstance(parent, cst.Arg) and is_super(self.module.parents[parent])
             if holds(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
                 raise NotMovable("it uses itself by its name")
+        if self.project.holds(_CLASS_STATE, "type", "__class__"):
+            raise NotMovable("the project sets attributes of the class of an object")
+        if (code := use_of_class(self.module, self.node)) is not None:
+            raise NotMovable(f"`{code}` in it is about this one class")
         for one in find_in(self.node, cst.Attribute):
-            is_set = isinstance(self.module.parents[one], cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.Del)
-            if one.attr.value in _TELLING or (is_set and self._is_itself(one.value)):
+            if is_name(one.value, self.title) and mention(self.module, one) in _STORED:
                 raise NotMovable(f"`{self.module.source(one)}` in it is about this one class")
-
-        for call in find_in(self.node, cst.Call):
-            if is_name(call.func, "setattr", "delattr") and call.args and self._is_itself(call.args[0].value):
-                raise NotMovable(f"`{self.module.source(call)}` in it is about this one class")
-
-    def _is_itself(self, node: cst.BaseExpression) -> bool:
-        """Whether an expression stands for the class."""
-        match node:
-            case cst.Call(func=cst.Name(value="type")) | cst.Attribute(attr=cst.Name(value="__class__")):
-                return True
-        return is_name(node, "cls", self.title)
 
     def _check_constructor(self) -> None:
         """See that the constructor can take what is captured, and that objects keep it."""
@@ -143,6 +146,46 @@ class LocalClass:
                 raise NotMovable(f"`{read.value}` of the function is used where `self` is not known")
 
 
+def use_of_class(module: Module, node: cst.ClassDef) -> str | None:
+    """Code of a class that may tell it from another class with the same code, or keep something on it; None: none.
+
+    The class of an object, and the first parameter of a class method, may be called, or asked for an attribute.
+    """
+    for one in find_in(node, cst.Attribute, cst.Call, cst.Name):
+        if isinstance(one, cst.Attribute) and one.attr.value in _TELLING:
+            return one_line(module, one)
+        if isinstance(one, cst.Call) and is_name(one.func, *_LISTING):
+            return one_line(module, one)
+        if not _is_class(module, one):
+            continue
+        around = module.parents[one]
+        is_called = isinstance(around, cst.Call) and around.func is one
+        is_asked = isinstance(around, cst.Attribute) and mention(module, around) not in _STORED
+        if not is_called and not is_asked:
+            return one_line(module, around)
+    return None
+
+
+def _is_class(module: Module, node: cst.CSTNode) -> bool:
+    """Whether an expression stands for the class of an object, or for the class that a class method is called on."""
+    match node:
+        case cst.Call(func=cst.Name(value="type"), args=[_]) | cst.Attribute(attr=cst.Name(value="__class__")):
+            return True
+        case cst.Name(value="__class__"):
+            return mention(module, node) is not Mention.LABEL
+        case cst.Name() if mention(module, node) is Mention.READ:
+            found = module.scopes.lookup(node.value, node)
+            function = found.scope.node if found is not None else None
+            if not isinstance(function, cst.FunctionDef):
+                return False
+            first = [*function.params.posonly_params, *function.params.params][:1]
+            is_on_class = any(is_name(one.decorator, "classmethod") for one in function.decorators)
+            return (is_on_class or function.name.value == "__new__") and any(
+                one.name.value == node.value for one in first
+            )
+    return False
+
+
 def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, depth: int = 0) -> bool:
     """Whether surely none of the bases of a class has a constructor."""
     for base in node.bases:
@@ -162,7 +205,7 @@ def _is_without(project: Project, qualified: str, depth: int) -> bool:
 
 
 def _is_plain(project: Project, qualified: str, depth: int = 0) -> bool:
-    """Whether a base does nothing when a class is made from it, and lets its objects have any attributes."""
+    """Whether a base keeps and asks nothing of the classes made from it, and lets their objects have any attributes."""
     if DATASET.fullmatch(qualified) or _BARE.fullmatch(qualified):
         return True
     found = project.class_definition(qualified)
@@ -171,6 +214,8 @@ def _is_plain(project: Project, qualified: str, depth: int = 0) -> bool:
     module, node = found
     methods = methods_of(node)
     if any(_OWN_STATE.fullmatch(method) for method in methods) or "__init_subclass__" in methods:
+        return False
+    if use_of_class(module, node) is not None or not has_plain_decorators(module, project, node):
         return False
     if KEPT in module.source(node):
         return False

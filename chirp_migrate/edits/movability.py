@@ -7,17 +7,18 @@ the same by then.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem, has_value
 from chirp_migrate.analysis.dataflow.closures import Capture
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, is_settled
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, is_settled, may_be_set
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_name, is_read, looks_at_names, parameters
+from chirp_migrate.syntax.queries import dotted, is_name, is_read, looks_at_names, methods_of, parameters
 from chirp_migrate.syntax.scopes import Binding, Kind, Scope, Variable
 
 #: Names whose meaning depends on the function, or the class, they stand in.
@@ -40,6 +41,8 @@ def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef
     Raises:
         NotMovable: something does.
     """
+    if (respelled := module.once(_respelled)) is not None:
+        raise NotMovable(f"Python reads `{respelled}` as `{unicodedata.normalize('NFKC', respelled)}`")
     if "__getattr__" in module.scopes.module.bindings:
         raise NotMovable("the module's `__getattr__` answers for names that the module does not have")
     outer = module.enclosing_function(node)
@@ -62,13 +65,21 @@ def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef
                 raise NotMovable(f"`{one.value}` in it is private to the class around it")
 
 
+def _respelled(module: Module) -> str | None:
+    """A name of the module that Python takes for another spelling of one, if there is any."""
+    if module.text.isascii():
+        return None
+    names = (one.value for one in module.find(cst.Name))
+    return next((name for name in names if name != unicodedata.normalize("NFKC", name)), None)
+
+
 def _own_class(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.ClassDef | None:
     """The class around ``name`` that is ``node``, or lies in it, and so moves with it."""
     owner = module.enclosing_class(name)
     return owner if owner is not None and node in (owner, *module.ancestors(owner)) else None
 
 
-def check_values(module: Module, node: cst.CSTNode, captured: Iterable[Capture]) -> None:
+def check_values(module: Module, project: Project, node: cst.CSTNode, captured: Iterable[Capture]) -> None:
     """See that captured values can be bound where ``node`` stands, and go to another process.
 
     Raises:
@@ -79,7 +90,7 @@ def check_values(module: Module, node: cst.CSTNode, captured: Iterable[Capture])
         for kind in (_local_kind(module, binding) for binding in one.bindings):
             if kind is not None:
                 raise NotMovable(f"it uses the {kind} `{one.name}`, which would have to move first")
-    problem = early_binding_problem(module, node, captured)
+    problem = early_binding_problem(module, project, node, captured)
     if problem is not None:
         raise NotMovable(problem)
 
@@ -190,6 +201,14 @@ def _check_decorator(module: Module, project: Project, node: cst.BaseExpression,
         raise NotMovable("a decorator in it may keep something, for all calls when it is at module level")
 
 
+def has_plain_decorators(module: Module, project: Project, node: cst.ClassDef) -> bool:
+    """Whether the decorators of a class's methods keep nothing that they could keep for each class apart."""
+    decorators = (one.decorator for method in methods_of(node).values() for one in method.decorators)
+    called = (one.func if isinstance(one, cst.Call) else one for one in decorators)
+    names = (project.resolved_names(module, one) for one in called)
+    return all(found and all(map(_DECORATORS.fullmatch, found)) for found in names)
+
+
 def _is_constant(module: Module, project: Project, statement: cst.CSTNode, offset: int) -> bool:
     """Whether a statement of a class does nothing, or names what is the same at ``offset`` of the module."""
     if not isinstance(statement, cst.SimpleStatementLine):
@@ -249,5 +268,5 @@ def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool
         outer = outer.parent
     reads = (one for one in module.named(name) if is_read(module, one))
     used = any(module.scopes.lookup(name, read) is None for read in reads)
-    elsewhere = project.imported_elsewhere(module, name) or is_replaced(module, project, name)
+    elsewhere = project.imported_elsewhere(module, name) or may_be_set(module, project, name)
     return not used and not module.scopes.is_builtin(name) and not elsewhere

@@ -14,6 +14,7 @@ from chirp_migrate.edits.statements import lines_deletion
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import edited
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_docstring
 from chirp_migrate.syntax.scopes import Kind
 
@@ -130,11 +131,11 @@ def joined(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     return tuple(found)
 
 
-def moved(module: Module, span: tuple[int, int], indent: str, edits: Iterable[Edit] = ()) -> str:
+def moved(module: Module, project: Project, span: tuple[int, int], indent: str, edits: Iterable[Edit] = ()) -> str:
     """Text of the lines in ``span`` at another indentation, with ``edits`` (in offsets of the module) applied.
 
-    The insides of strings of several lines stay as they are; docstrings move with the code, as ``inspect.cleandoc``
-    and Python 3.13 read them.
+    The insides of strings of several lines stay as they are. Docstrings move with the code, as ``inspect.cleandoc``
+    and Python 3.13 read them, unless the project reads ``__doc__``, which older versions leave indented.
 
     Raises:
         NotMovable: the lines cannot be moved as a block.
@@ -142,7 +143,8 @@ def moved(module: Module, span: tuple[int, int], indent: str, edits: Iterable[Ed
     start, end = span
     edits = list(edits)
     old = module.indentation(start)
-    held = module.once(lines_in_strings) - _docstring_lines(module, span, old)
+    moving = set() if project.holds(r"\b__doc__\b", "__doc__") else _docstring_lines(module, span, old)
+    held = module.once(lines_in_strings) - moving
     for at in (one for one in (start, *module.lines_inside(start, end)) if one not in held):
         line = module.text[at : module.line_end(at)]
         if line.strip() and line.startswith(old) and not any(one.start < at < one.end for one in edits):

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, captures
+from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
-    calls_of,
-    gives_more,
     has_relatives,
     is_asked_for,
-    is_replaced,
+    may_be_set,
     may_set_computed,
 )
-from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Entry, Given, Kept, Member, Returned, step_of
+from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Entry, Given, Member, step_of
+from chirp_migrate.analysis.known_names import FACTORY_METHOD, TORCH_LOADER, is_call_of, one_of
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.call_arguments import call_text
 from chirp_migrate.edits.imports import is_reached
@@ -31,29 +32,38 @@ from chirp_migrate.syntax.scopes import Variable
 #: The name of a function of the module, and the edits that define it.
 Defined = tuple[str, tuple[Edit, ...]]
 
-#: Looks at what differs in functions where one has moved, and what partial objects have not.
-_LOOKS = (
-    r"(?<!\))(?<!__class__)(?<!\bcls)\.__(name|qualname|code|defaults|closure)__\b"
-    r"""|["']__(name|qualname|code|defaults|closure)__["'](?!\s*:)"""
+#: Reads of what differs between a function and the one that takes its place.
+_READS = (
+    r"(?<!\))(?<!__class__)(?<!\bcls)\.__({0})__\b"
+    r"""|["']__({0})__["'](?!\s*:)"""
     # A key of a dictionary display stands after its bracket, or on a line of its own; a colon follows other code, too.
-    r"""|(?:[^\s{,]\s*|,[ \t]*)["']__(name|qualname|code|defaults|closure)__["']"""
-    r"""|\b(isfunction|isroutine|FunctionType|LambdaType)\b"""
+    r"""|(?:[^\s{{,]\s*|,[ \t]*)["']__({0})__["']"""
 )
+_NAMES_AND_CODE = ("name", "qualname", "code", "defaults", "closure")
+_LOOKS = _READS.format("|".join(_NAMES_AND_CODE)) + r"|\b(isfunction|isroutine|FunctionType|LambdaType)\b"
 _LOOKED_AT = (
-    *("__name__", "__qualname__", "__code__", "__defaults__", "__closure__"),
+    *(f"__{one}__" for one in _NAMES_AND_CODE),
     *("isfunction", "isroutine", "FunctionType", "LambdaType"),
 )
+#: The same, of what a partial object has not.
+_OF_FUNCTIONS = ("doc", "annotations", "kwdefaults", "globals", "module")
+_LOOKS_CLOSELY = _READS.format("|".join(_OF_FUNCTIONS))
 #: Tells partial objects from functions: what stands between ``isinstance`` and the class may itself have brackets.
 _TELLS_PARTIALS = (
     r"\bisinstance\s*\([^;]{0,200}?[,|][\s(]*(?:\w+\.)*partial\b(?!\s*\()"
     r"|(?:\btype\([^()]*\)|__class__)\s*(?:[!=]=|\b(?:is|is\s+not|in|not\s+in)\b)[^\n]*\bpartial\b"
     r"|\bcase\s+(?:\w+\.)*partial\("
 )
-#: Copies of an object with all it holds; those of models, their state and settings hold no function of a dataset's.
-_COPIES = (
-    r"\bdeepcopy\((?!\s*[\w.]*(state_dict\(\)|\w*model\w*|\w*net|\w*config\w*|\w*params?|\w*weights)\s*[,)])"
-    r"|\bdeepcopy\s+as\b|__deepcopy__"
+#: What PyTorch calls with one argument, and where code may ask a loader for it.
+_CALLED_BY_LOADERS = ("collate_fn", "worker_init_fn")
+_ASKED_OF_LOADERS = r"""\.\s*({0})\b(?!\s*=[^=])|["']({0})["'](?!\s*:|\s*\]\s*=[^=])""".format(
+    "|".join(_CALLED_BY_LOADERS)
 )
+_LOADER_CALL = one_of(TORCH_LOADER, FACTORY_METHOD)
+#: How many classes are followed one above the other.
+_BASES_LIMIT = 8
+#: How a class may look at its own methods.
+_LOOKS_AT_METHODS = re.compile(r"\b(vars|dir|getmembers)\s*\(|\b__dict__\b|\b__init_subclass__\b")
 
 
 class MovedFunction:
@@ -97,8 +107,15 @@ class MovedFunction:
         """
         check_body(self.module, self.node)
         self.import_lines = move.import_lines(self.module, self.imports)
-        check_values(self.module, self.node, self.captured)
+        check_values(self.module, self.project, self.node, self.captured)
+        if self.method is not None and not self._takes_methods():
+            raise NotMovable("it would be a method, and the class, a base or a metaclass may look at its methods")
         self.bound = self._bound_defaults()
+
+    def _takes_methods(self) -> bool:
+        """Whether nothing looks at the methods of the class around, so that one more makes no difference."""
+        owner = self.module.enclosing_class(self.method or self.node)
+        return owner is not None and _has_quiet_namespace(self.module, self.project, owner)
 
     def _bound_defaults(self) -> list[cst.Param]:
         """Parameters whose default is to be evaluated where the function stood.
@@ -116,57 +133,70 @@ class MovedFunction:
     def _stays(self, parameter: cst.Param) -> bool:
         return stays(self.module, self.project, parameter.default, self.place)
 
-    def check_calls(self, names: Collection[str], uses: Iterable[cst.CSTNode]) -> None:
-        """See that nothing that is called by one of ``names`` is given one of the bound parameters by its position.
+    def check_callers(self, uses: Iterable[cst.CSTNode]) -> None:
+        """See that no caller can give one of the bound parameters by its position, which ``partial`` does not take.
 
         Args:
-            names: what it is called.
             uses: where it stands, or is read by its name.
 
         Raises:
-            NotMovable: something may be.
+            NotMovable: one may.
         """
-        positional = [*self.node.params.posonly_params, *self.node.params.params]
-        left = sum(one not in self.bound for one in positional)
-        if left == len(positional):
+        positional = self.node.params.params
+        bound = [one for one in positional if one in self.bound]
+        takes_one = len(self.node.params.posonly_params) + len(positional) > len(bound)
+        if not bound or (takes_one and self._only_loaders_call(uses)):
             return
-        if any(map(self._is_returned, uses)):
-            raise NotMovable("it is returned, and has a default that is evaluated where it stands")
-        if any(gives_more(call, left) for call in calls_of(self.module, self.project, names)):
-            raise NotMovable("a call passes a parameter by position whose default is evaluated where it stands")
+        name = bound[0].name.value
+        raise NotMovable(
+            f"the default of `{name}` is evaluated where the function stands, and a caller may pass `{name}` by "
+            f"position; make `{name}` keyword-only"
+        )
 
-    def _is_returned(self, use: cst.CSTNode) -> bool:
-        """Whether whoever calls the function around is given it, and may call it by any name."""
+    def _only_loaders_call(self, uses: Iterable[cst.CSTNode]) -> bool:
+        asked = self.project.holds(_ASKED_OF_LOADERS, *_CALLED_BY_LOADERS)
+        return not asked and all(map(self._is_given_to_loader, uses))
+
+    def _is_given_to_loader(self, use: cst.CSTNode) -> bool:
         match step_of(self.module, use):
-            case Chosen(whole) | Kept(_, whole) | Entry(_, whole):
-                return self._is_returned(whole)
-            case Returned():
-                return True
+            case Chosen(whole):
+                return self._is_given_to_loader(whole)
+            case Assigned((cst.Name(),), _):
+                return True  # its reads are among the uses
+            case Given(cst.Arg(keyword=cst.Name(value=keyword)), call):
+                return keyword in _CALLED_BY_LOADERS and is_call_of(self.module, call, _LOADER_CALL, self.project)
         return False
 
-    def check_indistinguishable(self, uses: Iterable[cst.CSTNode], *, replaced: bool = False) -> None:
+    def check_indistinguishable(
+        self, uses: Iterable[cst.CSTNode], called: Collection[str], *, replaced: bool = False
+    ) -> None:
         """See that nothing can tell it from what it becomes.
 
         Args:
             uses: where it stands, or is read by its name.
+            called: what it is called.
             replaced: whether that is another function than its own.
 
         Raises:
             NotMovable: something may.
         """
         uses = list(uses)
+        holds = replaced or self.is_changed
         if any(isinstance(step_of(self.module, use), Member) for use in uses):
             raise NotMovable("attributes of it are used")
         if any(self._is_inspected(use) for use in uses):
             raise NotMovable("`inspect` looks at it")
         if self.project.holds(_LOOKS, *_LOOKED_AT):
             raise NotMovable("the project reads names or code of functions")
+        if holds and self.project.holds(_LOOKS_CLOSELY, *(f"__{one}__" for one in _OF_FUNCTIONS)):
+            raise NotMovable("the project reads attributes of functions that what takes its place has not")
+        if self.project.search(rf"\b(?:{'|'.join(called)})\s*\.\s*\w+\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)", *called):
+            raise NotMovable("the project sets attributes of what is called as it is")
         if (self.captives or self.bound) and not replaced and self.project.holds(_TELLS_PARTIALS, "partial"):
             raise NotMovable("the project asks whether something is a `partial`, which would bind its values")
-        holds = replaced or self.is_changed  # a deep copy copies what is bound as well; of a function, it does not
         if holds and any(self._may_be_method(use) for use in uses):
             raise NotMovable("as an attribute of a class it is a method, and what takes its place would not be")
-        if holds and self.project.holds(_COPIES, "deepcopy", "__deepcopy__"):
+        if holds and may_be_copied(self.module, self.project, self.node):
             raise NotMovable("a deep copy of what holds it would copy the values that it uses as well")
 
     def _is_inspected(self, use: cst.CSTNode) -> bool:
@@ -223,7 +253,7 @@ class MovedFunction:
         owner = None if self.method is None else self.module.enclosing_class(self.method)
         project = self.project
         if owner is None:
-            set_elsewhere = {wish for wish in wishes if is_replaced(self.module, project, wish)}
+            set_elsewhere = {wish for wish in wishes if may_be_set(self.module, project, wish)}
             return move.free_name(self.module, wishes, set_elsewhere.union(taken))
         if may_set_computed(self.module, project, owner):
             raise NotMovable("it would be a method, and attributes are set by computed names, which may hide it")
@@ -293,6 +323,23 @@ class MovedFunction:
         offset, newline = move.definition_range(self.module, self.method)[1], self.module.newline
         lead = "" if self.module.text[:offset].endswith(("\n", "\r")) else newline
         return (Edit(offset, offset, lead + newline + text.rstrip("\r\n") + newline),)
+
+
+def _has_quiet_namespace(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
+    """Whether neither a class nor a base in the project has code that may look at what the class defines."""
+    if owner.keywords or owner.decorators or depth == _BASES_LIMIT or _LOOKS_AT_METHODS.search(module.source(owner)):
+        return False
+    for base in owner.bases:
+        names = project.resolved_names(module, base.value)
+        if not names:
+            return False
+        for name in names:
+            found = project.class_definition(name)
+            if found is None and project.defines(name):
+                return False
+            if found is not None and not _has_quiet_namespace(found[0], project, found[1], depth + 1):
+                return False
+    return True
 
 
 def _owning_method(module: Module, captured: Variable | Capture) -> cst.FunctionDef | None:

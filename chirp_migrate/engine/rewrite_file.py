@@ -272,9 +272,17 @@ class _Rewriting:
         joined = {*self._joined, *self._pieces.joined, *sharing_lines(edits, self._original.line_starts)}
         groups = grouped(len(self._done), joined)
         by_group: dict[int, list[Edit]] = {}
+        last: tuple[set[int], int] = (set(), -1)
         for edit, owners in edits:
-            for group in {groups[owner] for owner in owners}:
-                by_group.setdefault(group, []).append(edit)
+            within = {groups[owner] for owner in owners}
+            for group in within:
+                own = by_group.setdefault(group, [])
+                if last == ({group}, edit.start) and within == {group} and own[-1].start == edit.start == edit.end:
+                    # Insertions side by side stay one text: alone, equal ones would be taken for one that is shared.
+                    own[-1] = Edit(edit.start, edit.end, own[-1].replacement + edit.replacement)
+                else:
+                    own.append(edit)
+            last = within, edit.end
         hunks: list[Hunk] = []
         numbers: dict[int, int] = {}
         for number, (group, own) in enumerate(by_group.items(), start=1):

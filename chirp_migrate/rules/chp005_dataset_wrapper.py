@@ -117,7 +117,9 @@ def _made_by_type(
     if meaning is None or captured is None or any(construction.args for construction in constructions):
         message = "this dataset is made by type() from functions in a way this rule does not know; make it a class"
         return Proposal(offset, message)
-    problem = next((one for place in constructions if (one := early_binding_problem(module, place, captured))), None)
+    problem = next(
+        (one for place in constructions if (one := early_binding_problem(module, project, place, captured))), None
+    )
     if problem is None and is_probed(project, *_ATTRIBUTES):
         problem = "the project asks objects for `dataset` or `transforms` by `hasattr` or `getattr`"
     if problem is not None:

@@ -31,6 +31,9 @@ from chirp_migrate.rules.api import (
     parameters,
 )
 
+#: Reads of the name of a class, or of what may be one.
+_NAMES_OF_CLASSES = r"\.\s*__(?:name|qualname)__\b"
+
 
 class LocalDatasetClass(Rule):
     """Requires, of a dataset class inside a function (samplers stay in the main process):
@@ -114,14 +117,16 @@ def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
         raise NotMovable("it is used as a value there")
     namesakes = [one for one in module.find(cst.ClassDef) if one.name.value == title and one is not node]
     is_free = not namesakes and movability.is_unused(module, local.project, title, local.scope)
-    wish = f"_{title}" if title.startswith("Test") else title
+    wish = f"_{title}" if title.startswith("Test") or module.scopes.stars else title
     name = title if is_free else move.free_name(module, [wish], taken)
+    if name != title and local.project.holds(_NAMES_OF_CLASSES, "__name__", "__qualname__"):
+        raise NotMovable(f"the name `{title}` is taken at module level, and the project reads names of classes")
     taken.add(name)
     start, end = move.definition_range(module, node)
     reads = reads_of(module, title, local.scope) if name != title else []
     own = [read for read in reads if start <= module.span(read)[0] < end]
     inside = [*(Edit(*module.span(one), name) for one in (node.name, *own)), *_handed_in(local), *_imported(local)]
-    text = move.moved(module, (start, end), "", inside)
+    text = move.moved(module, local.project, (start, end), "", inside)
     edits = [lines_deletion(module, start, end), *move.insert_at(module, move.insertion_offset(module, node), text)]
     edits += move.left_over_imports(module, (start, end), local.imports)
     for call in calls:

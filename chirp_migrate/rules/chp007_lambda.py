@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import reads_of
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced
+from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_set
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations, lambdas_may_go, may_have_destinations
-from chirp_migrate.analysis.datasets.lambda_meaning import Forwarded, Shipped, instead_of
+from chirp_migrate.analysis.datasets.lambda_meaning import shipped_instead
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.move_definition import NotMovable
@@ -97,25 +97,22 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     moved.check()
     named = _named(module, node)
     called = {wish.strip("_"), *named}
-    instead = instead_of(module, project, node, called)
+    shipped = shipped_instead(module, project, node)
     reads = [use for name in named for use in reads_of(module, name, scope)]
-    moved.check_indistinguishable([node, *reads], replaced=instead is not None)
+    moved.check_indistinguishable([node, *reads], called, replaced=shipped is not None)
     left_over = move.left_over_imports(module, span, moved.imports)
-    match instead:
-        case Forwarded(function):
-            message = f"a lambda that only calls `{function}`: passed directly"
-            return Proposal(span[0], message, (move.instead_of(module, node, function),))
-        case Shipped(source, shipped, does):
-            message = f"a lambda that {does}: {shipped} does it for whole batches"
-            edits = move.joined([move.instead_of(module, node, source), *left_over])
-            return Proposal(span[0], message, edits, frozenset({runtime(shipped)}))
-    moved.check_calls(called, [node, *reads])
+    if shipped is not None:
+        message = f"a lambda that {shipped.does}: {shipped.name} does it for whole batches"
+        edits = move.joined([move.instead_of(module, node, shipped.source), *left_over])
+        return Proposal(span[0], message, edits, frozenset({runtime(shipped.name)}))
+    moved.check_callers([node, *reads])
     if moved.is_changed and isinstance(scope.node, cst.ClassDef):
         raise NotMovable("in the body of a class it is a method, and a `partial` would not be")
-    name = moved.free_name([wish, f"_{movability.outer_name(module, node)}{wish}".replace("__", "_")], taken)
+    wishes = [wish, f"_{movability.outer_name(module, node)}{wish}".replace("__", "_")]
+    name = moved.free_name(wishes, taken)
     inner = moved.indent + module.tree.default_indent
     parameters, *lines = said = (moved.parameter_text(), *moved.import_lines, *_returned_lines(module, node, inner))
-    shared = None if moved.method else made.get(said) or _existing(module, project, node, said)
+    shared = None if moved.method else made.get(said) or _existing(module, project, node, wishes, said)
     if shared is None:
         head = f"{moved.indent}def {name}({parameters}):"
         shared = name, moved.defined(module.newline.join([head, *(inner + line for line in lines)]))
@@ -143,21 +140,23 @@ def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
     return [*comments, f"return {body}" if alone else f"return ({body})"]
 
 
-def _existing(module: Module, project: Project, node: cst.Lambda, said: tuple[str, ...]) -> Defined | None:
-    """A function above that says the same, which may be an earlier rewrite's; the edit, which changes nothing, makes
-    this rewrite depend on that one.
+def _existing(
+    module: Module, project: Project, node: cst.Lambda, wishes: Collection[str], said: tuple[str, ...]
+) -> Defined | None:
+    """A function above that says the same and has one of the names ``wishes``: an earlier rewrite made it. Other code
+    may replace functions of other names. The edit changes nothing, and makes this rewrite depend on the earlier one.
     """
     parameters, *lines = said
     top = module.span(module.top_level_statement(node))[0]
     for one in module.tree.body:
-        if not isinstance(one, cst.FunctionDef) or module.span(one)[0] >= top:
+        if not isinstance(one, cst.FunctionDef) or one.name.value not in wishes or module.span(one)[0] >= top:
             continue
         name, (start, end) = one.name.value, module.span(one)
         body = [module.tree.default_indent + line for line in lines]
         owner = module.scopes.lookup(name, node)
         is_meant = owner is not None and owner.scope is module.scopes.module and len(owner.bindings) == 1
         same = module.text[start:end].rstrip() == module.newline.join([f"def {name}({parameters}):", *body])
-        if same and is_meant and not is_replaced(module, project, name):
+        if same and is_meant and not may_be_set(module, project, name):
             return name, (Edit(start + 1, start + 1, ""),)
     return None
 

@@ -121,8 +121,8 @@ def _lift(
     _check_definition(moved, node, uses)
     moved.check()
     movability.check_annotations(module, node, moved.place)
-    moved.check_calls({title, purpose}, uses)
-    moved.check_indistinguishable(uses)
+    moved.check_callers(uses)
+    moved.check_indistinguishable(uses, {title, purpose})
     goes = _is_plain(module, node, uses) and not moved.is_changed
     if moved.is_recursive and not goes:
         raise NotMovable("it calls itself by a name that is local to the function")
@@ -139,7 +139,8 @@ def _lift(
         *move.opening_edits(module, node, moved.indent, moved.import_lines),
         *(edit for edit in renamed if start <= edit.start < end),
     ]
-    place = moved.defined(move.moved(module, (start, end), moved.indent, inside)) if shared is None else shared[1]
+    text = move.moved(module, project, (start, end), moved.indent, inside)
+    place = moved.defined(text) if shared is None else shared[1]
     if moved.method is None:
         made[said] = name, place
     value, imports = moved.value(name, len(f"{title} = "))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from chirp_migrate.plans.plan import Edit
+from chirp_migrate.source.text import edit_order
 
 __all__ = ["FOLLOWS", "Owners", "PieceTable", "grouped", "lines_of", "sharing_lines"]
 
@@ -82,7 +83,7 @@ class PieceTable:
                 position += piece.width
                 yield piece
 
-        for edit, owners in sorted(edits, key=lambda one: (one[0].start, one[0].end)):
+        for edit, owners in sorted(edits, key=lambda one: edit_order(one[0])):
             done += advance(edit.start)
             if done and left and done[-1].text is not None and left[-1].text is not None:
                 # Between two pieces of inserted text, or inside one.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from chirp_migrate.plans.plan import Edit
 
-__all__ = ["NEWLINE", "SOURCE_LINE", "SourceFile", "UnreadableSource", "apply_edits", "decoded", "edited"]
+__all__ = ["NEWLINE", "SOURCE_LINE", "SourceFile", "UnreadableSource", "apply_edits", "decoded", "edit_order", "edited"]
 
 NEWLINE = re.compile(r"\r\n|\r|\n")
 #: A line of source as Python counts them, with its newline; ``str.splitlines`` also splits at other characters.
@@ -95,18 +95,29 @@ def decoded(data: bytes, encoding: str = "utf-8") -> str:
         raise UnreadableSource(f"its encoding {encoding} is not one of text: {error}") from None
 
 
+def edit_order(edit: Edit) -> tuple[int, int, int]:
+    """Sort key of edits that are applied together.
+
+    Insertions at one offset go before a replacement that starts there. Inserted lines go in the order of their
+    indentation, deepest first: they continue the block above them. Other insertions keep the order in which they are
+    given.
+    """
+    is_lines = edit.start == edit.end and edit.replacement.endswith(("\n", "\r"))
+    first = edit.replacement.lstrip("\r\n") if is_lines else ""
+    return edit.start, edit.end, len(first.lstrip(" \t")) - len(first)
+
+
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     """Splice ``edits`` into ``text``; everything outside their spans stays as it is.
 
-    Edits may come in any order. Insertions at one offset keep the order in which they are given, and go before
-    a replacement that starts there.
+    Edits may come in any order; :func:`edit_order` decides at one offset.
 
     Raises:
         ValueError: two edits overlap, or one lies outside the text.
     """
     pieces: list[str] = []
     position = 0
-    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+    for edit in sorted(edits, key=edit_order):
         if not 0 <= edit.start <= edit.end <= len(text):
             raise ValueError(f"an edit of {edit.start}:{edit.end} lies outside a text of {len(text)} characters")
         if edit.start < position:

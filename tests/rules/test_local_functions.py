@@ -163,7 +163,8 @@ SHAPES = {
                 def collate(batch):
                     return sum(batch) * scale
                 loader = DataLoader(samples, collate_fn=collate, batch_size=2)
-            return loader
+                if len(loader) + len(list(loader)) == 4:
+                    return loader
     """,
     "dict of arguments": """
         def make(samples):
@@ -320,13 +321,22 @@ def values(result: Any) -> Any:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("pad = 1\ndef collate(b):\n    return pad\nuse(collate)\npad = 2", "`pad` is assigned again after it"),
+        ("pad = 1\ndef collate(b):\n    return pad\nuse(collate)\npad = 2", "`use(collate)` may keep the object"),
         ("def collate(b):\n    return pad\npad = 2", "`pad` is assigned only after it"),
-        ("pad = 1\ndef collate(b):\n    return pad\npad += 1", "`pad` is assigned again after it"),
-        ("pad = 1\ndef collate(b):\n    return pad\nfor pad in ds: use(pad)", "`pad` is assigned again after it"),
+        ("pad = 1\ndef collate(b):\n    return pad\npad += 1", "`pad` is assigned again before the last use"),
+        (
+            "pad = 1\ndef collate(b):\n    return pad\nfor pad in ds: use(pad)",
+            "`pad` is assigned again before the last use",
+        ),
         ("pad = 1\ndef collate(b):\n    return pad\ndel pad", "`pad` is deleted"),
-        ("pad = 1\ndef collate(b):\n    return pad\n[pad := x for x in ds]", "`pad` is assigned again after it"),
-        ("pad = 1\ndef collate(b):\n    return pad\nwith ds as pad: use()", "`pad` is assigned again after it"),
+        (
+            "pad = 1\ndef collate(b):\n    return pad\n[pad := x for x in ds]",
+            "`pad` is assigned again before the last use",
+        ),
+        (
+            "pad = 1\ndef collate(b):\n    return pad\nwith ds as pad: use()",
+            "`pad` is assigned again before the last use",
+        ),
         ("pad = 1\ndef collate(b):\n    return pad\nimport math as pad", "`pad` is imported in one place"),
         ("if ds:\n    pad = 1\ndef collate(b):\n    return pad", "`pad` may have no value yet"),
         ("for x in ds:\n    pad = 1\ndef collate(b):\n    return pad", "`pad` may have no value yet"),
@@ -340,7 +350,7 @@ def values(result: Any) -> Any:
         ("def collate(b):\n    return collate(b[1:]) + more", "it calls itself"),
         ("class A: pass\ndef collate(b):\n    return A(b)", "the local class `A`"),
         ("def collate(b, a=[], /):\n    return b", "a positional-only parameter"),
-        ("def collate(b, a=[]):\n    return b\ncollate(ds, 3)", "a call passes a parameter by position"),
+        ("def collate(b, a=[]):\n    return b\ncollate(ds, 3)", "a caller may pass `a` by position"),
         ("def collate(b):\n    return b\ncollate.pad = 3", "attributes of it are used"),
         ("def collate(b):\n    return b\nuse(inspect.signature(collate))", "`inspect` looks at it"),
         ("def collate(b):\n    return ds, b\nPlain.transform = collate", "as an attribute of a class it is a method"),
@@ -356,15 +366,15 @@ def values(result: Any) -> Any:
         ("partial = ds\ndef collate(b):\n    return ds", "`partial`, which would bind"),
         (
             "for n in ds:\n    def collate(b):\n        return n\n    all.append(DataLoader(ds, collate_fn=collate))",
-            "it may outlive the iteration of the loop in which `n` is assigned",
+            "may keep the object",
         ),
         (
             "for n in ds:\n    if n:\n        use(kept)\n    def collate(b):\n        return n\n    kept = collate",
-            "it may outlive the iteration of the loop in which `n` is assigned",
+            "may keep the object",
         ),
         (
             "for n in ds:\n    for m in ds:\n        def collate(b):\n            return n\n        ds.x = collate",
-            "it may outlive the iteration of the loop in which `n` is assigned",
+            "may keep the object",
         ),
         ("try:\n    use()\nexcept E as e:\n    def collate(b):\n        return e", "`e` is a caught exception"),
     ],

@@ -3,54 +3,105 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import takewhile
 
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
-from chirp_migrate.analysis.dataflow.symbolic import names_in_code
-from chirp_migrate.syntax.module import Module, find_in, walk
-from chirp_migrate.syntax.queries import holds, method_called
+from chirp_migrate.analysis.dataflow.lifetimes import Outlives, last_use, statement_around
+from chirp_migrate.syntax.module import Module, code_children, walk
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import holds
 from chirp_migrate.syntax.scopes import Binding, Kind, Variable
 
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
-_KEEPING = re.compile(r"append|add|insert|extend|register|push|put|setdefault|update|submit")
+#: Context managers that let every exception pass, so that their block ends or its function does.
+_PASSES_EXCEPTIONS = re.compile(
+    r"(builtins|io|gzip|bz2|lzma|tarfile)\.open|zipfile\.ZipFile|h5py\.File"
+    r"|contextlib\.(closing|nullcontext|redirect_stdout|redirect_stderr|chdir)|warnings\.catch_warnings"
+    r"|tempfile\.(TemporaryDirectory|NamedTemporaryFile|TemporaryFile|SpooledTemporaryFile)"
+    r"|threading\.(Lock|RLock|Condition|Semaphore|BoundedSemaphore)|multiprocessing\.(Pool|Lock)"
+    r"|concurrent\.futures\.(Thread|Process)PoolExecutor|numpy\.(errstate|printoptions)"
+    r"|torch\.(no_grad|enable_grad|inference_mode|set_grad_enabled|device|autocast|(cuda\.|cpu\.)?amp\.autocast)"
+    r"|torch\.(random\.fork_rng|cuda\.(device|stream)|profiler\.(profile|record_function)|autograd\.\w+)"
+    r"|tqdm(\.\w+)*\.tqdm"
+)
 
 
-def early_binding_problem(module: Module, node: cst.CSTNode, captured: Iterable[Capture]) -> str | None:
-    """Why a function that takes the values of ``captured`` where ``node`` stands could see others than before.
+def early_binding_problem(
+    module: Module, project: Project, node: cst.CSTNode, captured: Iterable[Capture]
+) -> str | None:
+    """Why an object that takes the values of ``captured`` where ``node`` makes it could see others than before.
 
-    ``None`` when it cannot: each has its value before ``node``, and gets no other one after it, or only in another
-    iteration of a loop that ``node`` does not outlive.
+    ``None`` when it cannot. Each name has its value before ``node`` on every path, and is never bound again; or it is
+    bound again only after the last use of the object.
+
+    Args:
+        module: the module.
+        project: the project around it.
+        node: the expression that makes the object, or the definition of a function or class.
+        captured: the names.
     """
-    return next((problem for capture in captured if (problem := _problem(module, node, capture)) is not None), None)
+    problems = (_problem(module, project, node, capture) for capture in captured)
+    return next((problem for problem in problems if problem is not None), None)
 
 
-def _problem(module: Module, node: cst.CSTNode, captured: Capture) -> str | None:
+def _problem(module: Module, project: Project, node: cst.CSTNode, captured: Capture) -> str | None:
     name, function = captured.name, captured.scope.node
+    bindings = [one for one in captured.bindings if not _only_annotates(one.node)]
     if isinstance(function, _COMPREHENSIONS):
         return f"it sees the last `{name}` of the comprehension around it"
     place = _place(module, node, function)
-    if any(isinstance(module.parents.get(binding.node), cst.ExceptHandler) for binding in captured.bindings):
+    if any(isinstance(module.parents.get(binding.node), cst.ExceptHandler) for binding in bindings):
         return f"`{name}` is a caught exception, whose name goes with its handler"
     if any(isinstance(module.parents[one], cst.Del) for one in reads_of(module, name, captured.scope)):
         return f"`{name}` is deleted"
     inner = (one for one in module.find(cst.Nonlocal) if function in module.ancestors(one))
     if any(item.name.value == name for one in inner for item in one.names):
         return f"`{name}` is rebound by an inner function"
-    later = [binding for binding in captured.bindings if _runs_after(module, place, binding)]
-    if later and len(later) == len(captured.bindings):
+    later = [binding for binding in bindings if _runs_after(module, place, binding)]
+    if later and len(later) == len(bindings):
         return f"`{name}` is assigned only after it"
-    if any(_may_follow(module, place, one.node) for one in later):
-        return f"`{name}` is assigned again after it"
-    around = takewhile(lambda one: one is not function, module.ancestors(place))
-    for loop in (one for one in around if isinstance(one, cst.For | cst.While)):
-        if any(holds(module, loop, binding.node) for binding in captured.bindings) and _outlives(module, place, loop):
-            return f"it may outlive the iteration of the loop in which `{name}` is assigned"
     if not has_value(module, place, captured):
         return f"`{name}` may have no value yet where it is defined"
+    around = [one for one in takewhile(lambda one: one is not function, module.ancestors(place)) if _repeats(one)]
+    again = [
+        one
+        for one in bindings
+        if any(holds(module, loop, one.node) for loop in around)
+        or (one in later and _may_follow(module, place, one.node))
+    ]
+    return _use_after(module, project, node, captured, again) if again else None
+
+
+def _use_after(
+    module: Module, project: Project, node: cst.CSTNode, captured: Capture, again: Iterable[Binding]
+) -> str | None:
+    """Why an object may be used after one of the bindings ``again`` gives a captured name another value."""
+    rebound = f"`{captured.name}` is assigned again"
+    scope = module.scopes.scope_of(node)
+    while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
+        scope = scope.parent
+    if scope is not captured.scope:
+        return f"{rebound} by a function around"
+    try:
+        end = last_use(module, project, node)
+    except Outlives as use:
+        return f"{rebound}, and `{use}` may keep the object until then"
+    start = module.span(statement_around(module, node))[0]
+    if any(start <= module.span(one.node)[0] < end for one in again):
+        return f"{rebound} before the last use of the object"
     return None
+
+
+def _only_annotates(node: cst.CSTNode) -> bool:
+    """Whether a node names the type of a variable, and gives it no value."""
+    return isinstance(node, cst.AnnAssign) and node.value is None
+
+
+def _repeats(node: cst.CSTNode) -> bool:
+    return isinstance(node, (cst.For, cst.While, *_COMPREHENSIONS))
 
 
 def _place(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTNode:
@@ -98,72 +149,14 @@ def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
     return not excluded
 
 
-def _outlives(module: Module, place: cst.CSTNode, loop: cst.For | cst.While) -> bool:
-    """Whether something made from ``place`` may be kept beyond the current iteration of ``loop``."""
-    if isinstance(place, cst.FunctionDef | cst.ClassDef):
-        first: cst.CSTNode = place
-        carriers = {place.name.value}
-    else:
-        statement = next((a for a in module.ancestors(place) if isinstance(a, cst.SimpleStatementLine)), None)
-        if statement is None:
-            return True
-        first, carriers = statement, _targets(statement)
-    start = module.span(first)[0]
-    lines = find_in(loop, cst.SimpleStatementLine)
-    for line in (one for one in lines if module.span(one)[0] >= start):
-        if holds(module, place, line):
-            continue
-        targets = _targets(line)
-        if line is not first and carriers.isdisjoint(names_in_code(line)):
-            continue
-        grown = (targets - carriers if line is not first else targets) & _read(line)
-        if grown or any(map(_keeps, walk(line))):
-            return True
-        carriers |= targets
-    return any(_read(line) & carriers for line in lines if module.span(line)[0] < start)
-
-
-def _keeps(node: cst.CSTNode) -> bool:
-    """Whether a part of a statement stores something in what there is, or gives it away."""
-    match node:
-        case cst.AssignTarget(target=cst.Subscript() | cst.Attribute()) | cst.Yield() | cst.AugAssign():
-            return True
-    return _KEEPING.match(method_called(node)) is not None
-
-
-def _targets(line: cst.CSTNode) -> set[str]:
-    targets = (node.target for node in walk(line) if isinstance(node, cst.AssignTarget | cst.AnnAssign))
-    return {name for target in targets for name in names_in_code(target)}
-
-
-def _read(line: cst.CSTNode) -> set[str]:
-    """Names in a line outside of its targets."""
-    targets = {name for one in find_in(line, cst.AssignTarget) for name in find_in(one, cst.Name)}
-    return {name.value for name in find_in(line, cst.Name) if name not in targets}
-
-
 def has_value(module: Module, place: cst.CSTNode, variable: Variable | Capture) -> bool:
-    """Whether a variable has a value on every way to ``place``."""
+    """Whether a variable has a value on every path to ``place``."""
     if any(binding.kind is Kind.PARAMETER for binding in variable.bindings):
         return True
-    nodes = {binding.node for binding in variable.bindings}
+    found = _Definite(module, {one.node for one in variable.bindings if not _only_annotates(one.node)})
     child = place
     for ancestor in module.ancestors(place):
-        heads: Sequence[cst.CSTNode] = ()
-        match ancestor:
-            case cst.IndentedBlock() | cst.SimpleStatementLine() | cst.SimpleStatementSuite() | cst.Module():
-                before = ancestor.body[: [statement is child for statement in ancestor.body].index(True)]
-                if any(_binds(one, nodes) for one in before):
-                    return True
-            case cst.For(body=body) if child is body and ancestor in nodes:
-                return True
-            case cst.With(items=items, body=body) if child is body:
-                heads = items
-            case cst.If(test=head, body=body) | cst.While(test=head, body=body) if child is body:
-                heads = (head,)
-            case cst.MatchCase(pattern=head, body=body) if child is body:
-                heads = (head,)
-        if any(_holds_one(head, nodes) for head in heads):
+        if found.before(child, ancestor):
             return True
         if ancestor is variable.scope.node:
             return False
@@ -171,33 +164,99 @@ def has_value(module: Module, place: cst.CSTNode, variable: Variable | Capture) 
     return False
 
 
-def _binds(statement: cst.CSTNode, nodes: set[cst.CSTNode]) -> bool:
-    """Whether a statement binds one of ``nodes`` on every way through it."""
-    match statement:
-        case cst.FunctionDef() | cst.ClassDef():
-            return statement in nodes
-        case cst.If(test=test, body=body, orelse=other):
-            if other is None or not _block_binds(body, nodes):
-                return _holds_one(test, nodes)
-            return _binds(other, nodes) if isinstance(other, cst.If) else _block_binds(other.body, nodes)
-        case cst.With(items=items, body=body):
-            return any(_holds_one(item, nodes) for item in items) or _block_binds(body, nodes)
-        case cst.Try(body=body) | cst.TryStar(body=body):
-            last = statement.finalbody
-            if last is not None and _block_binds(last.body, nodes):
+class _Definite:
+    """Code that binds a variable whenever it runs to its end.
+
+    Args:
+        module: the module.
+        nodes: the bindings of the variable.
+    """
+
+    def __init__(self, module: Module, nodes: set[cst.CSTNode]) -> None:
+        self._module, self._nodes = module, nodes
+
+    def before(self, child: cst.CSTNode, around: cst.CSTNode) -> bool:
+        """Whether what ``around`` runs before its part ``child`` always binds."""
+        match around:
+            case cst.IndentedBlock() | cst.SimpleStatementLine() | cst.SimpleStatementSuite() | cst.Module():
+                return any(map(self._statement, takewhile(lambda one: one is not child, around.body)))
+            case cst.For(body=body) if child is body:
+                return around in self._nodes or self._always(around.iter)
+            case cst.With(items=items, body=body) if child is body:
+                return any(map(self._always, items))
+            case cst.If(test=test, body=body) | cst.While(test=test, body=body) if child is body:
+                return self._when_true(test)
+            case cst.If(test=test):
+                return child is not test and self._always(test)
+            case cst.MatchCase(pattern=pattern, body=body) if child is body:
+                return any(one in self._nodes for one in walk(pattern))
+        return False
+
+    def _statement(self, statement: cst.CSTNode) -> bool:
+        match statement:
+            case cst.FunctionDef() | cst.ClassDef():
+                return statement in self._nodes
+            case cst.If(test=test, body=body, orelse=other):
+                if self._always(test):
+                    return True
+                rest = other is not None and (
+                    self._statement(other) if isinstance(other, cst.If) else self._block(other.body)
+                )
+                return rest and (self._when_true(test) or self._block(body))
+            case cst.With(items=items, body=body):
+                return self._with(items, body)
+            case (
+                cst.Try(body=body, handlers=handlers, finalbody=last)
+                | cst.TryStar(body=body, handlers=handlers, finalbody=last)
+            ):
+                if last is not None and self._block(last.body):
+                    return True
+                return self._block(body) and all(self._block(one.body) for one in handlers)
+            case cst.For(iter=head) | cst.While(test=head) | cst.Match(subject=head):
+                return self._always(head)
+        return self._always(statement)
+
+    def _with(self, items: Iterable[cst.WithItem], body: cst.BaseSuite) -> bool:
+        """Whether a ``with`` statement binds: what follows a manager that may swallow an exception may not have run."""
+        for item in items:
+            if self._always(item):
                 return True
-            return _block_binds(body, nodes) and all(_block_binds(one.body, nodes) for one in statement.handlers)
-        case cst.For() | cst.While() | cst.Match():
-            return False
-    return _holds_one(statement, nodes)
+            if not self._passes_exceptions(item.item):
+                return False
+        return self._block(body)
+
+    def _passes_exceptions(self, manager: cst.BaseExpression) -> bool:
+        called = manager.func if isinstance(manager, cst.Call) else manager
+        names = self._module.qualified_names(called)
+        return bool(names) and all(map(_PASSES_EXCEPTIONS.fullmatch, names))
+
+    def _block(self, body: cst.BaseSuite) -> bool:
+        """Whether a block binds, or is left for a place to which no code leads that follows it."""
+        return any(map(self._statement, body.body)) or _leaves(body, cst.Return, cst.Raise, cst.Continue, cst.Break)
+
+    def _when_true(self, test: cst.BaseExpression) -> bool:
+        """Whether an expression has bound if its value is true."""
+        if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+            return self._when_true(test.left) or self._when_true(test.right)
+        return self._always(test)
+
+    def _always(self, node: cst.CSTNode) -> bool:
+        """Whether a statement without blocks, or an expression, always binds: parts that may not run do not count."""
+        return node in self._nodes or any(map(self._always, _evaluated(node)))
 
 
-def _holds_one(node: cst.CSTNode, nodes: set[cst.CSTNode]) -> bool:
-    return any(one in nodes for one in walk(node))
-
-
-def _block_binds(body: cst.BaseSuite, nodes: set[cst.CSTNode]) -> bool:
-    return any(_binds(one, nodes) for one in body.body) or _leaves(body, cst.Return, cst.Raise, cst.Continue, cst.Break)
+def _evaluated(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
+    """Parts of a node that are evaluated whenever the node is."""
+    match node:
+        case cst.BooleanOperation(left=first) | cst.IfExp(test=first) | cst.Assert(test=first):
+            return (first,)
+        case cst.Comparison(left=first, comparisons=[second, *_]):
+            return first, second
+        case cst.ListComp() | cst.SetComp() | cst.DictComp() | cst.GeneratorExp():
+            return (node.for_in.iter,)
+        case cst.Lambda():
+            return ()
+    return code_children(node)
 
 
 def _leaves(body: cst.BaseSuite, *ways: type[cst.CSTNode]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import libcst as cst
@@ -50,22 +50,6 @@ def _given_by_name(text: str) -> Mapping[str, frozenset[str]]:
     return {keyword: frozenset(names) for keyword, names in called.items()}
 
 
-def calls_of(module: Module, project: Project, names: Collection[str]) -> Iterator[ast.Call]:
-    """Calls, in any file, of what has one of these names, be it an attribute."""
-    called = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\s*\(")
-    others = (text for path, text in project.matching(called, *names) if path != module.path)
-    for text in (module.text, *others):
-        for call in ast.walk(_tree(text)):
-            match call:
-                case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in names:
-                    yield call
-
-
-def gives_more(call: ast.Call, most: int) -> bool:
-    """Whether a call may give more than ``most`` arguments by position."""
-    return len(call.args) > most or any(isinstance(argument, ast.Starred) for argument in call.args)
-
-
 def _tree(text: str) -> ast.Module:
     try:
         return syntax_tree(text)
@@ -80,11 +64,6 @@ def _is_foreign(project: Project, path: str, called: str) -> bool:
         return False
     sources = table.imports.get(called, set())
     return bool(sources) and not any(project.has_package(source.partition(".")[0]) for source in sources)
-
-
-def is_assigned(project: Project, attribute: str) -> bool:
-    """Whether an attribute of that name is assigned to anywhere."""
-    return project.search(rf"\.\s*{re.escape(attribute)}\s*(?:[-+*/@]|//|\*\*)?=(?!=)", attribute)
 
 
 #: What a module may set its own names by.
@@ -146,8 +125,7 @@ def has_relatives(module: Module, project: Project, owner: cst.ClassDef) -> bool
     """Whether a class of the project inherits from another of them, or one from it."""
     if any(project.is_class(base) for base in base_names(module, project, owner)):
         return True
-    title = owner.name.value
-    return project.search(rf"{TO_BASE}\b{re.escape(title)}\b", title)
+    return has_subclass(project, owner.name.value)
 
 
 def _is_own(changed: ast.expr) -> bool:
@@ -251,6 +229,13 @@ def is_replaced(module: Module, project: Project, path: str) -> bool:
     """
     owner, first, last = module.name.rpartition(".")[2], path.partition(".")[0], path.rpartition(".")[2]
     return project.is_replaced(owner, first) or project.holds(set_from_outside(last), last)
+
+
+def may_be_set(module: Module, project: Project, name: str) -> bool:
+    """Whether other code, or an ``import *`` of the module, may give a top-level name of ``module`` a value."""
+    if is_replaced(module, project, name) or is_probed(project, name):
+        return True
+    return bool(module.scopes.stars) and (not name.startswith("_") or bool(project.meanings_from_stars(module, name)))
 
 
 def is_settled(module: Module, project: Project, path: str, bindings: Sequence[Binding], offset: int) -> bool:

@@ -1,0 +1,248 @@
+"""How long an object may be used, from the code that makes it: an allow-list of uses, and the end of the last one.
+
+The object, and a loader or dataset of PyTorch that holds it, may be given to a loader call, iterated over, measured
+with ``len``, kept in a local variable for the statements that follow in the same block, or given to a function of the
+project that does only these. Any other use may keep the object.
+"""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+
+from chirp_migrate.analysis.dataflow.closures import reads_of
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced
+from chirp_migrate.analysis.dataflow.value_flow import (
+    Assigned,
+    Called,
+    Chosen,
+    Given,
+    Iterated,
+    Member,
+    Returned,
+    step_of,
+)
+from chirp_migrate.analysis.known_names import (
+    DATASET,
+    FACTORY_METHOD,
+    LOADER,
+    PLAIN_DECORATOR,
+    PROGRESS,
+    is_call_of,
+    one_of,
+    resolves_to,
+)
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import find_own, holds, one_line
+from chirp_migrate.syntax.scopes import Scope
+
+#: Calls that give an object which holds what they are given, and keep it nowhere else.
+_HOLDERS = one_of(
+    *(LOADER, FACTORY_METHOD, DATASET, PROGRESS),
+    r"builtins\.(enumerate|filter|iter|map|reversed|zip)|itertools\.(chain|islice)",
+)
+#: Calls after which nothing holds their first argument.
+_CONSUMERS = re.compile(r"builtins\.(all|any|len|list|next|set|sorted|sum|tuple)")
+#: Copies of an object with all it holds: also as values, and under other names. The state of a model is no such object.
+_COPIES = (
+    r"\b(?:deepcopy|asdict|astuple)\s*\((?!\s*[\w.]+\.(?:state_dict|parameters|named_parameters)\(\)\s*[,)])"
+    r"|\.\s*(?:deepcopy|asdict|astuple)\b(?!\s*\()"
+    r"|(?<!import )(?<!import)[(=]\s*(?:deepcopy|asdict|astuple)\b(?!\s*\()"
+    r"|\b(?:deepcopy|asdict|astuple)\s+as\b|\b__deepcopy__\b|\bAveragedModel\b"
+    r"|\b(?:pickle|cloudpickle|dill)\s*\.\s*dumps\b|\bfrom\s+(?:pickle|cloudpickle|dill)\s+import\b[^\n]*\bdumps\b"
+)
+_COPYING = ("deepcopy", "asdict", "astuple", "__deepcopy__", "AveragedModel", "dumps")
+_LAZY = cst.GeneratorExp
+_COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
+#: How many functions of the project are followed one inside the other.
+_CALLS_LIMIT = 4
+#: Characters of code that a reason shows.
+_LONGEST_CODE = 60
+
+
+class Outlives(Exception):
+    """An object may be kept for longer than can be followed; the message shows the code that may keep it."""
+
+
+def last_use(module: Module, project: Project, made: cst.CSTNode) -> int:
+    """The offset after which nothing uses an object again, until the code that makes it runs again.
+
+    Args:
+        module: the module.
+        project: the project around it.
+        made: the expression that makes the object, or the definition of a function or class. The objects of a class
+            count, too.
+
+    Raises:
+        Outlives: an object may be kept.
+    """
+    return _Uses(module, project).of_made(made)
+
+
+def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
+    """Whether an object that ``made`` makes may be held by an object that code of the project copies deeply.
+
+    It may if it is returned, or used by code that cannot be followed (see :func:`last_use`).
+    """
+    if not project.holds(_COPIES, *_COPYING):
+        return False
+    try:
+        _Uses(module, project, may_return=False).of_made(made)
+    except Outlives:
+        return True
+    return False
+
+
+class _Uses:
+    """What is done with values of one module.
+
+    Args:
+        module: the module.
+        project: the project around it.
+        may_return: whether the function around may return a value. A function that is called may not.
+        depth: how many calls of functions of the project led here. Their variables end with them.
+    """
+
+    def __init__(self, module: Module, project: Project, *, may_return: bool = True, depth: int = 0) -> None:
+        self._module, self._project, self._may_return, self._depth = module, project, may_return, depth
+
+    def of_made(self, made: cst.CSTNode) -> int:
+        """The end of the last use of an object that is made here."""
+        if isinstance(made, cst.FunctionDef | cst.ClassDef):
+            return self.of_variable(made.name, made)
+        return self.of_value(made)
+
+    def of_value(self, node: cst.CSTNode) -> int:
+        """The end of the last use of what an expression gives."""
+        module, parent = self._module, self._module.parents[node]
+        match step_of(module, node):
+            case Chosen(whole):
+                return self.of_value(whole)
+            case Iterated(cst.For() as loop):
+                return module.span(loop)[1]
+            case Iterated(clause):
+                around = next(one for one in module.ancestors(clause) if isinstance(one, _COMPREHENSIONS))
+                return self.of_value(around) if isinstance(around, _LAZY) else module.span(around)[1]
+            case Given(argument, call) if not argument.star:
+                return self._of_argument(argument, call)
+            case Member(attribute) if attribute.attr.value == "dataset":
+                return self.of_value(attribute)
+            case Assigned((cst.Name() as name,), cst.Assign() | cst.AnnAssign() as statement):
+                return self.of_variable(name, statement)
+            case Returned(statement) if self._may_return and not _has_finally(module, statement):
+                return module.span(statement)[1]
+            case None if isinstance(parent, cst.Expr | cst.Del):
+                return module.span(parent)[1]
+        raise Outlives(self._shown(node))
+
+    def of_variable(self, name: cst.Name, made: cst.CSTNode) -> int:
+        """The end of the last use of a variable with the value that ``made``, an assignment or definition, gives it.
+
+        Each use stands in a statement that follows in the same block, so that no other way leads there.
+        """
+        module, scope = self._module, self._module.scopes.scope_of(name)
+        line = statement_around(module, made)
+        block = module.parents[line]
+        if not isinstance(scope.node, cst.FunctionDef) or name.value in scope.elsewhere:
+            raise Outlives(self._shown(made))
+        after = module.span(made)[1]
+        following = (
+            [one for one in block.body if module.span(one)[1] > after] if isinstance(block, cst.IndentedBlock) else []
+        )
+        end = after
+        for read in reads_of(module, name.value, scope):
+            if isinstance(made, cst.ClassDef) and holds(module, made, read):
+                continue
+            place = next((one for one in following if holds(module, one, read)), None)
+            is_in_order = place is not None and module.span(read)[0] >= after
+            if not self._is_evaluated_in(read, scope) or not (is_in_order or self._depth):
+                raise Outlives(self._shown(read))
+            end = max(end, module.span(place or read)[1], self._of_read(read, made))
+        return end
+
+    def _of_read(self, read: cst.Name, made: cst.CSTNode) -> int:
+        if not isinstance(made, cst.ClassDef):
+            return self.of_value(read)
+        match step_of(self._module, read):
+            case Called(call):
+                return self.of_value(call)
+        raise Outlives(self._shown(read))
+
+    def _of_argument(self, argument: cst.Arg, call: cst.Call) -> int:
+        module, project = self._module, self._project
+        if is_call_of(module, call, _HOLDERS, project):
+            return self.of_value(call)
+        is_consumed = argument is call.args[0] and is_call_of(module, call, _CONSUMERS, project)
+        if not is_consumed and not self._only_uses(argument, call):
+            raise Outlives(self._shown(call))
+        return module.span(call)[1]
+
+    def _only_uses(self, argument: cst.Arg, call: cst.Call) -> bool:
+        """Whether a call is one of a function of the project that keeps nothing of an argument."""
+        names = self._project.resolved_names(self._module, call.func)
+        found = self._project.function_definition(next(iter(names))) if len(names) == 1 else None
+        if found is None or self._depth == _CALLS_LIMIT:
+            return False
+        home, function = found
+        title = function.name.value
+        is_plain = all(resolves_to(home, one.decorator, PLAIN_DECORATOR) for one in function.decorators)
+        once = len(home.scopes.module.bindings.get(title, ())) == 1 and not is_replaced(home, self._project, title)
+        suspends = function.asynchronous is not None or bool(find_own(function, cst.Yield))
+        parameter = _parameter(function, call, argument)
+        if not is_plain or not once or suspends or parameter is None:
+            return False
+        scope = home.scopes.scope_of(parameter)
+        uses = _Uses(home, self._project, may_return=False, depth=self._depth + 1)
+        try:
+            for read in reads_of(home, parameter.value, scope):
+                if not uses._is_evaluated_in(read, scope):
+                    return False
+                uses.of_value(read)
+        except Outlives:
+            return False
+        return True
+
+    def _is_evaluated_in(self, read: cst.Name, scope: Scope) -> bool:
+        """Whether a name is read by the code of a function itself, and of comprehensions that it evaluates at once."""
+        found: Scope | None = self._module.scopes.scope_of(read)
+        while found is not None and found is not scope:
+            if not isinstance(found.node, _COMPREHENSIONS) or isinstance(found.node, _LAZY):
+                return False
+            found = found.parent
+        return found is scope
+
+    def _shown(self, node: cst.CSTNode) -> str:
+        """The code of the statement around a use, or its first line, cut to what one reads."""
+        code = one_line(self._module, node if isinstance(node, cst.Call) else statement_around(self._module, node))
+        return code if len(code) <= _LONGEST_CODE else f"{code[: _LONGEST_CODE - 2]} …"
+
+
+def statement_around(module: Module, node: cst.CSTNode) -> cst.CSTNode:
+    """The statement around a node: a line, or a compound statement."""
+    kinds = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
+    return next(one for one in (node, *module.ancestors(node)) if isinstance(one, kinds))
+
+
+def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> cst.Name | None:
+    """The parameter that takes an argument of a call; ``None`` for ``*``, ``**`` and what is not certain."""
+    given = function.params
+    if argument.keyword is not None:
+        named = (*given.params, *given.kwonly_params)
+        return next((one.name for one in named if one.name.value == argument.keyword.value), None)
+    position = next(number for number, one in enumerate(call.args) if one is argument)
+    positional = (*given.posonly_params, *given.params)
+    if any(one.star for one in call.args[:position]) or position >= len(positional):
+        return None
+    return positional[position].name
+
+
+def _has_finally(module: Module, statement: cst.CSTNode) -> bool:
+    """Whether code of the same function still runs after a ``return``."""
+    for around in module.ancestors(statement):
+        if isinstance(around, cst.FunctionDef | cst.Lambda):
+            return False
+        if isinstance(around, cst.Try | cst.TryStar) and around.finalbody is not None:
+            return True
+    return False
