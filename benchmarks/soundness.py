@@ -19,15 +19,23 @@ from soundness_bench.running import Outcome, run_programs
 @click.option("--programs", default=3000, show_default=True, type=click.IntRange(min=1), help="How many programs.")
 @click.option("--first", default=0, show_default=True, help="Number of the first: the same number, the same program.")
 @click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="How many at a time.")
+@click.option("--rule", "codes", multiple=True, help="Migrate with this rule only, such as CHP002. [all rules]")
+@click.option(
+    "--start-method",
+    default="fork",
+    show_default=True,
+    type=click.Choice(["fork", "spawn"]),
+    help="How programs start worker processes.",
+)
 @click.option("--write", "save", is_flag=True, help="Write benchmarks/results/soundness.md.")
-def main(programs: int, first: int, jobs: int, save: bool) -> None:
+def main(programs: int, first: int, jobs: int, codes: tuple[str, ...], start_method: str, save: bool) -> None:
     """Migrate programs made up at random, and see that they do the same."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # each program is a process, and would set CUDA up
     progress = Progress()
     rules: dict[str, Counter[str]] = defaultdict(Counter)
     families: dict[str, Counter[str]] = defaultdict(Counter)
     differing = 0
-    for number, one in enumerate(run_programs(range(first, first + programs), jobs)):
+    for number, one in enumerate(run_programs(range(first, first + programs), jobs, codes, start_method)):
         _count(one, rules, families)
         if one.difference:
             differing += 1

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import random
 import textwrap
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from soundness_bench.hoisting import make_hoisting
 
 _HEAD = '''
 import copy, pickle, random
@@ -88,17 +90,29 @@ _STATISTICS = ("0.25", "2", "torch.tensor(0.5)", "np.float64(0.3)", "torch.full(
 
 @dataclass(frozen=True)
 class Program:
-    """A program. ``draws``: what it draws may come from elsewhere after the migration."""
+    """A program.
+
+    Attributes:
+        number: makes it.
+        family: what it is about.
+        text: its module.
+        draws: whether what it draws may come from elsewhere after the migration.
+        files: modules that it imports, by their names.
+    """
 
     number: int
     family: str
     text: str
     draws: bool = False
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_program(number: int) -> Program:
-    """The program with this number."""
+    """The program with this number: of the odd ones, each is about values that are bound early."""
     rng = random.Random(number)
+    if number % 2:
+        family, text, files = make_hoisting(rng)
+        return Program(number, family, text, files=files)
     family, make = rng.choice(_FAMILIES)
     return Program(number, family, _HEAD + make(rng), family in _DRAWING)
 

@@ -14,11 +14,11 @@ import sys
 import types
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, set_start_method
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ import torch
 
 from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.plans.plan import Status
+from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project
 from soundness_bench.programs import Program, make_program
 
@@ -50,24 +51,38 @@ class Outcome:
     difference: str = ""
 
 
-def run_programs(numbers: Iterable[int], jobs: int) -> Iterator[Outcome]:
-    """The outcomes of the programs with these numbers, in this order."""
+def run_programs(
+    numbers: Iterable[int], jobs: int, codes: Collection[str] = (), start: str = "fork"
+) -> Iterator[Outcome]:
+    """The outcomes of the programs with these numbers, in this order (see :func:`outcome_of`)."""
     with ProcessPoolExecutor(
         jobs, mp_context=get_context("fork"), initializer=partial(torch.set_num_threads, 1)
     ) as pool:
-        yield from pool.map(outcome_of, numbers, chunksize=4)
+        yield from pool.map(partial(outcome_of, codes=codes, start=start), numbers, chunksize=4)
 
 
-def outcome_of(number: int) -> Outcome:
-    """Migrate and run the program with this number."""
+def outcome_of(number: int, codes: Collection[str] = (), start: str = "fork") -> Outcome:
+    """Migrate and run the program with this number.
+
+    Args:
+        number: that of the program.
+        codes: the rules that migrate it; none: all.
+        start: how the program starts worker processes, unless it says otherwise.
+    """
     program = make_program(number)
     path = f"{_NAME}.py"
-    after, findings = rewrite(path, program.text, Project({path: program.text}), unsafe=False)
+    beside = {f"{name}.py": text for name, text in program.files.items()}
+    try:
+        rules = [one for one in all_rules() if one.code in codes] if codes else None
+        project = Project({**beside, path: program.text})
+        after, findings = rewrite(path, program.text, project, unsafe=False, rules=rules)
+    except Exception as error:
+        return Outcome(program, program.text, difference=f"not migrated: {type(error).__name__}: {error}")
     rewritten = Counter(one.rule for one in findings if one.status is Status.REWRITE)
     refused = Counter(one.rule for one in findings if one.status is not Status.REWRITE)
     difference = ""
     if after != program.text:
-        difference = _difference(program, *(_seen(text) for text in (program.text, after)))
+        difference = _difference(program, *(_seen(text, program.files, start) for text in (program.text, after)))
     return Outcome(program, after, rewritten, refused, difference)
 
 
@@ -78,15 +93,16 @@ def _difference(program: Program, before: Any, after: Any) -> str:
     return ""
 
 
-def _seen(text: str) -> tuple[Any, str, str]:
+def _seen(text: str, files: Mapping[str, str], start: str) -> tuple[Any, str, str]:
     """What ``main`` of a program returns or raises, what it prints, and the random states afterwards."""
     receiving, sending = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(receiving)
         signal.alarm(_SECONDS)
+        set_start_method(start, force=True)
         with os.fdopen(sending, "wb") as pipe:
-            pickle.dump(_run(text), pipe)
+            pickle.dump(_run(text, files), pipe)
         os._exit(0)
     os.close(sending)
     with os.fdopen(receiving, "rb") as pipe:
@@ -96,12 +112,15 @@ def _seen(text: str) -> tuple[Any, str, str]:
     return seen
 
 
-def _run(text: str) -> tuple[Any, str, str]:
+def _run(text: str, files: Mapping[str, str]) -> tuple[Any, str, str]:
     warnings.simplefilter("ignore")
     logging.disable()
     random.seed(3)
     np.random.seed(4)
     torch.manual_seed(5)
+    for name, helping in files.items():
+        sys.modules[name] = types.ModuleType(name)
+        exec(compile(helping, f"{name}.py", "exec"), vars(sys.modules[name]))
     module = types.ModuleType(_NAME)
     sys.modules[_NAME] = module
     printed = io.StringIO()

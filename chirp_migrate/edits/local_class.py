@@ -34,10 +34,10 @@ KEPT = "_captured_"
 _TELLING = frozenset({"__dict__", "__qualname__"})
 #: Functions that give the attributes of an object.
 _LISTING = frozenset({"vars", "dir", "getmembers"})
-#: Assignments to an attribute of the class of an object.
+#: Attributes that are set on the class of an object.
 _CLASS_STATE = (
-    r"(?:\btype\s*\([^()]*\)|\b__class__)\s*\.\s*\w+\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)"
-    r"|\b(?:set|del)attr\s*\(\s*(?:type\s*\(|[\w.]*\b__class__\b)"
+    r"(?:\btype\s*\([^()]*\)|\b__class__)\s*\.\s*(\w+)\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)",
+    r"""\bsetattr\s*\(\s*(?:type\s*\([^()]*\)|[\w.]*\b__class__)\s*,\s*["'](\w+)["']""",
 )
 _STORED = (Mention.BOUND, Mention.CHANGED, Mention.DELETED)
 
@@ -100,6 +100,10 @@ class LocalClass:
             raise NotMovable(f"names with `{KEPT}` in it are taken")
         if not all(_is_plain(self.project, base) for base in base_names(module, self.project, node)):
             raise NotMovable("its base class may keep state on each class, or look at attributes of the objects")
+        for pattern in _CLASS_STATE:
+            for attribute in self.project.captured(pattern, "type", "__class__"):
+                if _has_word(module, self.project, node, attribute):
+                    raise NotMovable(f"the project sets `{attribute}` of the class of an object")
         if self.values:
             self._check_constructor()
             if may_be_copied(module, self.project, node):
@@ -112,8 +116,6 @@ class LocalClass:
             of_super = isinstance(parent, cst.Arg) and is_super(self.module.parents[parent])
             if holds(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
                 raise NotMovable("it uses itself by its name")
-        if self.project.holds(_CLASS_STATE, "type", "__class__"):
-            raise NotMovable("the project sets attributes of the class of an object")
         if (code := use_of_class(self.module, self.node)) is not None:
             raise NotMovable(f"`{code}` in it is about this one class")
         for one in find_in(self.node, cst.Attribute):
@@ -144,6 +146,16 @@ class LocalClass:
             first = method.params.params[:1]
             if method.decorators or own is None or [one.node for one in own[1]] != list(first):
                 raise NotMovable(f"`{read.value}` of the function is used where `self` is not known")
+
+
+def _has_word(module: Module, project: Project, node: cst.ClassDef, word: str, depth: int = 0) -> bool:
+    """Whether the code of a class, or of a base in the project, has a word."""
+    if re.search(rf"\b{re.escape(word)}\b", module.source(node)) is not None:
+        return True
+    bases = (
+        (project.class_definition(name) for name in base_names(module, project, node)) if depth < _BASES_LIMIT else ()
+    )
+    return any(_has_word(base[0], project, base[1], word, depth + 1) for base in bases if base is not None)
 
 
 def use_of_class(module: Module, node: cst.ClassDef) -> str | None:

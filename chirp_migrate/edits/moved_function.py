@@ -190,7 +190,9 @@ class MovedFunction:
             raise NotMovable("the project reads names or code of functions")
         if holds and self.project.holds(_LOOKS_CLOSELY, *(f"__{one}__" for one in _OF_FUNCTIONS)):
             raise NotMovable("the project reads attributes of functions that what takes its place has not")
-        if self.project.search(rf"\b(?:{'|'.join(called)})\s*\.\s*\w+\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)", *called):
+        names = "|".join(map(re.escape, called))
+        set_directly = rf"\b(?:{names})\s*\.\s*\w+\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)"
+        if self.project.search(rf"{set_directly}|\bsetattr\s*\([^,()\n]*\b(?:{names})\s*,", *called):
             raise NotMovable("the project sets attributes of what is called as it is")
         if (self.captives or self.bound) and not replaced and self.project.holds(_TELLS_PARTIALS, "partial"):
             raise NotMovable("the project asks whether something is a `partial`, which would bind its values")

@@ -32,36 +32,47 @@ from chirp_migrate.rules.api import (
 )
 
 #: Reads of the name of a class, or of what may be one.
-_NAMES_OF_CLASSES = r"\.\s*__(?:name|qualname)__\b"
+_NAMES_OF_CLASSES = re.compile(r"\.\s*__(?:name|qualname)__\b")
 
 
 class LocalDatasetClass(Rule):
     """Requires, of a dataset class inside a function (samplers stay in the main process):
 
-    - `only-constructed`: all that is done with it outside of itself is to call it, without ``*`` and ``**``, where it
-      surely has been defined, and with arguments that more can be added to.
-    - `straight-in-function`: it is defined straight in a function, not in the body of a class, nor alone in a block.
+    - `only-constructed`: all that is done with it outside of itself is to call it, without ``*`` and ``**``, where
+      it surely has been defined, and with arguments that more can be added to.
+    - `straight-in-function`: it is defined straight in a function, not in the body of a class, nor alone in a
+      block.
     - `no-decorator`: it has no decorators and no class keywords.
     - `plain-bases`: its bases are named, known where it moves, and PyTorch's or torchvision's, or classes of the
-      project over such, without ``__init_subclass__`` and methods that make, copy or look at objects and their
-      attributes.
-    - `plain-body`: its body holds methods and constants; decorators are those of Python and PyTorch that keep nothing;
-      these, bases, defaults and annotations are known where it moves, and the same: no other code gives a name of the
-      module another value, nor an attribute called so.
+      project over such, without metaclass, ``__init_subclass__``, methods that make, copy or look at objects and
+      their attributes (also by ``__dict__``, ``vars``, ``dir``), and decorators that may keep something. Their
+      methods only call the class of an object, or read its attributes.
+    - `plain-body`: its body holds methods and constants; decorators are those of Python and PyTorch that keep
+      nothing; these, bases, defaults and annotations are known where it moves, and the same: no other code gives a
+      name of the module another value, nor an attribute called so.
     - `placeless`: nothing in it depends on where it stands: ``eval``, ``vars``, ``nonlocal``, ``__dict__``,
-      ``__qualname__``; nor does the function around call ``dir``, ``eval``, ``exec``, ``locals`` or ``vars``, and the
-      module has no ``__getattr__``.
-    - `no-class-state`: it does not set attributes of itself, nor use itself by its name but for ``super`` and to read
-      attributes.
-    - `captured-in-methods`: what it takes from the function is read in the bodies of methods, whose first parameter is
-      ``self``, or else in ``__init__``.
-    - `bound-once`: what is captured surely has its value where the class is defined, and keeps it while the class is
-      used.
+      ``__qualname__``; nor does the function around call ``dir``, ``eval``, ``exec``, ``locals`` or ``vars``, and
+      the module has no ``__getattr__``.
+    - `no-class-state`: the same holds of its own methods, and it uses itself by its name only for ``super`` and to
+      read attributes. No file of the project sets an attribute of the class of an object that it, or a base, names.
+    - `captured-in-methods`: what it takes from the function is read in the bodies of methods, whose first parameter
+      is ``self``, or else in ``__init__``.
+    - `bound-once`: what is captured has its value before the class on every path there, is not deleted, not rebound
+      by an inner function and not the name of an exception. A `with` block counts only for context managers that
+      are known not to swallow exceptions, and `:=` only where it is always evaluated.
+    - `used-before-rebound`: such a name is never bound again; or only after the last use of the class and its
+      objects. Objects, and the loader that holds them, may be given to a loader call, iterated over, measured with
+      `len`, kept in a variable for the statements that follow in the same block, returned, or given to a function
+      of the project that does only these. A name of a comprehension is bound again.
     - `plain-values`: what is captured is no local function, class or lambda, and its name does not begin with two
       underscores; imports are those of one statement.
-    - `plain-constructor`: if something is captured, an ``__init__`` is a block without ``**`` parameters and names of
-      its own for it, one from a base is not needed, and no method makes, copies or looks at objects and their
+    - `plain-constructor`: if something is captured, an ``__init__`` is a block without ``**`` parameters and names
+      of its own for it, one from a base is not needed, and no method makes, copies or looks at objects and their
       attributes.
+    - `not-copied`: if values are bound to its objects, no file of the project copies objects deeply (`deepcopy`,
+      `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, but for `state_dict()` and `parameters()`), or nothing
+      but what `used-before-rebound` allows is done with it or its objects, and they are not returned.
+    - `name-unread`: if its name is taken in the module, the module does not read names of classes.
 
     Where its name is taken, or one that pytest collects, it moves under another one. Objects of it then have attributes
     for what was captured.
@@ -119,8 +130,8 @@ def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     is_free = not namesakes and movability.is_unused(module, local.project, title, local.scope)
     wish = f"_{title}" if title.startswith("Test") or module.scopes.stars else title
     name = title if is_free else move.free_name(module, [wish], taken)
-    if name != title and local.project.holds(_NAMES_OF_CLASSES, "__name__", "__qualname__"):
-        raise NotMovable(f"the name `{title}` is taken at module level, and the project reads names of classes")
+    if name != title and _NAMES_OF_CLASSES.search(module.text) is not None:
+        raise NotMovable(f"the name `{title}` is taken at module level, and the module reads names of classes")
     taken.add(name)
     start, end = move.definition_range(module, node)
     reads = reads_of(module, title, local.scope) if name != title else []

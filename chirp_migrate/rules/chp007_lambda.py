@@ -24,33 +24,42 @@ _Made = dict[tuple[str, ...], Defined]
 class PicklableFunction(Rule):
     """Requires, of a lambda that goes to a loader, a dataset or a transform:
 
-    - `own-scope`: nothing in it depends on where it stands: no call of `dir`, `eval`, `exec`, `locals`, `vars`, which
-      the function around does not call either, or `super`, no `__class__`, no name private to the class around, no
-      `__getattr__` in the module.
+    - `own-scope`: nothing in it depends on where it stands: no call of `dir`, `eval`, `exec`, `locals`, `vars`,
+      which the function around does not call either, or `super`, no `__class__`, no name private to the class
+      around, no `__getattr__` in the module. No name of the module is spelled in a way that Python reads as another
+      spelling.
     - `no-local-helper`: it uses no local function, class or lambda: those would have to move first.
-    - `bound-once`: each name that it takes from the functions around has its value before it on every way there, gets
-      no other one after it, is not deleted, not rebound by an inner function and not the name of an exception.
-    - `same-iteration`: if such a name gets its value in a loop, nothing keeps the lambda beyond the iteration; and it
-      is not the variable of a comprehension.
+    - `bound-once`: each name that it takes from the functions around has its value before it on every path there,
+      is not deleted, not rebound by an inner function and not the name of an exception. A `with` block counts only
+      for context managers that are known not to swallow exceptions, and `:=` only where it is always evaluated.
+    - `used-before-rebound`: such a name is never bound again; or only after the last use of the lambda. The lambda,
+      and the loader that holds it, may be given to a loader call, iterated over, measured with `len`, kept in a
+      variable for the statements that follow in the same block, returned, or given to a function of the project
+      that does only these. A name of a comprehension is bound again.
     - `one-import`: such a name that is imported there is so in one way only, and on every way there.
-    - `not-looked-at`: no attribute of it is used, `inspect` is not given it, and no file of the project has
-      `.__name__` (but of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`,
-      `isroutine`, `FunctionType` or `LambdaType`; nor, if values are bound, asks whether anything is a `partial`.
-    - `not-copied`: if values are bound to what takes its place, no file of the project has a `deepcopy` of anything but
-      what is called a model, its state, weights, parameters or configuration: the values would be copied as well.
+    - `not-looked-at`: no attribute of it is used, `inspect` is not given it, no file of the project sets an
+      attribute of what is called as it is, or has `.__name__` (but of a class), `__qualname__`, `__code__`,
+      `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound,
+      no file has `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (but of a
+      class), nor asks whether anything is a `partial`.
+    - `not-copied`: if values are bound to what takes its place, no file of the project copies objects deeply
+      (`deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, but for `state_dict()` and `parameters()`),
+      or nothing but what `used-before-rebound` allows is done with it, and it is not returned.
     - `room-for-values`: then `partial` is `functools.partial` there.
-    - `default-by-name`: a parameter whose default is made where it stands may be given by its name, and nothing that is
-      called as it is gives that parameter by position; if it has one, no function returns it.
-    - `not-a-method`: if values are bound, it does not stand in the body of a class, nor is it made an attribute of a
-      class, or of what may be one and would call it with itself first.
-    - `written-names`: if it becomes a method, as it uses `self`, no attributes of the class are set by computed names,
-      which may hide the method.
+    - `kept-signature`: a parameter whose default is made where it stands is keyword-only. It may also be given by
+      position if the function goes nowhere but into loader calls as `collate_fn` or `worker_init_fn`, for which no
+      file asks, and takes another parameter.
+    - `not-a-method`: if values are bound, it does not stand in the body of a class, nor is it made an attribute of
+      a class, or of what may be one and would call it with itself first.
+    - `quiet-class`: if it becomes a method, as it uses `self`, neither the class nor a base in the project has a
+      metaclass, another keyword, a decorator or `__init_subclass__`, or asks for `vars`, `dir` or `__dict__`; and
+      every base is known by its name.
+    - `written-names`: then no attributes of the class are set by computed names, which may hide the method.
 
-    What is shipped, or the one function that it calls, takes its place if every name of the module in it gets its value
-    once, above it, and no call passes an argument by the name of its parameter. That function is one of Python, of
-    PyTorch, or a `def` without decorators, as whoever is given it may ask whether it is `None`, empty or a module; and
-    takes the same arguments, or is never given others. `Standardize` has attributes `mean` and `std`, for which no file
-    may ask by `hasattr` or `getattr`.
+    What is shipped takes its place if every name of the module in it gets its value once, above it, and no call
+    passes an argument by the name of its parameter. `Standardize` has attributes `mean` and `std`, for which no
+    file may ask by `hasattr` or `getattr`. Any other lambda becomes a function of its own, also one that only calls
+    another function: other code may replace that one.
     """
 
     code = "CHP007"

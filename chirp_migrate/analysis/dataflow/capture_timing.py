@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from itertools import takewhile
 
@@ -10,23 +9,13 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
 from chirp_migrate.analysis.dataflow.lifetimes import Outlives, last_use, statement_around
+from chirp_migrate.analysis.dataflow.with_blocks import is_transparent
 from chirp_migrate.syntax.module import Module, code_children, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import holds
 from chirp_migrate.syntax.scopes import Binding, Kind, Variable
 
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
-#: Context managers that let every exception pass, so that their block ends or its function does.
-_PASSES_EXCEPTIONS = re.compile(
-    r"(builtins|io|gzip|bz2|lzma|tarfile)\.open|zipfile\.ZipFile|h5py\.File"
-    r"|contextlib\.(closing|nullcontext|redirect_stdout|redirect_stderr|chdir)|warnings\.catch_warnings"
-    r"|tempfile\.(TemporaryDirectory|NamedTemporaryFile|TemporaryFile|SpooledTemporaryFile)"
-    r"|threading\.(Lock|RLock|Condition|Semaphore|BoundedSemaphore)|multiprocessing\.(Pool|Lock)"
-    r"|concurrent\.futures\.(Thread|Process)PoolExecutor|numpy\.(errstate|printoptions)"
-    r"|torch\.(no_grad|enable_grad|inference_mode|set_grad_enabled|device|autocast|(cuda\.|cpu\.)?amp\.autocast)"
-    r"|torch\.(random\.fork_rng|cuda\.(device|stream)|profiler\.(profile|record_function)|autograd\.\w+)"
-    r"|tqdm(\.\w+)*\.tqdm"
-)
 
 
 def early_binding_problem(
@@ -221,14 +210,9 @@ class _Definite:
         for item in items:
             if self._always(item):
                 return True
-            if not self._passes_exceptions(item.item):
+            if not is_transparent(self._module, item):
                 return False
         return self._block(body)
-
-    def _passes_exceptions(self, manager: cst.BaseExpression) -> bool:
-        called = manager.func if isinstance(manager, cst.Call) else manager
-        names = self._module.qualified_names(called)
-        return bool(names) and all(map(_PASSES_EXCEPTIONS.fullmatch, names))
 
     def _block(self, body: cst.BaseSuite) -> bool:
         """Whether a block binds, or is left for a place to which no code leads that follows it."""

@@ -13,10 +13,19 @@ from chirp_migrate.syntax.module import Module
 _TRANSPARENT = re.compile(
     r"torch\.(no_grad|enable_grad|inference_mode|set_grad_enabled|device|autocast|amp\.autocast|cuda\.(device|stream))"
     r"|torch\.(cuda|cpu)\.amp\.autocast|torch\.autograd\.(no_grad|enable_grad|set_grad_enabled|inference_mode)"
-    r"|builtins\.open"
+    r"|torch\.(random\.fork_rng|profiler\.(profile|record_function))"
+    r"|(builtins|io|gzip|bz2|lzma|tarfile)\.open|zipfile\.ZipFile|h5py\.File"
+    r"|contextlib\.(closing|nullcontext|redirect_stdout|redirect_stderr|chdir)|warnings\.catch_warnings"
+    r"|tempfile\.(TemporaryDirectory|NamedTemporaryFile|TemporaryFile|SpooledTemporaryFile)"
+    r"|multiprocessing\.Pool|concurrent\.futures\.(Thread|Process)PoolExecutor|numpy\.(errstate|printoptions)"
 )
 
 
 def lets_errors_pass(module: Module, node: cst.With) -> bool:
     """Whether every context manager of a ``with`` is known not to swallow exceptions."""
-    return all(is_call_of(module, item.item, _TRANSPARENT) for item in node.items)
+    return all(is_transparent(module, item) for item in node.items)
+
+
+def is_transparent(module: Module, item: cst.WithItem) -> bool:
+    """Whether a context manager is known not to swallow exceptions."""
+    return is_call_of(module, item.item, _TRANSPARENT)
