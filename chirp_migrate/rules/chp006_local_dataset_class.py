@@ -112,7 +112,7 @@ class LocalDatasetClass(Rule):
                     edits = _moving(LocalClass(module, project, node), taken)
                 except NotMovable as reason:
                     title = node.name.value
-                    message = f"local class `{title}` cannot be pickled for workers; move it to module level: {reason}"
+                    message = f"local class `{title}` cannot be pickled for workers; not rewritten: {reason}"
                     yield Proposal(module.span(node.name)[0], message)
                 else:
                     message = f"local class `{node.name.value}` cannot be pickled for workers: moved to module level"

@@ -95,7 +95,7 @@ class PicklableFunction(Rule):
                 try:
                     yield _lift(module, project, node, f"_{wish.strip('_')}", taken, made)
                 except NotMovable as reason:
-                    message = f"lambda cannot be pickled for workers; make it a module-level function by hand: {reason}"
+                    message = f"lambda cannot be pickled for workers; not rewritten: {reason}"
                     yield Proposal(module.span(node)[0], message)
 
 

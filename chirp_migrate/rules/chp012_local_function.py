@@ -101,7 +101,7 @@ class LocalFunction(Rule):
                     yield _lift(module, project, node, purpose, taken, made)
                 except NotMovable as reason:
                     found = f"local function `{node.name.value}` cannot be pickled for workers"
-                    yield Proposal(module.span(node.name)[0], f"{found}; move it to module level: {reason}")
+                    yield Proposal(module.span(node.name)[0], f"{found}; not rewritten: {reason}")
 
 
 def _is_local(module: Module, node: cst.FunctionDef) -> bool:
