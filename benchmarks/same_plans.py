@@ -39,14 +39,14 @@ def _trees(names: list[str], programs: int, folder: Path) -> Iterator[tuple[str,
             yield f"{package.name} {package.version}", unpack(fetch(package, default_cache()), folder / package.name)
 
 
-def _planned(checkout: Path, tree: Path) -> dict[str, Any]:
-    """The plan of a tree by the tool in a checkout, without what names the run.
+def planned(checkout: Path, tree: Path, *options: str) -> dict[str, Any]:
+    """The plan of a tree by the tool in a checkout, with more options, without what names the run.
 
     Raises:
         click.ClickException: there is none.
     """
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"}
-    ended = subprocess.run([*_PLAN, str(tree)], capture_output=True, text=True, cwd=checkout, env=environment)
+    ended = subprocess.run([*_PLAN, *options, str(tree)], capture_output=True, text=True, cwd=checkout, env=environment)
     if ended.returncode not in (0, 1):
         raise click.ClickException(f"plan ended with {ended.returncode}: {ended.stderr.strip()[-500:]}")
     plan: dict[str, Any] = json.loads(ended.stdout)
@@ -83,7 +83,7 @@ def main(revision: str, packages: str, programs: int) -> None:
         try:
             for name, tree in _trees(names, programs, Path(folder)):
                 progress.step(name)
-                found = list(_differences(_planned(checkout, tree), _planned(ROOT, tree)))
+                found = list(_differences(planned(checkout, tree), planned(ROOT, tree)))
                 differing += len(found)
                 for one in found:
                     click.echo(f"{name}: {one}")
