@@ -434,10 +434,10 @@ def _named(rng: random.Random) -> tuple[str, Mapping[str, str]]:
     """Functions that move to a module in which other code binds, replaces or reads names."""
     title = rng.choice(("collate", "collate", "_collate", "clean", "helper"))
     star = rng.choice(("", "", "above", "below"))
-    public = "__all__ = ['collate', '_collate', 'Local']\n\n\n" if rng.random() < 0.3 else ""
+    public = "__all__ = ['collate', '_collate', 'Local', '_Local', '_collate_fn']\n\n\n" if rng.random() < 0.3 else ""
     helpers = public + (
         "def collate(b): return 'helper'\n\n\ndef _collate(b): return 'private helper'\n\n\n"
-        "def clean(b): return 'clean'\n\n\nclass Local:\n    pass\n\n\ndef _collate_fn(b): return 'fn'\n"
+        "def clean(b): return 'clean'\n\n\nclass Local:\n    pass\n\n\n_Local = Local\n\n\ndef _collate_fn(b): return 'fn'\n"
     )
     form = rng.choice(("lambda", "def", "def", "class"))
     if form == "class":

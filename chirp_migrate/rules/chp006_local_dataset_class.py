@@ -10,6 +10,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
+from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_set
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
@@ -129,7 +130,8 @@ def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     namesakes = [one for one in module.find(cst.ClassDef) if one.name.value == title and one is not node]
     is_free = not namesakes and movability.is_unused(module, local.project, title, local.scope)
     wish = f"_{title}" if title.startswith("Test") or module.scopes.stars else title
-    name = title if is_free else move.free_name(module, [wish], taken)
+    unfree = {wish} if may_be_set(module, local.project, wish) else set()
+    name = title if is_free else move.free_name(module, [wish], unfree.union(taken))
     if name != title and _NAMES_OF_CLASSES.search(module.text) is not None:
         raise NotMovable(f"the name `{title}` is taken at module level, and the module reads names of classes")
     taken.add(name)
