@@ -161,41 +161,45 @@ def _has_word(module: Module, project: Project, node: cst.ClassDef, word: str, d
 def use_of_class(module: Module, node: cst.ClassDef) -> str | None:
     """Code of a class that may tell it from another class with the same code, or keep something on it; None: none.
 
-    The class of an object, and the first parameter of a class method, may be called, or asked for an attribute.
+    The class of an object of it, and the first parameter of a class method, may be called, or asked for an attribute.
     """
     for one in find_in(node, cst.Attribute, cst.Call, cst.Name):
         if isinstance(one, cst.Attribute) and one.attr.value in _TELLING:
             return one_line(module, one)
         if isinstance(one, cst.Call) and is_name(one.func, *_LISTING):
             return one_line(module, one)
-        if not _is_class(module, one):
-            continue
         around = module.parents[one]
+        is_member = isinstance(around, cst.Attribute) and around.value is one
+        is_stored = is_member and mention(module, around) in _STORED
         is_called = isinstance(around, cst.Call) and around.func is one
-        is_asked = isinstance(around, cst.Attribute) and mention(module, around) not in _STORED
-        if not is_called and not is_asked:
+        match one:
+            case cst.Call(func=cst.Name(value="type"), args=[cst.Arg(value=owner)]):
+                is_own = _is_first_parameter(module, owner)
+            case cst.Attribute(value=owner, attr=cst.Name(value="__class__")):
+                is_own = _is_first_parameter(module, owner)
+            case cst.Name(value="__class__") if mention(module, one) is not Mention.LABEL:
+                is_own = True
+            case cst.Name() if _is_first_parameter(module, one, of_class=True):
+                is_own = True
+            case _:
+                continue
+        if is_stored or (is_own and not is_called and not is_member):
             return one_line(module, around)
     return None
 
 
-def _is_class(module: Module, node: cst.CSTNode) -> bool:
-    """Whether an expression stands for the class of an object, or for the class that a class method is called on."""
-    match node:
-        case cst.Call(func=cst.Name(value="type"), args=[_]) | cst.Attribute(attr=cst.Name(value="__class__")):
-            return True
-        case cst.Name(value="__class__"):
-            return mention(module, node) is not Mention.LABEL
-        case cst.Name() if mention(module, node) is Mention.READ:
-            found = module.scopes.lookup(node.value, node)
-            function = found.scope.node if found is not None else None
-            if not isinstance(function, cst.FunctionDef):
-                return False
-            first = [*function.params.posonly_params, *function.params.params][:1]
-            is_on_class = any(is_name(one.decorator, "classmethod") for one in function.decorators)
-            return (is_on_class or function.name.value == "__new__") and any(
-                one.name.value == node.value for one in first
-            )
-    return False
+def _is_first_parameter(module: Module, node: cst.BaseExpression, *, of_class: bool = False) -> bool:
+    """Whether an expression is the first parameter of a method; with ``of_class``, of one that is called on classes."""
+    if not isinstance(node, cst.Name) or mention(module, node) is not Mention.READ:
+        return False
+    found = module.scopes.lookup(node.value, node)
+    method = found.scope.node if found is not None else None
+    if not isinstance(method, cst.FunctionDef) or not isinstance(module.scopes.scope_of(method).node, cst.ClassDef):
+        return False
+    is_on_class = any(is_name(one.decorator, "classmethod") for one in method.decorators)
+    first = [*method.params.posonly_params, *method.params.params][:1]
+    is_first = any(one.name.value == node.value for one in first)
+    return is_first and (is_on_class or method.name.value == "__new__" or not of_class)
 
 
 def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, depth: int = 0) -> bool:

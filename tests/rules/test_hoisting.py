@@ -213,6 +213,8 @@ def test_a_name_has_a_value_on_every_path(
         ("@classmethod\n@functools.lru_cache(None)\ndef bump(cls):\n    return next(NUMBERS)", False),
         ("def bump(self):\n    return sorted(vars(self))", False),
         ("def bump(self):\n    return sorted(self.__dict__)", False),
+        ("def bump(self):\n    own = self\n    type(own).count += 1\n    return own.count", False),
+        ("def bump(self):\n    x = 3\n    return type(x) is int", True),
         ("def bump(self):\n    touch(self)\n    return self.count", True),
         ("def bump(self):\n    Base.count += 1\n    return self.count", True),
         ("def bump(self):\n    return type(self).__name__, self.__class__.count", True),

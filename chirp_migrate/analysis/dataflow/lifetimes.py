@@ -7,7 +7,9 @@ project that does only these. Any other use may keep the object.
 
 from __future__ import annotations
 
+import ast
 import re
+from functools import lru_cache
 
 import libcst as cst
 
@@ -33,7 +35,7 @@ from chirp_migrate.analysis.known_names import (
     one_of,
     resolves_to,
 )
-from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import find_own, holds, one_line
 from chirp_migrate.syntax.scopes import Scope
@@ -45,15 +47,13 @@ _HOLDERS = one_of(
 )
 #: Calls after which nothing holds their first argument.
 _CONSUMERS = re.compile(r"builtins\.(all|any|len|list|next|set|sorted|sum|tuple)")
-#: Copies of an object with all it holds: also as values, and under other names. The state of a model is no such object.
-_COPIES = (
-    r"\b(?:deepcopy|asdict|astuple)\s*\((?!\s*[\w.]+\.(?:state_dict|parameters|named_parameters)\(\)\s*[,)])"
-    r"|\.\s*(?:deepcopy|asdict|astuple)\b(?!\s*\()"
-    r"|(?<!import )(?<!import)[(=]\s*(?:deepcopy|asdict|astuple)\b(?!\s*\()"
-    r"|\b(?:deepcopy|asdict|astuple)\s+as\b|\b__deepcopy__\b|\bAveragedModel\b"
-    r"|\b(?:pickle|cloudpickle|dill)\s*\.\s*dumps\b|\bfrom\s+(?:pickle|cloudpickle|dill)\s+import\b[^\n]*\bdumps\b"
-)
-_COPYING = ("deepcopy", "asdict", "astuple", "__deepcopy__", "AveragedModel", "dumps")
+#: Functions and classes that copy an object with all it holds, and a method that does.
+_COPYING = frozenset({"deepcopy", "asdict", "astuple", "AveragedModel", "__deepcopy__"})
+#: Modules whose ``dumps`` does.
+_PICKLING = frozenset({"pickle", "cloudpickle", "dill"})
+_COPIES = re.compile("|".join((*sorted(_COPYING), "dumps")))
+#: Methods of a model that give no object which could hold a loader.
+_TENSORS_ONLY = frozenset({"state_dict", "parameters", "named_parameters"})
 _LAZY = cst.GeneratorExp
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 #: How many functions of the project are followed one inside the other.
@@ -86,12 +86,39 @@ def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
 
     It may if it is returned, or used by code that cannot be followed (see :func:`last_use`).
     """
-    if not project.holds(_COPIES, *_COPYING):
+    if not any(_copies(text) for _, text in project.matching(_COPIES, *_COPYING, "dumps")):
         return False
     try:
         _Uses(module, project, may_return=False).of_made(made)
     except Outlives:
         return True
+    return False
+
+
+@lru_cache(maxsize=1024)
+def _copies(text: str) -> bool:
+    """Whether code copies objects deeply, but for the state of models."""
+    try:
+        tree = syntax_tree(text)
+    except UnparsableModule:
+        return True
+    harmless: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=called, args=[ast.Call(func=ast.Attribute(attr=given))]) if given in _TENSORS_ONLY:
+                harmless.add(called)
+            case ast.Name(id=name) | ast.Attribute(attr=name) if name in _COPYING and node not in harmless:
+                return True
+            case ast.Attribute(value=ast.Name(id=module), attr="dumps") if module in _PICKLING:
+                return True
+            case ast.ImportFrom(module=module, names=names):
+                if any(
+                    (one.name in _COPYING and one.asname) or (module in _PICKLING and one.name == "dumps")
+                    for one in names
+                ):
+                    return True
+            case ast.FunctionDef(name=name) | ast.Constant(value=str(name)) if name in _COPYING:
+                return True
     return False
 
 
