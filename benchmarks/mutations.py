@@ -66,14 +66,15 @@ def left_alone(rule: Rule) -> dict[str, dict[str, str]]:
 
 @click.command(context_settings={"max_content_width": 100})
 @click.option("--rule", "codes", multiple=True, help="Conditions of this rule only, such as CHP002. [all safe rules]")
+@click.option("--module", "only", multiple=True, help="Conditions in this module only, such as movability. [all]")
 @click.option("--random", default=0, show_default=True, help="For what is not missed: so many programs made up.")
 @click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="How many at a time.")
 @click.option("--write", "save", is_flag=True, help="Write benchmarks/results/mutations.md.")
-def main(codes: tuple[str, ...], random: int, jobs: int, save: bool) -> None:
+def main(codes: tuple[str, ...], only: tuple[str, ...], random: int, jobs: int, save: bool) -> None:
     """Switch conditions off, one at a time, and see whether it is noticed."""
     progress = Progress()
     rules = rewriting_rules(codes)
-    seen = list(_all_seen(rules, random, jobs, progress))
+    seen = list(_all_seen(rules, only, random, jobs, progress))
     progress.end()
     lines = [*_requirements(rules, seen), "", *_modules(seen)]
     text = "\n".join(lines)
@@ -84,8 +85,9 @@ def main(codes: tuple[str, ...], random: int, jobs: int, save: bool) -> None:
     sys.exit(1 if any("| **none** |" in line for line in lines) else 0)
 
 
-def _all_seen(rules: list[Rule], random: int, jobs: int, progress: Progress) -> Iterator[Seen]:
+def _all_seen(rules: list[Rule], only: tuple[str, ...], random: int, jobs: int, progress: Progress) -> Iterator[Seen]:
     names = sorted(set().union(*(judging_modules(rule) for rule in rules)))
+    names = [name for name in names if not only or name.rpartition(".")[2] in only]
     mutants = [(name, place) for name in names for place, _ in enumerate(mutants_of(name))]
     codes = tuple(rule.code for rule in rules)
     context = get_context("fork")
