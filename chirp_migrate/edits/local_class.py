@@ -8,7 +8,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, captures, reads_of
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
-from chirp_migrate.analysis.dataflow.uses_elsewhere import set_from_outside
+from chirp_migrate.analysis.dataflow.uses_elsewhere import lists_names, set_from_outside
 from chirp_migrate.analysis.known_names import DATASET, base_names
 from chirp_migrate.edits.movability import check_body, check_class, check_values, has_plain_decorators
 from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
@@ -38,6 +38,11 @@ _LISTING = frozenset({"vars", "dir", "getmembers"})
 _CLASS_STATE = (
     r"(?:\btype\s*\([^()]*\)|\b__class__)\s*\.\s*(\w+)\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)",
     r"""\bsetattr\s*\(\s*(?:type\s*\([^()]*\)|[\w.]*\b__class__)\s*,\s*["'](\w+)["']""",
+)
+#: Comparisons of the classes of two objects, and lists of classes.
+_COMPARES = (
+    r"(?:\btype\s*\([^()]*\)|\b__class__)\s*(?:is|is\s+not|==|!=)\s*(?:type\s*\(|[\w.]*\b__class__\b)"
+    r"|\bisinstance\s*\([^()]*,\s*(?:type\s*\(|[\w.]*\b__class__\b)|\b__subclasses__\b"
 )
 _STORED = (Mention.BOUND, Mention.CHANGED, Mention.DELETED)
 
@@ -106,6 +111,8 @@ class LocalClass:
                     raise NotMovable(f"the project sets `{attribute}` of the class of an object")
         if self.values:
             self._check_constructor()
+            if lists_names(module):
+                raise NotMovable("its objects would have more attributes, and the module lists attributes or names")
             if may_be_copied(module, self.project, node):
                 raise NotMovable("a deep copy of what holds its objects would copy the values that it uses as well")
 
@@ -116,6 +123,8 @@ class LocalClass:
             of_super = isinstance(parent, cst.Arg) and is_super(self.module.parents[parent])
             if holds(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
                 raise NotMovable("it uses itself by its name")
+        if self.project.holds(_COMPARES, "type", "__class__", "__subclasses__"):
+            raise NotMovable("the project compares classes of objects, or counts them")
         if (code := use_of_class(self.module, self.node)) is not None:
             raise NotMovable(f"`{code}` in it is about this one class")
         for one in find_in(self.node, cst.Attribute):

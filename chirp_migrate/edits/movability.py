@@ -14,7 +14,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem, has_value
 from chirp_migrate.analysis.dataflow.closures import Capture
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, is_settled, may_be_set
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, is_settled, lists_names, may_be_set
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
@@ -268,5 +268,5 @@ def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool
         outer = outer.parent
     reads = (one for one in module.named(name) if is_read(module, one))
     used = any(module.scopes.lookup(name, read) is None for read in reads)
-    elsewhere = project.imported_elsewhere(module, name) or may_be_set(module, project, name)
+    elsewhere = project.imported_elsewhere(module, name) or may_be_set(module, project, name) or lists_names(module)
     return not used and not module.scopes.is_builtin(name) and not elsewhere

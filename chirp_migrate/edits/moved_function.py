@@ -12,6 +12,7 @@ from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     has_relatives,
     is_asked_for,
+    lists_names,
     may_be_set,
     may_set_computed,
 )
@@ -62,8 +63,6 @@ _ASKED_OF_LOADERS = r"""\.\s*({0})\b(?!\s*=[^=])|["']({0})["'](?!\s*:|\s*\]\s*=[
 _LOADER_CALL = one_of(TORCH_LOADER, FACTORY_METHOD)
 #: How many classes are followed one above the other.
 _BASES_LIMIT = 8
-#: How a class may look at its own methods.
-_LOOKS_AT_METHODS = re.compile(r"\b(vars|dir|getmembers)\s*\(|\b__dict__\b|\b__init_subclass__\b")
 
 
 class MovedFunction:
@@ -328,8 +327,8 @@ class MovedFunction:
 
 
 def _has_quiet_namespace(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
-    """Whether neither a class nor a base in the project has code that may look at what the class defines."""
-    if owner.keywords or owner.decorators or depth == _BASES_LIMIT or _LOOKS_AT_METHODS.search(module.source(owner)):
+    """Whether nothing beside a class, or a base in the project, may look at what the class defines."""
+    if owner.keywords or owner.decorators or depth == _BASES_LIMIT or lists_names(module):
         return False
     for base in owner.bases:
         names = project.resolved_names(module, base.value)

@@ -55,7 +55,8 @@ class LocalDatasetClass(Rule):
       ``__qualname__``; nor does the function around call ``dir``, ``eval``, ``exec``, ``locals`` or ``vars``, and
       the module has no ``__getattr__``.
     - `no-class-state`: the same holds of its own methods, and it uses itself by its name only for ``super`` and to
-      read attributes. No file of the project sets an attribute of the class of an object that it, or a base, names.
+      read attributes. No file of the project sets an attribute of the class of an object that it, or a base, names,
+      compares classes of two objects, or has ``__subclasses__``.
     - `captured-in-methods`: what it takes from the function is read in the bodies of methods, whose first parameter
       is ``self``, or else in ``__init__``.
     - `bound-once`: what is captured has its value before the class on every path there, is not deleted, not rebound
@@ -73,6 +74,8 @@ class LocalDatasetClass(Rule):
     - `not-copied`: if values are bound to its objects, no file of the project copies objects deeply (`deepcopy`,
       `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, but for `state_dict()` and `parameters()`), or nothing
       but what `used-before-rebound` allows is done with it or its objects, and they are not returned.
+    - `unlisted`: if something is captured, the module has no ``vars``, ``dir``, ``globals``, ``getmembers`` or
+      ``__dict__``: objects get attributes for what was captured.
     - `name-unread`: if its name is taken in the module, the module does not read names of classes.
 
     Where its name is taken, or one that pytest collects, it moves under another one. Objects of it then have attributes

@@ -52,8 +52,8 @@ class PicklableFunction(Rule):
     - `not-a-method`: if values are bound, it does not stand in the body of a class, nor is it made an attribute of
       a class, or of what may be one and would call it with itself first.
     - `quiet-class`: if it becomes a method, as it uses `self`, neither the class nor a base in the project has a
-      metaclass, another keyword, a decorator or `__init_subclass__`, or asks for `vars`, `dir` or `__dict__`; and
-      every base is known by its name.
+      metaclass, another keyword or a decorator, and their modules have no `__init_subclass__`, `vars`, `dir`,
+      `globals`, `getmembers` or `__dict__`; and every base is known by its name.
     - `written-names`: then no attributes of the class are set by computed names, which may hide the method.
 
     What is shipped takes its place if every name of the module in it gets its value once, above it, and no call

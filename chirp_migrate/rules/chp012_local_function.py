@@ -61,8 +61,8 @@ class LocalFunction(Rule):
       position if the function goes nowhere but into loader calls as `collate_fn` or `worker_init_fn`, for which no
       file asks, and takes another parameter.
     - `quiet-class`: if it becomes a method, as it uses `self`, neither the class nor a base in the project has a
-      metaclass, another keyword, a decorator or `__init_subclass__`, or asks for `vars`, `dir` or `__dict__`; and
-      every base is known by its name.
+      metaclass, another keyword or a decorator, and their modules have no `__init_subclass__`, `vars`, `dir`,
+      `globals`, `getmembers` or `__dict__`; and every base is known by its name.
     - `written-names`: then no attributes of the class are set by computed names, which may hide the method.
     - `known-annotations`: the module knows every name in its annotations above it, or does not evaluate them."""
 

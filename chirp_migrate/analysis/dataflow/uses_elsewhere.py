@@ -231,9 +231,18 @@ def is_replaced(module: Module, project: Project, path: str) -> bool:
     return project.is_replaced(owner, first) or project.holds(set_from_outside(last), last)
 
 
+#: What lists the attributes of an object, or the names of a class or module.
+_LISTING = re.compile(r"\b(?:vars|dir|globals|getmembers)\s*\(|\b__dict__\b|\b__init_subclass__\b")
+
+
+def lists_names(module: Module) -> bool:
+    """Whether code of a module may list the attributes of objects, classes or modules."""
+    return _LISTING.search(module.text) is not None
+
+
 def may_be_set(module: Module, project: Project, name: str) -> bool:
-    """Whether other code, or an ``import *`` of the module, may give a top-level name of ``module`` a value."""
-    if is_replaced(module, project, name) or is_probed(project, name):
+    """Whether other code may set a top-level name of ``module`` that is new, or look for it: also an ``import *``."""
+    if is_replaced(module, project, name) or project.search(rf"""["'.]{re.escape(name)}["'](?!\s*:)""", name):
         return True
     return bool(module.scopes.stars) and (not name.startswith("_") or bool(project.meanings_from_stars(module, name)))
 
