@@ -31,7 +31,7 @@ _OWN_STATE = re.compile(
 #: What attributes for captured values begin with.
 KEPT = "_captured_"
 #: Attributes that tell where a class was defined, or what its objects keep.
-_TELLING = frozenset({"__dict__", "__qualname__"})
+_TELLING = frozenset({"__dict__", "__qualname__", "__subclasses__"})
 #: Functions that give the attributes of an object.
 _LISTING = frozenset({"vars", "dir", "getmembers"})
 #: Attributes that are set on the class of an object.
@@ -40,7 +40,7 @@ _CLASS_STATE = (
     r"""\bsetattr\s*\(\s*(?:type\s*\([^()]*\)|[\w.]*\b__class__)\s*,\s*["'](\w+)["']""",
 )
 #: Comparisons of the classes of two objects, and lists of classes.
-_COMPARES = (
+_COMPARES = re.compile(
     r"(?:\btype\s*\([^()]*\)|\b__class__)\s*(?:is|is\s+not|==|!=)\s*(?:type\s*\(|[\w.]*\b__class__\b)"
     r"|\bisinstance\s*\([^()]*,\s*(?:type\s*\(|[\w.]*\b__class__\b)|\b__subclasses__\b"
 )
@@ -123,8 +123,8 @@ class LocalClass:
             of_super = isinstance(parent, cst.Arg) and is_super(self.module.parents[parent])
             if holds(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
                 raise NotMovable("it uses itself by its name")
-        if self.project.holds(_COMPARES, "type", "__class__", "__subclasses__"):
-            raise NotMovable("the project compares classes of objects, or counts them")
+        if _COMPARES.search(self.module.text) is not None:
+            raise NotMovable("the module compares classes of objects, or lists classes")
         if (code := use_of_class(self.module, self.node)) is not None:
             raise NotMovable(f"`{code}` in it is about this one class")
         for one in find_in(self.node, cst.Attribute):

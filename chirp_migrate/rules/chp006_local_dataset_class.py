@@ -55,8 +55,8 @@ class LocalDatasetClass(Rule):
       ``__qualname__``; nor does the function around call ``dir``, ``eval``, ``exec``, ``locals`` or ``vars``, and
       the module has no ``__getattr__``.
     - `no-class-state`: the same holds of its own methods, and it uses itself by its name only for ``super`` and to
-      read attributes. No file of the project sets an attribute of the class of an object that it, or a base, names,
-      compares classes of two objects, or has ``__subclasses__``.
+      read attributes. No file of the project sets an attribute of the class of an object that it, or a base, names;
+      and the module compares no classes of two objects, and has no ``__subclasses__``.
     - `captured-in-methods`: what it takes from the function is read in the bodies of methods, whose first parameter
       is ``self``, or else in ``__init__``.
     - `bound-once`: what is captured has its value before the class on every path there, is not deleted, not rebound
