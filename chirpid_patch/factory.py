@@ -255,7 +255,7 @@ def _as_measured(options: LoaderOptions) -> LoadPlan | None:
     threads = options.prefetch_threads
     if threads is None:
         threads = choice.prefetch_threads or None
-    prefetch = options.prefetch_factor or choice.prefetch_factor
+    prefetch = choice.prefetch_factor if options.prefetch_factor is None else options.prefetch_factor
     return LoadPlan(choice.num_workers, threads, prefetch, choice.why, measured=True)
 
 

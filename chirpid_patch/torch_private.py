@@ -111,7 +111,8 @@ def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], 
     def collate_text(values: Any, *, collate_fn_map: Any = None) -> Any:
         return keep(values)
 
-    text: dict[Any, Any] = {kind: collate_text for kind in (str, bytes) if table.get(kind) is collation.collate_str_fn}
+    plain = getattr(collation, "collate_str_fn", default_collate)
+    text: dict[Any, Any] = {kind: collate_text for kind in (str, bytes) if table.get(kind) is plain}
     return collation.collate(samples, collate_fn_map={**table, Tensor: collate_tensors, **text})
 
 

@@ -179,7 +179,8 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
         """Samples of somebody else's dataset, copied as they are read, and transformed at once where they are alike."""
-        if not (self.training and self._is_batchable()):
+        replaced = type(self).read_sample is not WorkerSafeAugmentedDataset.read_sample
+        if replaced or not (self.training and self._is_batchable()):
             return super().read_samples(indices, key)
         keys, below = self._keys(key, len(indices)), key.deeper()
         read = (fetch_sample(self.base_dataset, index, below.take([place])) for place, index in enumerate(indices))

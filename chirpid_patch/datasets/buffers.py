@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 #: Smaller batches come from the C library's free lists as fast.
-SMALLEST_BYTES = 1 << 18
+_SMALLEST_BYTES = 1 << 18
 #: What is kept for later, in all.
 _MOST_KEPT_BYTES = 1 << 28
 #: A block may be this many times as large as what it is lent for (short last batches).
@@ -63,10 +63,15 @@ class Buffers:
 _buffers = Buffers()
 
 
+def is_large(size: int) -> bool:
+    """Whether a batch of ``size`` bytes is worth memory that is used again."""
+    return size >= _SMALLEST_BYTES
+
+
 def batch_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """An uninitialised contiguous CPU tensor that shares memory with nothing its receiver can see."""
     size = math.prod(shape) * dtype.itemsize
-    if size < SMALLEST_BYTES:
+    if not is_large(size):
         return torch.empty(tuple(shape), dtype=dtype, device="cpu")
     storage = torch.frombuffer(_buffers.lend(size), dtype=dtype).untyped_storage()
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]

@@ -97,9 +97,10 @@ class Node:
 class BatchedDataset(Node, Dataset[Any]):
     """A map-style dataset that can also be read a batch at a time.
 
-    Subclasses implement ``read_sample`` and ``read_batch``; ``read_batch`` must give what
-    ``default_collate`` of the single samples gives. A subclass that replaces ``__getitem__`` is read by its
-    own code only.
+    Subclasses implement ``read_sample`` and ``read_batch``. ``read_batch`` must give what ``default_collate`` of the
+    single samples gives, in a worker process as in any other, or None before it has called anybody else's code: single
+    samples are read then, and put together by the loader. A subclass that replaces ``__getitem__`` is read by its own
+    code only.
     """
 
     def __len__(self) -> int:

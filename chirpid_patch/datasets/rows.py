@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from chirpid_patch.datasets.buffers import SMALLEST_BYTES, batch_memory
+from chirpid_patch.datasets.buffers import batch_memory, is_large
 from chirpid_patch.torch_private import shared_memory
 from chirpid_patch.transforms import off_cpu
 
@@ -119,7 +119,7 @@ def gather(tensor: Tensor, rows: Tensor) -> Tensor:
     """The rows of ``tensor`` in memory of their own, where ``tensor`` is."""
     if off_cpu.is_away(tensor):
         return torch.index_select(tensor, 0, off_cpu.sent(rows, tensor.device))
-    if get_worker_info() is None and tensor.nbytes * rows.shape[0] < SMALLEST_BYTES * tensor.shape[0]:
+    if get_worker_info() is None and not is_large(tensor.nbytes * rows.shape[0] // max(tensor.shape[0], 1)):
         return torch.index_select(tensor, 0, rows)  # too few bytes for memory that is worth keeping
     return torch.index_select(tensor, 0, rows, out=batch_like(tensor, len(rows)))
 

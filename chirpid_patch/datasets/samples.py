@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Subset, default_collate, get_worker_info
 
-from chirpid_patch.datasets.buffers import batch_memory
+from chirpid_patch.datasets.buffers import batch_memory, is_large
 from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
 from chirpid_patch.datasets.gather import (
     Batch,
@@ -93,11 +93,13 @@ def fetch_pairs(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> 
 def read_listed(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
     """The samples (x, y) of a list at ``indices`` as [X, Y], X a fresh tensor.
 
-    None unless collating them gives the same in every process: all x are plain tensors of one kind, and so are all y,
-    or numbers or text.
+    None unless that pays and collating them gives the same in every process: all x are plain tensors of one kind, and
+    so are all y, or numbers or text. PyTorch's own collation is as fast for batches that are not large.
     """
     chosen = map_indices(samples, indices)
-    if chosen is None or not all(type(sample) in (list, tuple) and len(sample) == 2 for sample in chosen):
+    if not chosen or not _is_pair(chosen[0]) or not is_large(len(chosen) * _bytes_of(chosen[0][0])):
+        return None
+    if not all(map(_is_pair, chosen)):
         return None
     xs = [x for x, _ in chosen]
     ys: Any = tuple(y for _, y in chosen)  # text stays the tuple that PyTorch makes of it
@@ -105,6 +107,18 @@ def read_listed(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
         return None
     out = batch_memory((len(xs), *xs[0].shape), xs[0].dtype) if get_worker_info() is None else None
     return [default_collate(xs) if out is None else torch.stack(xs, out=out), default_collate(ys)]
+
+
+#: What PyTorch makes one tensor of, or leaves as it is, in a worker as in this process.
+_SCALARS = (int, float, str, bytes, np.generic)
+
+
+def _is_pair(sample: Any) -> bool:
+    return type(sample) in (list, tuple) and len(sample) == 2
+
+
+def _bytes_of(x: Any) -> int:
+    return x.nbytes if type(x) is Tensor and x.layout is torch.strided else 0
 
 
 def stack_while_alike(
@@ -131,10 +145,6 @@ def stack_while_alike(
         rows[len(ys)] = x
         ys.append(y)
     return rows, ys, []
-
-
-#: What PyTorch makes one tensor of, or leaves as it is, in a worker as in this process.
-_SCALARS = (int, float, str, bytes, np.generic)
 
 
 def are_alike(values: Sequence[Any]) -> bool:

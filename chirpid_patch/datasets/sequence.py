@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from chirpid_patch.datasets.buffers import SMALLEST_BYTES
+from chirpid_patch.datasets.buffers import is_large
 from chirpid_patch.datasets.gather import Batch, BatchedDataset, Part, RowKinds, fetch_batch, node_of
 from chirpid_patch.datasets.samples import fetch_sample, read_listed
 from chirpid_patch.randomness.keyed_random import RandomKey
@@ -67,8 +67,10 @@ class WorkerSafeSequenceDataset(BatchedDataset):
         return fetch_sample(self.data_list, index, key)
 
     def read_each(self, indices: Sequence[Any]) -> list[Any]:
+        if not self._is_listed or type(self).read_sample is not WorkerSafeSequenceDataset.read_sample:
+            return super().read_each(indices)
         samples = self.data_list
-        return [samples[index] for index in indices] if self._is_listed else super().read_each(indices)
+        return [samples[index] for index in indices]
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         if not self._is_listed:
@@ -81,4 +83,4 @@ class WorkerSafeSequenceDataset(BatchedDataset):
         # PyTorch collates what is listed as fast, unless the batch comes in memory that is worth keeping.
         first = self.data_list[0] if self.data_list else None
         x = first[0] if type(first) in (list, tuple) and first else None
-        return type(x) is Tensor and x.nbytes * count >= SMALLEST_BYTES
+        return type(x) is Tensor and is_large(x.nbytes * count)

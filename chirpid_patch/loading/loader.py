@@ -361,7 +361,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return EpochReading(read, reader, self._controller if for_threads else None, pin)
 
     def _as_sent(self) -> dict[str, Any]:
-        """What an iterator of this process has to have in the place of workers."""
+        """What differs in this process because it stands for workers: samples are put together as workers do it."""
         return {"timeout": 0, "collate_fn": worker_collate(self.collate_fn)}
 
     def _reader(self, *, sent: bool) -> BatchReader:
@@ -369,10 +369,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
         placed = None if self._placement is None else self._placement.reader(self)
         if placed is not None:
             return placed
-        batches = self.batch_sampler is not None
-        if sent:
-            return BatchReader(sent_copy(self.dataset), worker_collate(self.collate_fn), batches=batches)
-        return BatchReader(self.dataset, self.collate_fn, batches=batches)
+        dataset = sent_copy(self.dataset) if sent else self.dataset
+        return BatchReader(dataset, self.collate_fn, batches=self.batch_sampler is not None)
 
     def _epoch_requests(self, seed: int, number: int, skipped: int, kind: Callable[[], RequestKind]) -> EpochRequests:
         """The requests of the epoch ``number``, whose base seed is ``seed``, without the first ``skipped``."""

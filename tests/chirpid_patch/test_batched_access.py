@@ -83,7 +83,7 @@ BATCHABLE: dict[str, Callable[[], Any]] = {
         TensorDataset(torch.arange(SIZE * 4).view(SIZE, 4), torch.ones(SIZE))
     ),
     "standardized numbers": lambda: standardized(TensorDataset(torch.rand(SIZE), torch.ones(SIZE))),
-    "list of samples": lambda: WorkerSafeSequenceDataset([(torch.rand(2), i) for i in range(SIZE)]),
+    "list of large samples": lambda: WorkerSafeSequenceDataset([(torch.rand(1 << 16), i) for i in range(SIZE)]),
     "sequence of standardized": lambda: WorkerSafeSequenceDataset(standardized(tensor_data(SIZE))),
 }
 
@@ -176,6 +176,11 @@ def test_what_has_its_own_way_of_reading_samples_is_read_that_way(name: str) -> 
 
 def test_concatenation_reads_parts_by_their_own_code() -> None:
     assert fetch_batch(ConcatDataset([tensor_data(3), PairDataset(3)]), [0, 4]) is None
+
+
+def test_a_list_of_small_samples_is_put_together_by_pytorch() -> None:
+    dataset = WorkerSafeSequenceDataset([(torch.rand(2), i) for i in range(SIZE)])
+    assert fetch_batch(dataset, [0, 1]) is None and reads_batches(dataset)
 
 
 def test_samples_of_somebody_else_are_standardised_one_after_the_other() -> None:

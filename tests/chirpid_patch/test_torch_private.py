@@ -13,10 +13,11 @@ import signal
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from originals import PairDataset, run, same, tensor_data
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
 from torch.utils.data import dataloader as torch_dataloader
 
 from chirpid_patch import BatchedDataLoader, torch_private
@@ -129,6 +130,16 @@ def test_collation_is_as_published_until_somebody_adds_to_it(monkeypatch: pytest
     assert torch_private.collates_as_published()
     monkeypatch.setitem(torch.utils.data._utils.collate.default_collate_fn_map, torch.Tensor, lambda batch, **_: batch)
     assert not torch_private.collates_as_published()
+
+
+def test_tensors_and_text_can_be_put_together_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    collation = torch.utils.data._utils.collate
+    samples = [(torch.ones(2), "a", {"b": [np.ones(1), 1]})] * 2
+    assert same(torch_private.collate_with(samples, len, len), [2, 2, {"b": [2, torch.tensor([1, 1])]}])
+    with pytest.raises(RuntimeError, match="sparse"):
+        torch_private.collate_with([torch.ones(2).to_sparse()], len, len)
+    monkeypatch.delattr(collation, "collate_tensor_fn")
+    assert same(torch_private.collate_with(samples, len, len), default_collate(samples))
 
 
 def test_a_running_profiler_is_seen() -> None:
