@@ -24,7 +24,8 @@ def differences(case: Case, expected: dict[str, Any], found: dict[str, Any], sid
     differing = [name for name in expected if name not in apart and expected[name] != found[name]]
     if here and "threads" in differing and found["threads"] < expected["threads"]:
         differing.remove("threads")  # those that PyTorch's loader leaves with the error of a worker
-    if here and "start method" in differing and found["start method"] is None:
+    started = side != "factory" or not found["loads here"]
+    if not started and "start method" in differing and found["start method"] is None:
         differing.remove("start method")  # PyTorch's loader has fixed it; this one started no process
     if not is_in_memory(case.dataset):
         kinds = ["main", *(["worker"] if _is_read_to_its_end(case, expected) else [])]
