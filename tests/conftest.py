@@ -51,6 +51,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
     group.addoption(
+        "--stand-in-device",
+        action="store_true",
+        help="give the tests' process a device written in Python, as the accelerator; tests of devices then use it too",
+    )
+    group.addoption(
         "--no-posix",
         action="store_true",
         help="take from both packages what only POSIX systems have; processes are then started by spawn",
@@ -70,6 +75,10 @@ def pytest_configure(config: pytest.Config) -> None:
         start_method_of_tests.use(method)
     elif "forkserver" in multiprocessing.get_all_start_methods():
         multiprocessing.set_forkserver_preload(start_method_of_tests.PRELOADED)
+    if config.getoption("--stand-in-device"):
+        import stand_in_device
+
+        stand_in_device.register()
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_KnownForks(config), "known-forks")
     if multiprocessing.get_all_start_methods()[0] == "fork":

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from devices import AWAY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from originals import PairDataset, global_states, run, same, seed_all, tensor_data
@@ -57,7 +58,8 @@ def as_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
             making.pop()
 
     def add_noise(*arguments: Any) -> None:
-        (add_noise_ if arguments[-1] == "exact" else add_device_noise_)(*arguments)
+        on_cpu = arguments[0].device.type == "cpu"
+        (add_noise_ if arguments[-1] == "exact" and on_cpu else add_device_noise_)(*arguments)
 
     monkeypatch.setattr(off_cpu, "is_away", lambda tensor: bool(making) or tensor.device.type != "cpu")
     monkeypatch.setattr(resident_loading, "fetch_batch", fetch)
@@ -571,27 +573,28 @@ def test_worker_processes_are_refused_by_the_class() -> None:
         BatchedDataLoader(tensor_data(4), 2, num_workers=1, prefetch_threads=0, placement=HeldOn("cpu"))
 
 
-# --- CUDA ---------------------------------------------------------------------------------------------------
+# --- devices ------------------------------------------------------------------------------------------------
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
-def on_cuda(dataset: Any, **options: Any) -> BatchedDataLoader[Any]:
-    loader = Factory.create_training_loader(dataset, 4, device="cuda", **options)
+def held_on(device: str, dataset: Any, **options: Any) -> BatchedDataLoader[Any]:
+    loader = Factory.create_training_loader(dataset, 4, device=device, **options)
     assert isinstance(loader, BatchedDataLoader) and is_held(loader), loader.decision  # type: ignore[attr-defined]
     return loader
 
 
-@cuda
+@pytest.mark.parametrize("device", AWAY)
 @pytest.mark.parametrize("kind", KINDS)
-def test_cuda_gives_the_cpus_batches(kind: str) -> None:
+def test_a_device_gives_the_cpus_batches(kind: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resident_loading, "_HOLDING", (device, "cpu"))
     dataset = KINDS[kind](9)
-    batches, states = run(on_cuda(dataset))
+    batches, states = run(held_on(device, dataset))
     expected = run(ordinary(dataset))
     assert states == expected[1]
     for batch, other in zip(batches, expected[0], strict=True):
         for column, reference in zip(batch, other, strict=True):
-            assert column.is_cuda
+            assert column.device.type == device
             if kind == "exact noise":
                 assert column.shape == reference.shape
             else:
@@ -600,7 +603,7 @@ def test_cuda_gives_the_cpus_batches(kind: str) -> None:
 
 @cuda
 def test_cuda_is_never_waited_for_in_the_loop() -> None:
-    loader = on_cuda(augmented(standardized(9), MASKS, NOISE))
+    loader = held_on("cuda", augmented(standardized(9), MASKS, NOISE))
     list(loader)  # uploads tables
     batches = iter(loader)
     torch.cuda.set_sync_debug_mode("error")
@@ -614,7 +617,7 @@ def test_cuda_is_never_waited_for_in_the_loop() -> None:
 def test_cuda_memory_is_freed_with_the_loader() -> None:
     data = TensorDataset(torch.zeros(1 << 20, 4))
     before = torch.cuda.memory_allocated()
-    loader = on_cuda(data)
+    loader = held_on("cuda", data)
     assert torch.cuda.memory_allocated() >= before + (16 << 20)
     del loader
     assert torch.cuda.memory_allocated() == before

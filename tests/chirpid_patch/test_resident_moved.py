@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from devices import AWAY
 from originals import PairDataset, run, same, tensor_data
 from torch.utils.data import DataLoader
 
@@ -98,11 +99,11 @@ def test_a_device_that_is_not_there_is_a_clear_error(optimize: bool) -> None:
         made(tensor_data(6), device="cuda", optimize=optimize)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("device", AWAY)
 @pytest.mark.parametrize("options", [{}, {"optimize": False}, {"num_workers": 1}], ids=str)
-def test_cuda_gets_the_loaders_batches(options: dict[str, Any]) -> None:
-    batches, states = run(made(PairDataset(10), device="cuda", **options))
+def test_a_device_gets_the_loaders_batches(options: dict[str, Any], device: str) -> None:
+    batches, states = run(made(PairDataset(10), device=device, **options))
     expected = run(made(PairDataset(10), **options))
     assert states == expected[1]
-    assert all(x.is_cuda for x, _ in batches)
+    assert all(x.device.type == device for x, _ in batches)
     assert same([[part.cpu() for part in batch] for batch in batches], expected[0])

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from devices import AWAY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -15,8 +16,7 @@ from chirpid_patch.randomness.keyed_random import fold_in
 from chirpid_patch.transforms.device_noise import device_noise
 from chirpid_patch.transforms.noise import normal_noise
 
-cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=cuda)])
+devices = pytest.mark.parametrize("device", ["cpu", *AWAY])
 
 
 def device_keys(keys: np.ndarray, device: str = "cpu") -> Tensor:
