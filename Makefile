@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow test-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-codemod bench-linters bench-suites bench-versions bench-verify bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
+.PHONY: demo test test-fast test-slow test-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-linters bench-suites bench-versions bench-verify bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -74,6 +74,9 @@ bench-soundness: $(STAMP)  ## 3,000 programs made up at random, before and after
 
 bench-mutations: $(STAMP)  ## every condition under which a rule leaves code alone, switched off: is it noticed?
 	$(BIN)/python benchmarks/mutations.py --random 300 --write
+
+bench-pickling: $(STAMP)  ## what the rules say of objects that cannot be pickled, beside what pickle says
+	$(BIN)/python benchmarks/pickling.py --check --write
 
 bench-codemod: $(STAMP)  ## packages from PyPI migrated and checked, and the migration beside other tools
 	$(BIN)/python benchmarks/codemod.py

@@ -1,4 +1,4 @@
-"""Writes docs/rules.md from the rules themselves: `python docs/make_rules.py`.
+"""Writes docs/rules.md from the rules themselves, and docs/pickling.md: `python docs/make_rules.py`.
 
 It asks what a user can ask, `chirp-migrate rules --json -` and `chirp-migrate explain CODE --json -`: a new rule with
 its pair under `fixtures/rules` is in the reference without a change here.
@@ -18,6 +18,8 @@ from typing import Any
 from chirp_migrate.cli import main as command_line
 
 TARGET = Path(__file__).resolve().parent / "rules.md"
+PICKLING = TARGET.with_name("pickling.md")
+MEASURED = TARGET.parents[1] / "benchmarks" / "results" / "pickling.json"
 
 _HEAD = """\
 # Rules
@@ -50,9 +52,32 @@ What *safe* leaves to be seen by a program that looks for it:
 * What replaces parts of PyTorch or of this package while the program runs (`default_collate_fn_map`,
   `TensorDataset.__getitem__`) is not asked where batches are read at once.
 
+What CHP006, CHP007, CHP012 and CHP018 report of objects that cannot be pickled for workers is compared with `pickle`:
+[pickling.md](pickling.md) has the table.
+
 A comment `# chirp: ignore[CHP001]` at the end of a line leaves that line alone, `--ignore CHP001` leaves out the rule.
 All ways to choose rules and places: [settings.md](settings.md).
 """
+
+
+_PICKLING = """\
+# What cannot be pickled for workers
+
+<!-- Written by `python docs/make_rules.py` from what `make bench-pickling` measured. -->
+
+Worker processes that are not forked get the dataset, the collate function and `worker_init_fn` pickled. CHP006,
+CHP007, CHP012 and CHP018 report the objects in them that have no pickled form: the tool follows what each object holds
+through constructors, containers, helper functions and files. It reports nothing for loaders that can have no workers. A
+lambda or local function that workers do not get may still be rewritten: the rewrite changes nothing else.
+
+The benchmark makes a program for every kind of object in every place, with names and structure by a seed, and pickles
+what the loader sends its workers in another process. h5py, lmdb, netCDF4 and torchvision are stand-ins."""
+
+_CELLS = """\
+In each cell: programs in which a rule names the object / programs whose objects cannot be pickled. `+n` counts reports
+in programs whose objects can. In a place of which all cells begin with 0, nothing reaches the workers.
+
+Made by `make bench-pickling`; each kind and place alone: [results](../benchmarks/results/pickling.md)."""
 
 
 def reference() -> str:
@@ -61,6 +86,13 @@ def reference() -> str:
     rows = [f"| [{rule['code']}](#{_anchor(rule)}) | {rule['safety']} | {_cell(rule['summary'])} |" for rule in rules]
     table = "\n".join(["| rule | safety | what it does |", "|---|---|---|", *rows])
     return "\n".join([_HEAD, table, *(f"\n{section(rule)}" for rule in rules)]) + "\n"
+
+
+def pickling() -> str:
+    """The page on what cannot be pickled for workers, from what the benchmark measured."""
+    measured = json.loads(MEASURED.read_text(encoding="utf-8"))
+    goals = [f"* {goal['what']}: {goal['measured']}" for goal in measured["goals"]]
+    return "\n\n".join([_PICKLING, "\n".join(goals), _CELLS, "\n".join(measured["matrix"])]) + "\n"
 
 
 def section(rule: dict[str, Any]) -> str:
@@ -119,5 +151,6 @@ def _code(text: str) -> str:
 
 
 if __name__ == "__main__":
-    TARGET.write_text(reference(), encoding="utf-8")
-    print(f"written: {TARGET}")
+    for path, page in ((TARGET, reference()), (PICKLING, pickling())):
+        path.write_text(page, encoding="utf-8")
+        print(f"written: {path}")

@@ -12,6 +12,7 @@ from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_set
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations
+from chirp_migrate.analysis.objects.pickled import Sort
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.local_class import KEPT, LocalClass
@@ -30,6 +31,12 @@ from chirp_migrate.rules.api import (
     dataset_names,
     inherits,
     parameters,
+)
+from chirp_migrate.rules.unpicklable import (
+    makes_unpicklable,
+    names_unpicklable,
+    unpicklable_proposals,
+    unpicklable_words,
 )
 
 #: Reads of the name of a class, or of what may be one.
@@ -89,16 +96,21 @@ class LocalDatasetClass(Rule):
         "cannot be pickled. At module level it can, and what it took from the function comes in as arguments."
     )
     safety = Safety.SAFE
+    stops_workers = True
     trigger = DATASET_WORDS
     beside = (re.compile(r"class\b(?<=[ \t\f]class)"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Those of dataset classes of the project."""
-        return dataset_names(project)
+        """Those of dataset classes of the project, and of what makes classes for workers."""
+        return dataset_names(project) | unpicklable_words(project, Sort.CLASS)
+
+    def concerns(self, text: str, project: Project) -> bool:
+        """Also where a function makes a class without a `class` statement."""
+        return super().concerns(text, project) or names_unpicklable(text, project, Sort.CLASS)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a class in a function may be a dataset."""
-        return any(
+        """Only where a class in a function may be a dataset, or objects of it go to workers."""
+        return makes_unpicklable(outline, project, Sort.CLASS) or any(
             inherits(project, name, DATASET)
             for one in outline.find(ast.ClassDef)
             if any(isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef) for around in outline.ancestors(one))
@@ -110,8 +122,10 @@ class LocalDatasetClass(Rule):
         """Move function-local dataset classes in front of the function."""
         destinations = module.once(Destinations, project)
         taken: set[str] = set()
+        seen: list[cst.ClassDef] = []
         for node in module.find(cst.ClassDef):
             if module.enclosing_function(node) is not None and destinations.of_class(node) is not None:
+                seen.append(node)
                 try:
                     edits = _moving(LocalClass(module, project, node), taken)
                 except NotMovable as reason:
@@ -121,6 +135,7 @@ class LocalDatasetClass(Rule):
                 else:
                     message = f"local class `{node.name.value}` cannot be pickled for workers: moved to module level"
                     yield Proposal(module.span(node.name)[0], message, edits)
+        yield from unpicklable_proposals(module, project, Sort.CLASS, (module.span(one.name)[0] for one in seen))
 
 
 def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:

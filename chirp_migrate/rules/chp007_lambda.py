@@ -11,11 +11,17 @@ from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_set
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations, lambdas_may_go, may_have_destinations
 from chirp_migrate.analysis.datasets.lambda_meaning import shipped_instead
+from chirp_migrate.analysis.objects.pickled import Sort
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.moved_function import Defined, MovedFunction
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, runtime
+from chirp_migrate.rules.unpicklable import (
+    makes_unpicklable,
+    names_unpicklable,
+    unpicklable_proposals,
+)
 
 #: By its parameters and lines, what was defined for a lambda.
 _Made = dict[tuple[str, ...], Defined]
@@ -70,15 +76,18 @@ class PicklableFunction(Rule):
         "shipped for whole batches takes the place of a lambda that does the same."
     )
     safety = Safety.SAFE
+    stops_workers = True
     trigger = ("lambda",)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only where there is a word for what may take a lambda to worker processes."""
-        return super().concerns(text, project) and may_have_destinations(text, project)
+        return super().concerns(text, project) and (
+            may_have_destinations(text, project) or names_unpicklable(text, project, Sort.LAMBDA)
+        )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a lambda may go anywhere."""
-        return lambdas_may_go(outline, project)
+        return lambdas_may_go(outline, project) or makes_unpicklable(outline, project, Sort.LAMBDA)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Lift lambdas that reach a loader, a dataset or a transform."""
@@ -89,14 +98,17 @@ class PicklableFunction(Rule):
         ]
         taken = {name for title, outer in local for name in (f"_{title}", f"_{outer}_{title}")}
         made: _Made = {}
+        seen: list[cst.Lambda] = []
         for node in module.find(cst.Lambda):
             wish = destinations.of(node)
             if wish is not None:
+                seen.append(node)
                 try:
                     yield _lift(module, project, node, f"_{wish.strip('_')}", taken, made)
                 except NotMovable as reason:
                     message = f"lambda cannot be pickled for workers; not rewritten: {reason}"
                     yield Proposal(module.span(node)[0], message)
+        yield from unpicklable_proposals(module, project, Sort.LAMBDA, (module.span(node)[0] for node in seen))
 
 
 def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str], made: _Made) -> Proposal:

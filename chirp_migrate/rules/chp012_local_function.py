@@ -15,12 +15,19 @@ from chirp_migrate.analysis.dataflow.worker_escape import (
     local_functions_may_go,
     may_have_destinations,
 )
+from chirp_migrate.analysis.objects.pickled import Sort
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.moved_function import Defined, MovedFunction
 from chirp_migrate.edits.statements import lines_deletion
 from chirp_migrate.rules.api import DATASET_WORDS, Edit, Module, Outline, Project, Proposal, Rule, Safety, dataset_names
+from chirp_migrate.rules.unpicklable import (
+    makes_unpicklable,
+    names_unpicklable,
+    unpicklable_proposals,
+    unpicklable_words,
+)
 
 #: Decorators that do the same anywhere, and whose result is found by the name of the function.
 _HARMLESS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_grad"})
@@ -74,34 +81,40 @@ class LocalFunction(Rule):
         "it closed over."
     )
     safety = Safety.SAFE
+    stops_workers = True
     trigger = (*DESTINATION_WORDS, *DATASET_WORDS)
     beside = (re.compile(r"def\b(?<=[ \t\f]def)|async\s*\\"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Those of dataset classes of the project."""
-        return dataset_names(project)
+        """Those of dataset classes of the project, and of what makes functions for workers."""
+        return dataset_names(project) | unpicklable_words(project, Sort.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only where there is a word for what may take a function to worker processes."""
-        return super().concerns(text, project) and may_have_destinations(text, project)
+        return super().concerns(text, project) and (
+            may_have_destinations(text, project) or names_unpicklable(text, project, Sort.FUNCTION)
+        )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a local function may go anywhere."""
-        return local_functions_may_go(outline, project)
+        return local_functions_may_go(outline, project) or makes_unpicklable(outline, project, Sort.FUNCTION)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Move local functions that reach a loader, a dataset or a transform."""
         destinations = module.once(Destinations, project)
         taken: set[str] = set()
         made: _Made = {}
+        seen: list[cst.FunctionDef] = []
         for node in module.find(cst.FunctionDef):
             purpose = destinations.of_function(node) if _is_local(module, node) else None
             if purpose is not None:
+                seen.append(node)
                 try:
                     yield _lift(module, project, node, purpose, taken, made)
                 except NotMovable as reason:
                     found = f"local function `{node.name.value}` cannot be pickled for workers"
                     yield Proposal(module.span(node.name)[0], f"{found}; not rewritten: {reason}")
+        yield from unpicklable_proposals(module, project, Sort.FUNCTION, (module.span(one.name)[0] for one in seen))
 
 
 def _is_local(module: Module, node: cst.FunctionDef) -> bool:

@@ -223,8 +223,8 @@ class Module:
         return {node: self._place(same) for node, same in read if not isinstance(self.parents[node], cst.If)}
 
     def _place(self, same: ast.stmt) -> tuple[int, int, int]:
-        start = self._offset(same.lineno, same.col_offset)
-        end = self._offset(same.end_lineno or 0, same.end_col_offset or 0)
+        start = self.offset(same.lineno, same.col_offset)
+        end = self.offset(same.end_lineno or 0, same.end_col_offset or 0)
         decorators: list[ast.expr] = getattr(same, "decorator_list", [])
         if not decorators:
             return start, start, end
@@ -253,7 +253,7 @@ class Module:
             inside = around
         return node_spans(self.tree, self.text)
 
-    def _offset(self, line: int, units: int) -> int:
+    def offset(self, line: int, units: int) -> int:
         """Offset of a line and a column that ``ast`` counts in bytes."""
         start = self.line_starts[line - 1]
         before = self.text[start : start + units]

@@ -162,6 +162,10 @@ class Project:
         """Current text of the file at ``path``."""
         return self._texts[path]
 
+    def has_file(self, path: str) -> bool:
+        """Whether there is a file at ``path`` that could be read."""
+        return path in self._texts
+
     def texts(self, word: str) -> Iterator[str]:
         """Current texts of the files that hold a word."""
         return (text for text in self._texts.values() if word in text)
@@ -345,6 +349,22 @@ class Project:
             if modules:
                 return {f"{one}{name[len(owner) :]}" for one in modules}
         return {name}
+
+    def located(self, path: str, name: str) -> list[tuple[str, str]]:
+        """Where the backend has what an import of the file at ``path`` calls ``name``.
+
+        Returns:
+            Paths of modules, each with the part of the name that is to be looked up in the module ("" for itself).
+        """
+        found: list[tuple[str, str]] = []
+        for full in sorted(self._from_root(path, f"{name}.*")):
+            module, rest = full.removesuffix(".*"), ""
+            while module and module not in self._paths:
+                module, _, last = module.rpartition(".")
+                rest = f"{last}.{rest}".rstrip(".")
+            if module:
+                found.append((self._paths[module], rest))
+        return found
 
     def _modules_called(self, name: str, path: str) -> set[str]:
         """Modules of the backend, seen from the root, that an import of ``name`` in the file at ``path`` may mean.

@@ -1,0 +1,1 @@
+"""Dataset programs that hold objects of many kinds in many places, and whether workers can be sent them."""

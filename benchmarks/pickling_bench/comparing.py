@@ -1,0 +1,88 @@
+"""What the rules about pickling report of generated programs, beside what the oracle says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.plans.plan import Status
+from chirp_migrate.rules import all_rules
+from chirp_migrate.syntax.project import Project
+from pickling_bench.programs import Program
+from pickling_bench.truth import RAISED
+
+__all__ = ["CODES", "Answer", "answers"]
+
+#: The rules about what workers cannot be sent.
+CODES = frozenset({"CHP006", "CHP007", "CHP012", "CHP018"})
+_ORACLE = Path(__file__).parent / "truth.py"
+#: Programs that one process of the oracle answers for.
+_AT_ONCE = 400
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the oracle and the rules say of a program.
+
+    Attributes:
+        error: what pickling what workers are sent raises; "" if nothing.
+        reported: what the rules report without a rewrite.
+        rewritten: what the rules rewrite.
+    """
+
+    program: Program
+    error: str
+    reported: tuple[str, ...]
+    rewritten: tuple[str, ...]
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether workers cannot be sent the dataset and no rule says so."""
+        return bool(self.error) and not self.reported and not self.rewritten
+
+    @property
+    def is_false(self) -> bool:
+        """Whether a rule reports something though workers can be sent all."""
+        return not self.error and bool(self.reported)
+
+
+def answers(programs: Sequence[Program], jobs: int = 1) -> Iterator[Answer]:
+    """The answers for all programs, in their order.
+
+    Raises:
+        AssertionError: a program fails by itself.
+    """
+    parts = [programs[start : start + _AT_ONCE] for start in range(0, len(programs), _AT_ONCE)]
+    with ThreadPoolExecutor(jobs) as pool:
+        for part, errors in zip(parts, pool.map(_errors, parts), strict=True):
+            for program, error in zip(part, errors, strict=True):
+                assert not error.startswith(RAISED), error
+                yield Answer(program, error, *_found(program))
+
+
+def _errors(programs: Sequence[Program]) -> list[str]:
+    """What the oracle says of each program, from a process of its own."""
+    asked = json.dumps([one.texts for one in programs])
+    done = subprocess.run([sys.executable, _ORACLE], input=asked, capture_output=True, text=True, check=True)
+    errors: list[str] = json.loads(done.stdout)
+    return errors
+
+
+def _found(program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    rules = [rule for rule in all_rules() if rule.code in CODES]
+    project = Project(program.texts)
+    found = []
+    for path, text in program.texts.items():
+        found += rewrite(path, text, project, rules=rules)[1]
+        project.update(path, text)
+    shown = [(one.status, f"{one.path}:{one.line}: {one.rule} {one.message}") for one in found]
+    return (
+        tuple(text for status, text in shown if status is Status.REPORT),
+        tuple(text for status, text in shown if status is Status.REWRITE),
+    )

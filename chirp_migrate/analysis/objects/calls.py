@@ -1,0 +1,256 @@
+"""Calls of functions and classes of the project."""
+
+from __future__ import annotations
+
+import ast
+from abc import abstractmethod
+from collections.abc import Iterable
+from functools import partial
+
+from chirp_migrate.analysis.objects.object_access import ObjectAccess
+from chirp_migrate.analysis.objects.things import (
+    UNKNOWN,
+    Cells,
+    ClassThing,
+    Container,
+    External,
+    FunctionThing,
+    Hazard,
+    HazardKind,
+    Instance,
+    Loader,
+    Method,
+    Place,
+    Scope,
+    Thing,
+    Value,
+    unite,
+)
+from chirp_migrate.analysis.objects.values import (
+    NO_ARGUMENTS,
+    NONE,
+    Arguments,
+    Super,
+    bases_of,
+    is_generator,
+    loaders_in,
+    method_around,
+)
+
+__all__ = ["Calls"]
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+#: Calls that are followed into each other, and how often the same function may be among them.
+_DEPTH = 9
+_SAME = 2
+
+
+class Calls(ObjectAccess):
+    """Calls that are followed into the project.
+
+    Attributes:
+        instances: the objects of the project's classes that were made.
+        called: the functions of the project that were run.
+        iterated: the loaders that importing a module iterates over, or hands to code that is not known, each with the
+            calls that led there, outermost first.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.instances: list[Instance] = []
+        self.called: set[ast.AST] = set()
+        self.iterated: list[tuple[Loader, tuple[Place, ...]]] = []
+        self._stack: list[tuple[ast.AST, Place]] = []
+        self._is_import = False
+
+    @abstractmethod
+    def _value(self, node: ast.expr, scope: Scope) -> Value: ...
+
+    @abstractmethod
+    def _block(self, statements: Iterable[ast.stmt], scope: Scope) -> bool: ...
+
+    def _call_expression(self, node: ast.Call, scope: Scope) -> Value:
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
+            caller = method_around(scope)
+            return UNKNOWN if caller is None else (Super(caller[1], caller[0]),)
+        functions = self._value(node.func, scope)
+        arguments = self._arguments(node, scope)
+        place = Place(scope.path, node)
+        known = [one for one in functions if one not in UNKNOWN]
+        if not known:
+            self._hand_over(arguments, place)
+            return UNKNOWN
+        found: list[Value] = [UNKNOWN] if len(known) < len(functions) else []
+        if len(known) == 1:
+            found.append(self._call(known[0], arguments, place, scope))
+        else:
+
+            def called(function: Thing) -> bool:
+                found.append(self._call(function, arguments, place, scope))
+                return False
+
+            self._either([partial(called, one) for one in known])
+        return unite(*found)
+
+    def _arguments(self, node: ast.Call, scope: Scope) -> Arguments:
+        arguments = Arguments()
+        for one in node.args:
+            value = self._value(one, scope)
+            if not isinstance(one, ast.Starred):
+                arguments.positional.append(value)
+                continue
+            match value:
+                case (Container(kind="list" | "tuple", cells=cells),) if None not in cells:
+                    arguments.positional += [cells[key] for key in sorted(k for k in cells if isinstance(k, int))]
+                case _:
+                    arguments.more = True
+        for keyword in node.keywords:
+            value = self._value(keyword.value, scope)
+            if keyword.arg is not None:
+                arguments.keywords[keyword.arg] = value
+                continue
+            for thing in value:
+                if isinstance(thing, Container):
+                    arguments.keywords.update({k: v for k, v in thing.cells.items() if isinstance(k, str)})
+                arguments.more |= not isinstance(thing, Container) or None in thing.cells
+        return arguments
+
+    def _hand_over(self, arguments: Arguments, place: Place) -> None:
+        """Code that is not known may do anything with its arguments."""
+        for value in arguments.values():
+            for loader in loaders_in(value):
+                self._use(loader, place)
+
+    def _use(self, loader: Loader, place: Place) -> None:
+        """A loader is iterated over: its workers, or this process, read samples."""
+        if self._is_import:
+            self.iterated.append((loader, (*(one for _, one in self._stack), place)))
+
+    def _call(self, function: Thing, arguments: Arguments, place: Place, scope: Scope | None = None) -> Value:
+        self._step()
+        match function:
+            case FunctionThing():
+                return self._run(function, arguments, place)
+            case Method(owner=owner, function=FunctionThing() as inner):
+                return self._run(inner, arguments.behind((owner,)), place)
+            case Method(owner=owner, function=str() as name, cls=below):
+                return self._call_named(owner, name, arguments, place, below)
+            case ClassThing():
+                return self._construct(function, arguments, place)
+            case External(name=name):
+                return self._call_library(name, arguments, place, scope)
+            case Instance(cls="functools.partial"):
+                first, *bound = [value for key, value in function.cells.items() if isinstance(key, int)]
+                named = {key: value for key, value in function.cells.items() if isinstance(key, str)}
+                given = Arguments([*bound, *arguments.positional], {**named, **arguments.keywords}, arguments.more)
+                return unite(*(self._call(one, given, place, scope) for one in first if one not in UNKNOWN)) or UNKNOWN
+            case Instance(cls=ClassThing() as cls):
+                found = [one for one in self._in_class(cls, "__call__") if isinstance(one, FunctionThing)]
+                return unite(*(self._call(Method(function, one), arguments, place) for one in found)) or UNKNOWN
+        self._hand_over(arguments, place)
+        return UNKNOWN
+
+    def _run(self, function: FunctionThing, arguments: Arguments, place: Place) -> Value:
+        """What a function of the project returns."""
+        node = function.place.node
+        assert isinstance(node, _FUNCTIONS)
+        same = sum(one is node for one, _ in self._stack)
+        if len(self._stack) >= _DEPTH or same >= _SAME:
+            return UNKNOWN
+        self.called.add(node)
+        scope = Scope(function.place.path, function.scope, "function")
+        self._receive(function, node, arguments, scope)
+        if function.owner is not None and arguments.positional:
+            scope.caller = (function.owner, arguments.positional[0])
+        self._stack.append((node, place))
+        try:
+            if isinstance(node, ast.Lambda):
+                return self._value(node.body, scope)
+            self._block(node.body, scope)
+        finally:
+            self._stack.pop()
+        if is_generator(node):
+            part = "context" if function.wraps == "contextmanager" else ""
+            return (Hazard(place, HazardKind.GENERATOR, tuple(dict.fromkeys(scope.yielded)), part),)
+        if isinstance(node, ast.AsyncFunctionDef):
+            return UNKNOWN
+        return tuple(dict.fromkeys(scope.returned)) or NONE
+
+    def _receive(
+        self,
+        function: FunctionThing,
+        node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
+        arguments: Arguments,
+        scope: Scope,
+    ) -> None:
+        """Give the parameters of a function their values."""
+        parameters = node.args
+        names = [*parameters.posonlyargs, *parameters.args]
+        cells, given = scope.cells, dict(arguments.keywords)
+        for position, parameter in enumerate(names):
+            name = parameter.arg
+            if position < len(arguments.positional):
+                cells[name] = arguments.positional[position]
+            else:
+                cells[name] = self._given(function, parameter, given, arguments.more)
+        for parameter in parameters.kwonlyargs:
+            cells[parameter.arg] = self._given(function, parameter, given, arguments.more)
+        if parameters.vararg is not None:
+            rest: Cells = dict(enumerate(arguments.positional[len(names) :]))
+            cells[parameters.vararg.arg] = (Container("tuple", rest | ({None: UNKNOWN} if arguments.more else {})),)
+        if parameters.kwarg is not None:
+            others: Cells = {}
+            others.update(given)
+            cells[parameters.kwarg.arg] = (Container("dict", others | ({None: UNKNOWN} if arguments.more else {})),)
+
+    def _given(self, function: FunctionThing, parameter: ast.arg, given: dict[str, Value], more: bool) -> Value:
+        if parameter.arg in given:
+            return given.pop(parameter.arg)
+        default = function.defaults.get(parameter.arg)
+        unknown = UNKNOWN
+        if more and isinstance(parameter.annotation, ast.Name | ast.Subscript):
+            named = (
+                parameter.annotation.value if isinstance(parameter.annotation, ast.Subscript) else parameter.annotation
+            )
+            if isinstance(named, ast.Name) and named.id in ("dict", "Dict"):
+                unknown = (Container("dict", {None: UNKNOWN}),)
+        return unite(default or (), unknown if more or default is None else ())
+
+    def _construct(self, cls: ClassThing, arguments: Arguments, place: Place) -> Value:
+        """The object that calling a class of the project gives."""
+        made = Instance(place, cls)
+        self.instances.append(made)
+        for base in bases_of(cls):
+            if isinstance(base, ClassThing):
+                init = [one for one in base.body.cells.get("__init__", ()) if isinstance(one, FunctionThing)]
+                if init:
+                    for one in init:
+                        self._call(Method(made, one), arguments, place)
+                    break
+                if base.fields is not None:
+                    self._fill(made, base, arguments, place)
+                    break
+            elif isinstance(base, External) and self._initialise(made, base.name, arguments, place):
+                break
+        return (made,)
+
+    def _fill(self, made: Instance, cls: ClassThing, arguments: Arguments, place: Place) -> None:
+        """Give the fields of a dataclass their values."""
+        given = dict(zip(cls.fields or (), arguments.positional, strict=False)) | arguments.keywords
+        for name in cls.fields or ():
+            if name in given:
+                made.cells[name] = given[name]
+                continue
+            found: list[Value] = []
+            for default in self._in_class(cls, name):
+                match default:
+                    case Instance(cls="dataclasses.field"):
+                        found.append(default.cells.get("default", ()))
+                        for one in default.cells.get("default_factory", ()):
+                            found.append(self._call(one, NO_ARGUMENTS, place))
+                    case _:
+                        found.append((default,))
+            made.cells[name] = unite(*found, UNKNOWN if arguments.more or not found else ())
+        for one in self._in_class(cls, "__post_init__"):
+            if isinstance(one, FunctionThing):
+                self._call(Method(made, one), NO_ARGUMENTS, place)

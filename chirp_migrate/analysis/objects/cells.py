@@ -1,0 +1,79 @@
+"""What a run has assigned, and branches of which each may have been taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from chirp_migrate.analysis.objects.things import Cells, Value, unite
+
+__all__ = ["ALONE", "STEPS", "State", "Stopped"]
+
+#: Expressions and statements that are run of a module, and of a function that nobody calls.
+STEPS = 3_000
+ALONE = 600
+
+
+class Stopped(Exception):
+    """The steps of an entry point are used up."""
+
+
+class State:
+    """The cells of names, attributes and containers, written through here so that branches can be united."""
+
+    def __init__(self) -> None:
+        self._log: list[tuple[Cells, object, Value | None]] | None = None
+        self._left = STEPS
+
+    def _write(self, cells: Cells, key: object, value: Value) -> None:
+        if self._log is not None:
+            self._log.append((cells, key, cells.get(key)))
+        cells[key] = value
+
+    def _add(self, cells: Cells, key: object, value: Value) -> None:
+        self._write(cells, key, unite(cells.get(key, ()), value))
+
+    def _delete(self, cells: Cells, key: object) -> None:
+        if key in cells:
+            if self._log is not None:
+                self._log.append((cells, key, cells[key]))
+            del cells[key]
+
+    def _either(self, alternatives: Sequence[Callable[[], bool]]) -> bool:
+        """Run each from the same state, and unite the states that they lead to; those that raise lead nowhere.
+
+        Returns:
+            Whether no alternative goes on behind it.
+        """
+        finals: list[dict[tuple[int, object], tuple[Cells, Value | None]]] = []
+        ends = True
+        outer = self._log
+        for alternative in alternatives:
+            log: list[tuple[Cells, object, Value | None]] = []
+            self._log = log
+            try:
+                ended = alternative()
+            finally:
+                after = {(id(cells), key): (cells, cells.get(key)) for cells, key, _ in log}
+                for cells, key, before in reversed(log):
+                    if before is None:
+                        cells.pop(key, None)
+                    else:
+                        cells[key] = before
+                self._log = outer
+            ends = ends and ended
+            finals.append(after)
+        for place in dict.fromkeys(one for final in finals for one in final):
+            cells = next(final[place][0] for final in finals if place in final)
+            before = cells.get(place[1])
+            values = [final[place][1] if place in final else before for final in finals]
+            known = [value for value in values if value is not None]
+            if known:
+                self._write(cells, place[1], unite(*known))
+            else:
+                self._delete(cells, place[1])
+        return ends
+
+    def _step(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise Stopped

@@ -1,0 +1,37 @@
+"""Which files may import a module: by the words of their imports, so that there may be more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["last_name_of", "with_importers"]
+
+#: Imports that are followed from a module to those that import it.
+_DEPTH = 4
+
+
+def last_name_of(path: str) -> str:
+    """The name of the module at a path, without its packages."""
+    file = PurePosixPath(path)
+    return file.parent.name if file.stem == "__init__" else file.stem
+
+
+def with_importers(project: Project, paths: Iterable[str], depth: int = _DEPTH) -> list[str]:
+    """Files, the files that may import them, and so on."""
+    found = dict.fromkeys(paths)
+    new = {last_name_of(path) for path in found} - {""}
+    seen: set[str] = set()
+    for _ in range(depth):
+        if not new:
+            break
+        seen |= new
+        words = "|".join(map(re.escape, sorted(new)))
+        imports = re.compile(rf"(?m)^[ \t]*(?:from|import)\b[^#\n]*\b(?:{words})\b")
+        more = [path for path, _ in project.matching(imports, *new) if path not in found]
+        found.update(dict.fromkeys(more))
+        new = {last_name_of(path) for path in more} - seen
+    return list(found)

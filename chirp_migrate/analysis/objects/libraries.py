@@ -1,0 +1,141 @@
+"""What calls of libraries make: what keeps its arguments, and what has no pickled form.
+
+Whatever is not listed here gives an unknown object, of which nothing is reported.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from chirp_migrate.analysis.objects.things import HazardKind
+
+__all__ = [
+    "KEEPS",
+    "MODULES",
+    "PASSES_ON",
+    "PLAIN_CALLABLE",
+    "TRANSPARENT",
+    "Made",
+    "hazard_class",
+    "made_by",
+    "part_of",
+]
+
+#: Classes and functions whose result holds all that they are given.
+KEEPS = re.compile(
+    r"functools\.partial(method)?|itertools\.\w+|builtins\.(map|filter|zip|enumerate|reversed|slice|bound_method)"
+    r"|torch\.utils\.data\.(\w+\.)*[A-Z]\w*"
+    r"|torch\.nn\.(\w+\.)*[A-Z]\w*"
+    r"|(torchvision|torchaudio|albumentations|kornia|monai|torchio|audiomentations|torch_audiomentations)\.([\w.]+\.)?[A-Z]\w*"
+    r"|chirpid_patch\.([\w.]+\.)?[A-Z]\w*|argparse\.Namespace|types\.SimpleNamespace|collections\.(ChainMap|UserDict|UserList)"
+    r"|operator\.methodcaller"
+)
+#: Functions that give back the object that they are given first.
+PASSES_ON = re.compile(
+    r"contextlib\.closing|typing\.cast|tqdm(\.\w+)*\.\w+|functools\.(lru_cache|cache|total_ordering)"
+    r"|torch\.(no_grad|inference_mode|enable_grad)"
+)
+#: Decorators that leave a function what it is: it is found by its own name.
+TRANSPARENT = re.compile(
+    r"torch\.(no_grad|inference_mode|enable_grad)|typing\.\w+|typing_extensions\.\w+|abc\.\w+|functools\.(total_ordering|cached_property)"
+)
+#: Modules that programs import from their package.
+MODULES = re.compile(
+    r"os\.path|importlib\.\w+|xml\.etree\.ElementTree|concurrent\.futures|scipy\.(signal|ndimage|stats|io|interpolate)"
+    r"|torch\.(nn|optim|cuda|distributed|fft|linalg|backends)|torch\.nn\.(functional|init|utils)|torch\.utils\.data"
+    r"|torchvision\.(transforms|datasets|models|io)(\.(v2|functional))*|torchaudio\.(transforms|functional|datasets)|numpy\.(random|linalg|fft)"
+    r"|PIL\.(Image|ImageOps|ImageFilter|ImageEnhance|ImageDraw)|matplotlib\.pyplot|skimage\.\w+|sklearn\.\w+"
+)
+#: Functions that only look at a loader: they start no workers.
+PLAIN_CALLABLE = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|hasattr|bool|str|callable)")
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a call of a library makes: its kind, and the part of it that the call gives."""
+
+    kind: HazardKind
+    part: str = ""
+
+
+_THREADING = r"threading\.(Lock|RLock|Condition|(Bounded)?Semaphore|Event|Barrier|local)|_thread\.(allocate_lock|RLock)"
+_MAKERS: tuple[tuple[re.Pattern[str], Made], ...] = tuple(
+    (re.compile(names), made)
+    for names, made in (
+        (
+            r"(builtins|_?io|gzip|bz2|lzma|codecs|os|tarfile|wave|shelve|dbm|aifc)\.open|os\.(fdopen|popen)|io\.(FileIO|TextIOWrapper|Buffered\w+)"
+            r"|tempfile\.(Named|Spooled)?TemporaryFile|gzip\.GzipFile|bz2\.BZ2File|lzma\.LZMAFile|zipfile\.ZipFile"
+            r"|tarfile\.TarFile(\.\w*open)?|_?csv\.(reader|writer|DictReader|DictWriter)|cv2\.(VideoCapture|VideoWriter|CascadeClassifier)"
+            r"|av\.open|soundfile\.SoundFile|rasterio\.open|decord\.VideoReader|openslide\.(OpenSlide|open_slide)|pysam\.\w+File"
+            r"|sys\.(stdin|stdout|stderr)|imageio\.get_(reader|writer)|tokenize\.open|fileinput\.input|os\.scandir",
+            Made(HazardKind.FILE, "file"),
+        ),
+        (r"h5py\.File|tables\.(open_file|File)", Made(HazardKind.HDF5, "file")),
+        (r"netCDF4\.(MF)?Dataset|scipy\.io\.netcdf_file", Made(HazardKind.NETCDF, "file")),
+        (r"lmdb\.(open|Environment)", Made(HazardKind.LMDB, "environment")),
+        (r"mmap\.mmap", Made(HazardKind.MMAP)),
+        (r"builtins\.memoryview", Made(HazardKind.MMAP)),
+        (
+            r"sqlite3\.(connect|Connection)|socket\.(socket|create_connection|create_server|fromfd)|psycopg2?\.connect"
+            r"|pymysql\.connect|mysql\.connector\.connect|pymongo\.MongoClient|http\.client\.HTTPS?Connection|ftplib\.FTP|smtplib\.SMTP"
+            r"|duckdb\.connect|multiprocessing\.connection\.Client|urllib\.request\.urlopen|ssl\.(SSLContext|create_default_context)",
+            Made(HazardKind.CONNECTION, "connection"),
+        ),
+        (_THREADING, Made(HazardKind.LOCK)),
+        (
+            r"queue\.(Queue|LifoQueue|PriorityQueue|SimpleQueue)|asyncio\.(\w*Queue|Lock|Event|Semaphore)",
+            Made(HazardKind.QUEUE),
+        ),
+        (
+            r"threading\.(Thread|Timer)|concurrent\.futures\.((thread|process)\.)?(Thread|Process)PoolExecutor"
+            r"|multiprocessing\.(pool\.(Thread)?Pool|dummy\.Pool|Pool|Process)|subprocess\.Popen",
+            Made(HazardKind.THREADS),
+        ),
+        (r"glob\.iglob|os\.(walk|fwalk)|re\.finditer", Made(HazardKind.GENERATOR)),
+        (
+            r"weakref\.(ref|proxy|finalize|Weak\w+|WeakMethod)|struct\.Struct|hashlib\.(new|md5|sha\w+|blake2\w)|zlib\.(de)?compressobj"
+            r"|re\.(match|search|fullmatch)|types\.MappingProxyType|logging\.(handlers\.)?\w*Handler|contextvars\.ContextVar|select\.\w+"
+            r"|_thread\.\w+|sys\._getframe|inspect\.currentframe|contextlib\.ExitStack",
+            Made(HazardKind.HANDLER),
+        ),
+    )
+)
+
+#: By kind and part: what an attribute or method of it gives; ``[]`` is indexing by a text, ``iter`` iterating over it.
+_PARTS: dict[tuple[HazardKind, str], dict[str, str]] = {
+    (HazardKind.HDF5, "file"): {
+        **dict.fromkeys(("[]", "get()", "create_dataset()", "get_node()"), "variable"),
+        **dict.fromkeys(("root", "require_group()", "create_group()"), "file"),
+        **dict.fromkeys(("keys()", "values()", "items()"), "view"),
+        "attrs": "attributes",
+    },
+    (HazardKind.HDF5, "variable"): {"[]": "variable", "attrs": "attributes"},
+    (HazardKind.NETCDF, "file"): {"[]": "variable", "variables": "variables", "groups": "variables"},
+    (HazardKind.NETCDF, "variables"): {"[]": "variable", "get()": "variable"},
+    (HazardKind.LMDB, "environment"): {"begin()": "transaction", "open_db()": "database"},
+    (HazardKind.LMDB, "transaction"): {"cursor()": "cursor"},
+    (HazardKind.CONNECTION, "connection"): {
+        **dict.fromkeys(("cursor()", "execute()"), "cursor"),
+        **dict.fromkeys(("makefile()", "getresponse()"), "file"),
+        "accept()": "connection",
+    },
+    (HazardKind.CONNECTION, "cursor"): {"execute()": "cursor"},
+    (HazardKind.FILE, "file"): dict.fromkeys(("open()", "extractfile()", "buffer", "detach()"), "file"),
+}
+
+
+def made_by(name: str) -> Made | None:
+    """What calling a qualified name of a library makes, if that has no pickled form."""
+    return next((made for names, made in _MAKERS if names.fullmatch(name)), None)
+
+
+def hazard_class(name: str) -> HazardKind | None:
+    """What objects of classes are that inherit from a library's class, if that has no pickled form."""
+    made = made_by(name)
+    return None if made is None else made.kind
+
+
+def part_of(kind: HazardKind, part: str, asked: str) -> str:
+    """The part of an object that an attribute, a method (``name()``) or a text as index (``[]``) gives; "" if none."""
+    return _PARTS.get((kind, part), {}).get(asked, "")

@@ -1,0 +1,375 @@
+"""Calls of libraries, of Python's own functions and of methods that no class of the project has."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+
+from chirp_migrate.analysis.known_names import FACTORY_METHOD, LOADER
+from chirp_migrate.analysis.objects.cells import State
+from chirp_migrate.analysis.objects.libraries import KEEPS, PASSES_ON, PLAIN_CALLABLE, made_by, part_of
+from chirp_migrate.analysis.objects.things import (
+    UNKNOWN,
+    ClassThing,
+    Constant,
+    Container,
+    External,
+    FunctionThing,
+    Hazard,
+    HazardKind,
+    Instance,
+    Loader,
+    Method,
+    ModuleThing,
+    Place,
+    Scope,
+    Thing,
+    Value,
+    unite,
+)
+from chirp_migrate.analysis.objects.values import (
+    NO_ARGUMENTS,
+    NONE,
+    Arguments,
+    Super,
+    as_part,
+    bases_of,
+    copied,
+    key_of,
+    texts_of,
+)
+
+__all__ = ["LibraryCalls"]
+
+_DICTS = frozenset({"dict", "defaultdict", "OrderedDict", "Counter"})
+_LISTS = frozenset({"list", "tuple", "set", "frozenset", "deque"})
+_TORCH_POSITIONAL = (
+    *("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory"),
+    *("drop_last", "timeout", "worker_init_fn", "multiprocessing_context", "generator"),
+)
+
+
+class LibraryCalls(State, ABC):
+    """What calls of libraries give.
+
+    Attributes:
+        loaders: the loaders that were built, in order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaders: list[Loader] = []
+
+    @abstractmethod
+    def _elements(self, value: Value, node: ast.expr, scope: Scope) -> Value: ...
+
+    @abstractmethod
+    def _attribute(self, thing: Thing, name: str) -> Value: ...
+
+    @abstractmethod
+    def _in_class(self, cls: ClassThing, name: str, below: ClassThing | None = None) -> Value: ...
+
+    @abstractmethod
+    def _item(self, thing: Thing, keys: Value, node: ast.expr, scope: Scope) -> Value: ...
+
+    @abstractmethod
+    def _set_attribute(self, thing: Thing, name: str, value: Value, *, is_only: bool) -> None: ...
+
+    @abstractmethod
+    def _set_item(self, thing: Thing, keys: Value, value: Value, *, is_only: bool) -> None: ...
+
+    @abstractmethod
+    def _call(self, function: Thing, arguments: Arguments, place: Place, scope: Scope | None = None) -> Value: ...
+
+    @abstractmethod
+    def _hand_over(self, arguments: Arguments, place: Place) -> None: ...
+
+    def _initialise(self, made: Instance, base: str, arguments: Arguments, place: Place) -> bool:
+        """Give the arguments to the constructor of a library's class; whether it keeps them."""
+        if LOADER.fullmatch(base):
+            made.loader = self._loader(base, arguments, place)
+            return True
+        if KEEPS.fullmatch(base) and (arguments.positional or arguments.keywords):
+            self._keep(made, arguments)
+            return True
+        if base in ("builtins.dict", "builtins.list", "collections.UserDict", "collections.UserList"):
+            self._add(made.cells, None, unite(*(self._all_of(value) for value in arguments.values())))
+        return False
+
+    def _keep(self, made: Instance, arguments: Arguments) -> None:
+        for key, value in (*enumerate(arguments.positional), *arguments.keywords.items()):
+            self._add(made.cells, key, value)
+
+    def _all_of(self, value: Value) -> Value:
+        """What the containers of a value hold."""
+        return unite(*(one for thing in value if isinstance(thing, Container) for one in thing.cells.values()))
+
+    def _loader(self, name: str, arguments: Arguments, place: Place) -> Loader:
+        method = FACTORY_METHOD.fullmatch(name)
+        names = ("dataset", "batch_size") if method is not None and method["role"] else _TORCH_POSITIONAL
+        given = dict(zip(names, arguments.positional, strict=False)) | arguments.keywords
+        if arguments.more:
+            given = {**{one: UNKNOWN for one in ("num_workers", "max_workers") if one not in given}, **given}
+        loader = Loader(place, given)
+        self.loaders.append(loader)
+        return loader
+
+    def _call_library(self, name: str, arguments: Arguments, place: Place, scope: Scope | None) -> Value:
+        if LOADER.fullmatch(name) or FACTORY_METHOD.fullmatch(name):
+            return (self._loader(name, arguments, place),)
+        short = name.removeprefix("builtins.").removeprefix("collections.")
+        if short != name and (short in _DICTS or short in _LISTS):
+            return self._container(short, arguments, place)
+        made = made_by(name)
+        if made is not None:
+            return (Hazard(place, made.kind, UNKNOWN, made.part),)
+        if name in ("functools.wraps", "dataclasses.field", "dataclasses.dataclass"):
+            kept = Instance(place, name)
+            self._keep(kept, arguments)
+            return (kept,)
+        if PASSES_ON.fullmatch(name):
+            if name.startswith("tqdm"):
+                self._hand_over(arguments, place)
+            return arguments.first() if arguments.positional else (External(name),)
+        if KEEPS.fullmatch(name):
+            keeper = Instance(place, name)
+            self._keep(keeper, arguments)
+            if name.startswith(("builtins.", "itertools.")):
+                self._hand_over(arguments, place)
+            if name.rpartition(".")[2] == "random_split":
+                return (Container("list", {None: (keeper,)}),)
+            return (keeper,)
+        found = self._call_builtin(name, arguments, place, scope)
+        if not PLAIN_CALLABLE.fullmatch(name):
+            self._hand_over(arguments, place)
+        return UNKNOWN if found is None else found
+
+    def _call_builtin(self, name: str, arguments: Arguments, place: Place, scope: Scope | None) -> Value | None:
+        """What a function of Python or NumPy gives; ``None`` of one that is not known."""
+        first = arguments.first()
+        node = place.node if isinstance(place.node, ast.expr) else ast.Constant(None)
+        inner = scope or Scope(place.path, None, "module")
+        match name:
+            case "builtins.sorted":
+                return (Container("list", {None: self._elements(first, node, inner)}),)
+            case "builtins.iter":
+                return (Container("list", {None: self._elements(first, node, inner)}),)
+            case "builtins.sum" | "builtins.min" | "builtins.max" | "builtins.any" | "builtins.all":
+                self._elements(first, node, inner)
+            case "builtins.next":
+                return self._elements(first, node, inner)
+            case "builtins.len":
+                for thing in first:
+                    if isinstance(thing, Instance) and isinstance(thing.cls, ClassThing):
+                        for one in self._in_class(thing.cls, "__len__"):
+                            self._call(
+                                Method(thing, one) if isinstance(one, FunctionThing) else one, NO_ARGUMENTS, place
+                            )
+            case "builtins.vars":
+                return unite(*(self._attribute(thing, "__dict__") for thing in first))
+            case "builtins.getattr" if len(arguments.positional) > 1:
+                names = [one.value for one in arguments.positional[1] if isinstance(one, Constant)]
+                found = [self._attribute(thing, one) for thing in first for one in names if isinstance(one, str)]
+                return unite(*found, *arguments.positional[2:]) or UNKNOWN
+            case "builtins.setattr" | "builtins.object.__setattr__" if len(arguments.positional) > 2:
+                for key in arguments.positional[1]:
+                    for thing in first:
+                        if isinstance(key, Constant) and isinstance(key.value, str):
+                            self._set_attribute(thing, key.value, arguments.positional[2], is_only=len(first) == 1)
+            case "builtins.delattr" if len(arguments.positional) > 1:
+                for key in arguments.positional[1]:
+                    for thing in first:
+                        if isinstance(key, Constant) and isinstance(thing, Instance):
+                            self._delete(thing.cells, key.value)
+            case "builtins.super":
+                owners = [one for one in first if isinstance(one, ClassThing)]
+                if owners and len(arguments.positional) > 1:
+                    return (Super(arguments.positional[1], owners[0]),)
+            case "builtins.type" if len(arguments.positional) == 3:
+                return self._made_class(arguments, place, inner)
+            case "builtins.type":
+                return tuple(one.cls for one in first if isinstance(one, Instance) and isinstance(one.cls, ClassThing))
+            case "copy.copy" | "copy.deepcopy":
+                return tuple(copied(one) for one in first)
+            case "builtins.object.__getstate__":
+                return unite(*(self._attribute(thing, "__dict__") for thing in first))
+            case "numpy.load":
+                if any(text.endswith(".npz") for text in texts_of(arguments.first("file"))):
+                    return (Hazard(place, HazardKind.ARCHIVE),)
+            case "pathlib.Path":
+                return self._path(arguments.positional[-1] if arguments.positional else UNKNOWN, place)
+            case "os.path.join" | "builtins.str" | "os.fspath":
+                return as_part(arguments.positional[-1]) if arguments.positional else UNKNOWN
+            case "collections.namedtuple":
+                return self._named_tuple(arguments, place, inner)
+            case "importlib.import_module" | "builtins.__import__":
+                return (ModuleThing("?", is_own=False),)
+            case "multiprocessing.get_context":
+                return (External("multiprocessing"),)
+        return None
+
+    def _path(self, end: Value, place: Place) -> Value:
+        """A path of ``pathlib`` that ends with a text."""
+        return (Instance(place, "pathlib.Path", {0: as_part(end)}),)
+
+    def _named_tuple(self, arguments: Arguments, place: Place, scope: Scope) -> Value:
+        """The class that ``collections.namedtuple`` makes."""
+        name = next(iter(texts_of(arguments.first("typename"))), "?")
+        given = arguments.positional[1] if len(arguments.positional) > 1 else arguments.keywords.get("field_names", ())
+        fields = [word for text in texts_of(given) for word in text.replace(",", " ").split()]
+        fields += [
+            text
+            for one in given
+            if isinstance(one, Container)
+            for value in one.cells.values()
+            for text in texts_of(value)
+        ]
+        body = Scope(place.path, scope, "class")
+        return (ClassThing(place, name, scope, [External("builtins.tuple")], body, fields),)
+
+    def _made_class(self, arguments: Arguments, place: Place, scope: Scope) -> Value:
+        """The class that ``type(name, bases, body)`` makes."""
+        title, bases, members = arguments.positional
+        body = Scope(place.path, scope, "class")
+        for one in members:
+            if isinstance(one, Container):
+                body.cells.update({key: value for key, value in one.cells.items() if isinstance(key, str)})
+        over = [thing for one in bases if isinstance(one, Container) for value in one.cells.values() for thing in value]
+        name = next((str(one.value) for one in title if isinstance(one, Constant)), "?")
+        cls = ClassThing(place, name, scope, over, body)
+        for value in body.cells.values():
+            for thing in value:
+                if isinstance(thing, FunctionThing):
+                    thing.owner = thing.owner or cls
+        return (cls,)
+
+    def _container(self, kind: str, arguments: Arguments, place: Place) -> Value:
+        made = Container("dict" if kind in _DICTS else kind)
+        inner, node = Scope(place.path, None, "module"), ast.Constant(None)
+        given = list(arguments.positional)
+        if kind == "defaultdict" and given:
+            self._write(made.cells, "*factory", given.pop(0))
+        for value in given:
+            if kind in _DICTS:
+                self._update(made, value)
+            else:
+                self._extend(made, value, node, inner)
+        if kind in _DICTS:
+            for key, value in arguments.keywords.items():
+                self._write(made.cells, key, value)
+        return (made,)
+
+    def _extend(self, made: Container, value: Value, node: ast.expr, scope: Scope) -> None:
+        if made.kind == "dict":
+            self._update(made, value)
+        else:
+            self._add(made.cells, None, self._elements(value, node, scope))
+
+    def _update(self, made: Container, value: Value) -> None:
+        """Take over the entries of other dicts."""
+        for thing in value:
+            if isinstance(thing, Container):
+                for key, one in list(thing.cells.items()):
+                    if key == "*factory":
+                        continue
+                    if thing.kind == "dict" and key is not None:
+                        self._write(made.cells, key, one)
+                    else:
+                        self._add(made.cells, None, one)
+            else:
+                self._add(made.cells, None, UNKNOWN)
+
+    def _call_named(
+        self, owner: Thing, name: str, arguments: Arguments, place: Place, below: ClassThing | None
+    ) -> Value:
+        """What a method of an object gives that is not of the project's making."""
+        match owner:
+            case Container():
+                return self._call_container(owner, name, arguments, place)
+            case Hazard(kind=kind, part=part):
+                known = part_of(kind, part, f"{name}()")
+                if known == "view":
+                    return (Hazard(place, HazardKind.VIEW),)
+                return (Hazard(place, kind, part=known),) if known else UNKNOWN
+            case Instance(cls=ClassThing() as cls):
+                return self._call_inherited(owner, cls, name, arguments, place, below)
+            case Instance(cls="pathlib.Path") if name == "open":
+                return (Hazard(place, HazardKind.FILE, UNKNOWN, "file"),)
+            case Instance(cls="pathlib.Path") if name in ("with_suffix", "with_name", "joinpath"):
+                return self._path(arguments.first(), place)
+            case Instance(cls="pathlib.Path") if name in ("absolute", "resolve", "expanduser"):
+                return (owner,)
+        self._hand_over(arguments, place)
+        return UNKNOWN
+
+    def _call_inherited(
+        self, owner: Instance, cls: ClassThing, name: str, arguments: Arguments, place: Place, below: ClassThing | None
+    ) -> Value:
+        """A method that only a library's base has."""
+        order = bases_of(cls)
+        above = order[order.index(below) + 1 :] if below in order else order
+        libraries = [one.name for one in above if isinstance(one, External)]
+        if name == "__init__":
+            any(self._initialise(owner, one, arguments, place) for one in libraries)
+            return NONE
+        if name == "__getstate__":
+            return (Container("dict", dict(owner.cells)),)
+        if name in ("__setattr__", "register_buffer", "add_module") and len(arguments.positional) > 1:
+            for key in arguments.positional[0]:
+                if isinstance(key, Constant) and isinstance(key.value, str):
+                    self._set_attribute(owner, key.value, arguments.positional[1], is_only=True)
+            return NONE
+        if any(one in ("builtins.dict", "builtins.list", "collections.UserDict") for one in libraries):
+            inner = Container("dict" if "dict" in libraries[0].lower() else "list", owner.cells)
+            return self._call_container(inner, name, arguments, place)
+        self._hand_over(arguments, place)
+        return UNKNOWN
+
+    def _call_container(self, made: Container, name: str, arguments: Arguments, place: Place) -> Value:
+        node = place.node if isinstance(place.node, ast.expr) else ast.Constant(None)
+        inner = Scope(place.path, None, "module")
+        first = arguments.first()
+        known = unite(*(value for key, value in made.cells.items() if key != "*factory"))
+        match name:
+            case "append" | "add" | "appendleft":
+                self._add(made.cells, None, first)
+            case "insert" if len(arguments.positional) > 1:
+                self._add(made.cells, None, arguments.positional[1])
+            case "extend" | "extendleft":
+                self._extend(made, first, node, inner)
+            case "update":
+                for value in arguments.positional:
+                    self._extend(made, value, node, inner)
+                for keyword, value in arguments.keywords.items():
+                    self._write(made.cells, keyword, value)
+            case "setdefault":
+                value = arguments.positional[1] if len(arguments.positional) > 1 else NONE
+                self._add(made.cells, key_of(first), value)
+                return unite(known, value)
+            case "get" | "pop" | "__getitem__" if made.kind == "dict":
+                key = key_of(first)
+                found = self._item(made, first, node, inner)
+                if name == "pop" and key is not None:
+                    self._delete(made.cells, key)
+                return unite(found, *(arguments.positional[1:2] or ([NONE] if name == "get" else [])))
+            case "pop" | "popleft" | "__getitem__":
+                return known or UNKNOWN
+            case "__setitem__" if len(arguments.positional) > 1:
+                self._set_item(made, first, arguments.positional[1], is_only=True)
+            case "clear":
+                for cell in list(made.cells):
+                    self._delete(made.cells, cell)
+            case "keys" if made.kind == "dict":
+                keys = unite(*((Constant(key),) for key in made.cells if key not in (None, "*factory")))
+                return (Hazard(place, HazardKind.VIEW, keys or UNKNOWN),)
+            case "values" if made.kind == "dict":
+                return (Hazard(place, HazardKind.VIEW, known or UNKNOWN),)
+            case "items" if made.kind == "dict":
+                keys = unite(*((Constant(key),) for key in made.cells if key not in (None, "*factory")))
+                pair = Container("tuple", {0: keys or UNKNOWN, 1: known or UNKNOWN})
+                return (Hazard(place, HazardKind.VIEW, (pair,)),)
+            case "copy" | "__copy__":
+                return (Container(made.kind, dict(made.cells)),)
+            case _:
+                return UNKNOWN
+        return NONE

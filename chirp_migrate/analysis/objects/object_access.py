@@ -1,0 +1,268 @@
+"""What objects give and take: attributes, items, elements, and what ``with`` enters."""
+
+from __future__ import annotations
+
+import ast
+from abc import abstractmethod
+
+from chirp_migrate.analysis.objects.libraries import made_by, part_of
+from chirp_migrate.analysis.objects.library_calls import LibraryCalls
+from chirp_migrate.analysis.objects.things import (
+    UNKNOWN,
+    ClassThing,
+    Constant,
+    Container,
+    External,
+    FunctionThing,
+    Hazard,
+    HazardKind,
+    Instance,
+    Loader,
+    Method,
+    ModuleThing,
+    Place,
+    Scope,
+    Thing,
+    Value,
+    unite,
+)
+from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, Super, bases_of, key_of
+from chirp_migrate.syntax.module import package_name
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["ObjectAccess"]
+
+#: Positional parameters of libraries' classes whose attributes programs ask for.
+_PLACES = {"dataset": 0, "datasets": 0, "transforms": 0, "indices": 1, "func": 0}
+
+
+class ObjectAccess(LibraryCalls):
+    """Attributes, items and elements of objects."""
+
+    _project: Project
+
+    @abstractmethod
+    def module(self, path: str) -> Scope:
+        """The names of a module after its import."""
+
+    @abstractmethod
+    def _held(self, scope: Scope, name: str) -> Value: ...
+
+    @abstractmethod
+    def _use(self, loader: Loader, place: Place) -> None: ...
+
+    def _in_class(self, cls: ClassThing, name: str, below: ClassThing | None = None) -> Value:
+        """What a class has under a name, by the order of its bases; with ``below``, from behind that class on."""
+        order = bases_of(cls)
+        if below is not None:
+            order = order[order.index(below) + 1 :] if below in order else order[1:]
+        for one in order:
+            if isinstance(one, ClassThing) and name in one.body.cells:
+                return one.body.cells[name]
+        return ()
+
+    def _attribute(self, thing: Thing, name: str) -> Value:
+        match thing:
+            case Instance(cls=ClassThing() as cls):
+                if name in thing.cells:
+                    return thing.cells[name]
+                if name == "__dict__":
+                    return (Container("dict", thing.cells),)
+                if name == "__class__":
+                    return (cls,)
+                if thing.loader is not None and name in thing.loader.arguments:
+                    return thing.loader.arguments[name]
+                found = self._in_class(cls, name)
+                return unite(*(self._bound(one, thing, cls) for one in found)) if found else (Method(thing, name),)
+            case Instance(cls=str()):
+                return thing.cells.get(name) or thing.cells.get(_PLACES.get(name, -1)) or (Method(thing, name),)
+            case Super(objects=objects, below=below):
+                found_: list[Value] = []
+                for one in objects:
+                    if isinstance(one, Instance) and isinstance(one.cls, ClassThing):
+                        above = self._in_class(one.cls, name, below)
+                        found_ += [self._bound(each, one, one.cls) for each in above] or [(Method(one, name, below),)]
+                    elif isinstance(one, ClassThing):
+                        found_ += [self._bound(each, one, one) for each in self._in_class(one, name, below)]
+                return unite(*found_) or UNKNOWN
+            case ClassThing():
+                found = self._in_class(thing, name)
+                if found:
+                    return unite(*(self._of_class(one, thing) for one in found))
+                return (Method(thing, name),)
+            case ModuleThing(name=path, is_own=True):
+                return self._of_module(path, name)
+            case ModuleThing(name=module) | External(name=module):
+                return self._of_library(f"{module}.{name}")
+            case Hazard(kind=kind, part=part):
+                known = part_of(kind, part, name)
+                return (Hazard(thing.place, kind, part=known),) if known else (Method(thing, name),)
+            case Loader(arguments=arguments):
+                return arguments.get(name, UNKNOWN)
+            case FunctionThing():
+                return thing.cells.get(name, UNKNOWN)
+            case Container() | Method():
+                return (Method(thing, name),)
+        return UNKNOWN
+
+    def _of_library(self, name: str) -> Value:
+        made = made_by(name) if name.startswith("sys.std") else None
+        return (External(name),) if made is None else (Hazard(Place("", ast.Pass()), made.kind),)
+
+    def _of_module(self, path: str, name: str) -> Value:
+        scope = self.module(path)
+        if name in scope.cells:
+            return self._held(scope, name)
+        if path.rpartition("/")[2] == "__init__.py":
+            inner = [one for one, rest in self._project.located(path, f"{package_name(path)}.{name}") if not rest]
+            if inner:
+                return (ModuleThing(inner[0], is_own=True),)
+        return unite(*((External(f"{star}.{name}"),) for star in scope.stars)) or UNKNOWN
+
+    def _bound(self, found: Thing, owner: Thing, cls: ClassThing) -> Value:
+        match found:
+            case FunctionThing(wraps="property"):
+                return self._call(Method(owner, found), NO_ARGUMENTS, found.place)
+            case FunctionThing(wraps="staticmethod"):
+                return (found,)
+            case FunctionThing(wraps="classmethod"):
+                return (Method(cls, found),)
+            case FunctionThing() if found.owner is not None or isinstance(found.place.node, ast.Lambda):
+                return (Method(owner, found),)
+        return (found,)
+
+    def _of_class(self, found: Thing, cls: ClassThing) -> Value:
+        return (Method(cls, found),) if isinstance(found, FunctionThing) and found.wraps == "classmethod" else (found,)
+
+    def _item(self, thing: Thing, keys: Value, node: ast.expr, scope: Scope) -> Value:
+        match thing:
+            case External() | ClassThing():
+                return (thing,)  # a class for objects of some type
+            case Container(cells=cells):
+                key = key_of(keys)
+                if key is not None and key in cells:
+                    return unite(cells[key], cells.get(None, ()))
+                if key is not None and None in cells:
+                    return cells[None]
+                factory = cells.get("*factory", ())
+                made = unite(*(self._call(one, NO_ARGUMENTS, Place(scope.path, node)) for one in factory))
+                for one in made if factory else ():
+                    self._add(cells, None, (one,))
+                known = [value for cell, value in cells.items() if cell != "*factory"]
+                return unite(*known) if (key is None or factory) and known else UNKNOWN
+            case Instance(cls=ClassThing() as cls):
+                found = [one for one in self._in_class(cls, "__getitem__") if isinstance(one, FunctionThing)]
+                if found:
+                    place = Place(scope.path, node)
+                    return unite(*(self._call(Method(thing, one), Arguments([keys]), place) for one in found))
+                return thing.cells.get(None, UNKNOWN)
+            case Instance(cls=str()):
+                dataset = thing.cells.get("dataset") or thing.cells.get(0) or ()
+                for one in dataset:
+                    if isinstance(one, Instance):
+                        self._item(one, UNKNOWN, node, scope)
+            case Hazard(kind=kind, part=part):
+                known_part = part_of(kind, part, "[]")
+                is_text = any(isinstance(key, Constant) and isinstance(key.value, str) for key in keys)
+                if known_part and is_text:
+                    return (Hazard(Place(scope.path, node), kind, part=known_part),)
+        return UNKNOWN
+
+    def _elements(self, value: Value, node: ast.expr, scope: Scope) -> Value:
+        """What iterating over an object gives."""
+        found: list[Value] = []
+        for thing in value:
+            match thing:
+                case Container(kind=kind, cells=cells):
+                    if kind == "dict":
+                        keys = [(Constant(key),) for key in cells if key is not None]
+                        found += [*keys, *([UNKNOWN] if None in cells or not keys else [])]
+                    else:
+                        found += list(cells.values())
+                case Hazard(items=items):
+                    found.append(items)
+                case (Loader() as loader) | Instance(loader=Loader() as loader):
+                    self._use(loader, Place(scope.path, node))
+                    if not loader.may_have_workers:
+                        self._elements(loader.arguments.get("dataset", ()), node, scope)  # this process reads samples
+                    found.append(UNKNOWN)
+                case Instance(cls=ClassThing() as cls):
+                    found.append(self._iterated(thing, cls, node, scope))
+                case Instance(cls=str() as name):
+                    kept = [self._elements(one, node, scope) for one in thing.cells.values()]
+                    if name in ("builtins.zip", "builtins.enumerate"):
+                        kept = [(Container("tuple", dict(enumerate([UNKNOWN] * (name[9] == "e") + kept))),)]
+                    found += kept if name.startswith(("builtins.", "itertools.")) else [UNKNOWN]
+                case Constant(value=str()):
+                    found.append(UNKNOWN)
+                case _:
+                    found.append(UNKNOWN)
+        return unite(*found) or UNKNOWN
+
+    def _iterated(self, thing: Instance, cls: ClassThing, node: ast.expr, scope: Scope) -> Value:
+        place = Place(scope.path, node)
+        for name, arguments in (("__iter__", NO_ARGUMENTS), ("__getitem__", Arguments([UNKNOWN]))):
+            functions = [one for one in self._in_class(cls, name) if isinstance(one, FunctionThing)]
+            if functions:
+                given = unite(*(self._call(Method(thing, one), arguments, place) for one in functions))
+                if name == "__iter__":
+                    others = [one for one in given if one is not thing]
+                    return self._elements(tuple(others), node, scope) if others else UNKNOWN
+                return given
+        return thing.cells.get(None, UNKNOWN)
+
+    def _entered(self, value: Value, node: ast.expr, scope: Scope) -> Value:
+        """What ``with … as`` gives."""
+        found: list[Value] = []
+        for thing in value:
+            match thing:
+                case Hazard(kind=HazardKind.GENERATOR, items=items, part="context"):
+                    found.append(items)
+                case Instance(cls=ClassThing() as cls):
+                    functions = [one for one in self._in_class(cls, "__enter__") if isinstance(one, FunctionThing)]
+                    place = Place(scope.path, node)
+                    found += [self._call(Method(thing, one), NO_ARGUMENTS, place) for one in functions] or [(thing,)]
+                case _:
+                    found.append((thing,))
+        return unite(*found)
+
+    def _set_attribute(self, thing: Thing, name: str, value: Value, *, is_only: bool) -> None:
+        write = self._write if is_only else self._add
+        match thing:
+            case Instance(cls=ClassThing() as cls):
+                setter = [one for one in self._in_class(cls, name) if isinstance(one, FunctionThing) and one.wraps]
+                if setter and setter[0].wraps == "property":
+                    for function in setter[0].cells.get("setter", ()):
+                        self._call(Method(thing, function) if isinstance(function, FunctionThing) else function,
+                                   Arguments([value]), thing.place)  # fmt: skip
+                    return
+                write(thing.cells, name, value)
+            case Instance() | FunctionThing():
+                write(thing.cells, name, value)
+            case ClassThing():
+                write(thing.body.cells, name, value)
+            case ModuleThing(name=path, is_own=True):
+                write(self.module(path).cells, name, value)
+            case Loader():
+                thing.arguments[name] = value
+            case Container() if name == "default_factory":
+                write(thing.cells, "*factory", value)
+            case Super(objects=objects):
+                for one in objects:
+                    self._set_attribute(one, name, value, is_only=is_only)
+
+    def _set_item(self, thing: Thing, keys: Value, value: Value, *, is_only: bool) -> None:
+        match thing:
+            case Container():
+                key = key_of(keys)
+                if key is not None and is_only:
+                    self._write(thing.cells, key, value)
+                else:
+                    self._add(thing.cells, key, value)
+            case Instance(cls=ClassThing() as cls):
+                function = self._in_class(cls, "__setitem__")
+                for one in function:
+                    if isinstance(one, FunctionThing):
+                        self._call(Method(thing, one), Arguments([keys, value]), thing.place)
+                if not function:
+                    self._add(thing.cells, None, value)

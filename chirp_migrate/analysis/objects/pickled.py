@@ -1,0 +1,449 @@
+"""What of a project's objects is pickled for worker processes, and cannot be.
+
+Every file that has to do with loading is run on abstract values: its top level, what stands behind its guard, and what
+nobody called. What a loader with workers is given is then walked like ``pickle`` walks it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property, lru_cache
+
+from chirp_migrate.analysis.known_names import DATASET, DATASET_WORDS, FACTORY, ITERABLE_DATASET, dataset_names
+from chirp_migrate.analysis.objects.importers import with_importers
+from chirp_migrate.analysis.objects.libraries import hazard_class
+from chirp_migrate.analysis.objects.running import Run
+from chirp_migrate.analysis.objects.things import (
+    ClassThing,
+    Container,
+    External,
+    FunctionThing,
+    Hazard,
+    HazardKind,
+    Instance,
+    Loader,
+    Method,
+    ModuleThing,
+    Place,
+    Thing,
+    Value,
+)
+from chirp_migrate.analysis.objects.values import Arguments, bases_of
+from chirp_migrate.syntax.module import Module, syntax_tree
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["Found", "Sort", "Unpicklable", "unpicklable"]
+
+#: Objects in each other that are walked.
+_DEPTH = 24
+#: Functions that are followed from what is about loading to what names it.
+_NAMING = 4
+_WORD = re.compile(r"\w+")
+_PICKLING = ("__reduce__", "__reduce_ex__", "__getnewargs_ex__")
+
+
+class Sort(Enum):
+    """What a rule has to say of an object that cannot be pickled."""
+
+    LAMBDA = "lambda"
+    FUNCTION = "function"
+    CLASS = "class"
+    STATE = "state"
+
+
+@dataclass(frozen=True)
+class Found:
+    """An object that worker processes are sent and that cannot be pickled.
+
+    Attributes:
+        sort: which rule it concerns.
+        place: what makes it.
+        holder: who holds it, as a message names it: ```Compose.steps` ``.
+        kind: of state, what it is.
+        attribute: where an object of the class holds it in whose body it is made: the attribute.
+    """
+
+    sort: Sort
+    place: Place
+    holder: str
+    kind: HazardKind | None = None
+    attribute: str = ""
+
+
+@lru_cache(maxsize=4)
+def unpicklable(project: Project) -> Unpicklable:
+    """What of a project cannot be pickled for workers, as the project was when it was first asked for."""
+    return Unpicklable(project)
+
+
+def _any_of(words: Set[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, sorted(words))))
+
+
+class Unpicklable:
+    """What of a project cannot be pickled for workers, by file.
+
+    Args:
+        project: the backend, as it was read.
+    """
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._run = Run(project)
+        self._seen_loaders = self._seen_instances = 0
+        self._reached: set[ast.AST] = set()
+        self._idle: set[tuple[str, str]] = set()
+        self._busy: set[tuple[str, str]] = set()
+        self._others: list[tuple[Instance, list[Found]]] = []
+        self._found: dict[ast.AST, Found] = {}
+        loaders = {"DataLoader", FACTORY, *project.aliases("DataLoader")}
+        self._words_of_loaders = _any_of(loaders)
+        self._words_of_loading = _any_of({*loaders, *DATASET_WORDS, *dataset_names(project)})
+        self._made: set[ast.AST] = set()
+        self._lines: tuple[str, list[str]] = ("", [])
+        paths, about = self._all_about_loading()
+        for path in paths:
+            self._run.guarded(path)
+            self._settle()
+        for path in paths:
+            for _ in self._leftovers(path, about):
+                self._settle()
+        for cls in [one for one in self._run.classes if one.scope.is_local and _is_dataset(one)]:
+            if cls.place.node not in self._made:
+                self._run.call_alone(cls)
+                self._settle()
+        for made, found in self._others:
+            if isinstance(made.cls, ClassThing) and made.cls.place.node not in self._reached:
+                self._keep(found)
+        self._others.clear()
+        self._by_path: dict[str, list[Found]] = {}
+        for one in self._found.values():
+            self._by_path.setdefault(one.place.path, []).append(one)
+        self._texts = {path: project.text(path) for path in self._by_path}
+        self._read = {path: project.text(path) for path in paths}
+
+    def run_of(self, path: str) -> Run:
+        """A run that knows the modules of the project; of one that has been rewritten since, not as it was."""
+        is_as_read = self._read.setdefault(path, self._project.text(path)) == self._project.text(path)
+        return self._run if is_as_read else self._run.without(path)
+
+    def in_file(self, path: str, sort: Sort) -> list[Found]:
+        """What is made in a file."""
+        return [one for one in self._by_path.get(path, ()) if one.sort is sort]
+
+    def is_idle(self, path: str, name: str) -> bool:
+        """Whether all loaders that are given a dataset class have no workers."""
+        return (path, name) in self._idle
+
+    def words(self, sort: Sort) -> frozenset[str]:
+        """Words that the files have in which something is made: of the function or class around it."""
+        return self._words.get(sort, frozenset())
+
+    @cached_property
+    def _words(self) -> dict[Sort, frozenset[str]]:
+        words: dict[Sort, set[str]] = {}
+        for path, found in self._by_path.items():
+            tree = syntax_tree(self._texts[path])
+            for one in found:
+                words.setdefault(one.sort, set()).add(_word_around(tree, one.place.node))
+        return {sort: frozenset(known) for sort, known in words.items()}
+
+    def places(self, module: Module, sort: Sort) -> Iterator[tuple[int, Found]]:
+        """Where a module, which may have been rewritten, has what is found in it: offset and find."""
+        by_node = {one.place.node: one for one in self.in_file(module.path, sort)}
+        yield from ((offset, by_node[node]) for offset, node in self._now(module, list(by_node)))
+
+    def _now(self, module: Module, nodes: list[ast.AST]) -> Iterator[tuple[int, ast.AST]]:
+        """Where a module has nodes of the text that was read: offset and node; without those that are gone."""
+        if not nodes:
+            return
+        before, now = self._texts[module.path], module.text
+        if before != now:
+            same, others = _alike(syntax_tree(before), nodes), _alike(syntax_tree(now), nodes)
+        for node in nodes:
+            there: ast.AST | None = node
+            if before != now:
+                # What was rewritten is gone; what is left is in the same order.
+                left = others[_looks(node)]
+                number = next((n for n, one in enumerate(same[_looks(node)]) if _at(one) == _at(node)), 0)
+                there = left[min(number, len(left) - 1)] if left else None
+            if there is not None:
+                yield _name_offset(module, there, module.offset(*_at(there))), node
+
+    def _keep(self, found: list[Found]) -> None:
+        for one in found:
+            self._found.setdefault(one.place.node, one)
+
+    def _leftovers(self, path: str, about: Set[str]) -> Iterator[None]:
+        """Run what nobody called of the functions and classes that are about loading.
+
+        Methods are called on objects of which nothing is known.
+        """
+        run = self._run
+        for name, value in list(run.module(path).cells.items()):
+            for thing in value if name in about else ():
+                match thing:
+                    case FunctionThing(place=Place(path=own, node=node)) if own == path and node not in run.called:
+                        run.call_alone(thing)
+                        yield
+                    case ClassThing(place=Place(path=own)) if own == path and self._may_load(thing):
+                        yield from self._leftover_methods(thing, about)
+
+    def _may_load(self, cls: ClassThing) -> bool:
+        """Whether a class is a dataset, or its text builds loaders."""
+        return _is_dataset(cls) or self._words_of_loaders.search(self._text_of(cls.place)) is not None
+
+    def _all_about_loading(self) -> tuple[list[str], set[str]]:
+        """Files that have to do with loading, and names of the functions and classes in them that have.
+
+        A name is about loading if its text has a word for it, or the name of such a text; a file if it has such a word,
+        or imports from such a file and has such a name.
+        """
+        paths: list[str] = []
+        direct: set[str] = set()
+        words: dict[str, set[str]] = {}
+        new = [path for path, _ in self._project.matching(self._words_of_loading)]
+        about: set[str] = set()
+        for _ in range(_NAMING):
+            paths += new
+            for path in new:
+                self._collect_words(path, words, direct)
+                self._settle()
+            about = direct | {name for name, known in words.items() if not known.isdisjoint(direct)}
+            beside = with_importers(self._project, new, 1)[len(new) :]
+            naming = set(self._project.holding(*about)) if about else set()
+            new = [path for path in beside if path in naming and path not in paths]
+            if not new:
+                break
+        return paths, about
+
+    def _collect_words(self, path: str, words: dict[str, set[str]], about: set[str]) -> None:
+        for name, value in self._run.module(path).cells.items():
+            for thing in value:
+                if isinstance(thing, FunctionThing | ClassThing) and thing.place.path == path:
+                    text = self._text_of(thing.place)
+                    words.setdefault(str(name), set()).update(_WORD.findall(text))
+                    if self._words_of_loading.search(text):
+                        about.add(str(name))
+
+    def _text_of(self, place: Place) -> str:
+        """The lines of a definition."""
+        if place.path != self._lines[0]:
+            self._lines = place.path, self._project.text(place.path).splitlines()
+        last = getattr(place.node, "end_lineno", None) or 0
+        return "\n".join(self._lines[1][_at(place.node)[0] - 1 : last])
+
+    def _leftover_methods(self, cls: ClassThing, about: Set[str]) -> Iterator[None]:
+        run, is_made = self._run, cls.place.node in self._made
+        if _is_dataset(cls):
+            if not is_made:
+                run.call_alone(cls)
+                yield
+            return
+        methods = [
+            (str(name), one)
+            for name, value in cls.body.cells.items()
+            for one in value
+            if isinstance(one, FunctionThing)
+            and one.owner is cls
+            and one.wraps != "property"
+            and one.place.node not in run.called
+            and self._is_about(one, about)
+        ]
+        if is_made and not methods:
+            return
+        objects = run.call_alone(cls)
+        yield
+        for name, function in methods:
+            if function.place.node not in run.called:
+                for thing in objects:
+                    for method in run.attribute_of(thing, name):
+                        run.call_alone(method, Arguments(more=True))
+                yield
+
+    def _is_about(self, function: FunctionThing, about: Set[str]) -> bool:
+        text = self._text_of(function.place)
+        return self._words_of_loading.search(text) is not None or not about.isdisjoint(_WORD.findall(text))
+
+    def _settle(self) -> None:
+        """Walk the loaders and datasets that have been made since."""
+        run = self._run
+        loaders, instances = run.loaders[self._seen_loaders :], run.instances[self._seen_instances :]
+        for loader in loaders:
+            walk = _Walk(run)
+            walk.value(loader.arguments.get("dataset", ()), "the dataset")
+            self._reached |= {node for *_, node in walk.met}
+            titles = {(path, title) for path, title, _ in walk.met}
+            if not loader.sends_to_workers:
+                self._idle |= titles - self._busy
+                continue
+            self._busy |= titles
+            self._idle -= titles
+            for name in ("collate_fn", "worker_init_fn"):
+                walk.value(loader.arguments.get(name, ()), f"`{name}`")
+            self._keep(walk.found)
+        for made in instances:
+            cls = made.cls
+            if isinstance(cls, ClassThing):
+                self._made.add(cls.place.node)
+            if isinstance(cls, ClassThing) and cls.place.node not in self._reached and _is_dataset(cls):
+                walk = _Walk(run)
+                walk.value((made,), "the dataset")
+                if walk.found:
+                    self._others.append((made, walk.found))
+        self._seen_loaders, self._seen_instances = len(run.loaders), len(run.instances)
+
+
+def _is_dataset(cls: ClassThing) -> bool:
+    names = [one.name for one in bases_of(cls) if isinstance(one, External)]
+    return any(DATASET.fullmatch(name) or ITERABLE_DATASET.fullmatch(name) for name in names)
+
+
+class _Walk:
+    """What ``pickle`` meets on its way through an object.
+
+    Attributes:
+        found: what it cannot pickle.
+        met: the project's classes of which it meets objects: file, name and definition.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._seen: set[int] = set()
+        self._holder: tuple[ClassThing, str] | None = None
+        self.found: list[Found] = []
+        self.met: set[tuple[str, str, ast.AST]] = set()
+
+    def value(self, value: Value, holder: str, depth: int = 0) -> None:
+        """Go through all objects that a value may stand for."""
+        for thing in value:
+            if id(thing) not in self._seen and depth < _DEPTH:
+                self._seen.add(id(thing))
+                self._thing(thing, holder, depth)
+
+    def _report(self, sort: Sort, place: Place, holder: str, kind: HazardKind | None = None) -> None:
+        self.found.append(Found(sort, place, holder, kind, self._attribute_around(place)))
+
+    def _attribute_around(self, place: Place) -> str:
+        """The attribute that is walked, if its object's class has the place in its body."""
+        if self._holder is None:
+            return ""
+        cls, name = self._holder
+        line, around = _at(place.node)[0], cls.place.node
+        end = getattr(around, "end_lineno", 0)
+        return name if place.path == cls.place.path and _at(around)[0] <= line <= end else ""
+
+    def _thing(self, thing: Thing, holder: str, depth: int) -> None:
+        match thing:
+            case FunctionThing(is_named=True):
+                pass
+            case FunctionThing(place=Place(node=ast.Lambda()) as place):
+                self._report(Sort.LAMBDA, place, holder)
+            case FunctionThing(scope=scope, place=place) if thing.owner is None and scope.is_local:
+                self._report(Sort.FUNCTION, place, holder)
+            case FunctionThing(owner=ClassThing() as owner):
+                self._class(owner, holder)
+            case ClassThing():
+                self._class(thing, holder)
+            case Method(owner=owner):
+                self.value((owner,), holder, depth + 1)
+            case Instance():
+                self._instance(thing, holder, depth)
+            case Container(cells=cells):
+                for value in list(cells.values()):
+                    self.value(value, holder, depth + 1)
+            case Loader(arguments=arguments):
+                for value in list(arguments.values()):
+                    self.value(value, holder, depth + 1)
+            case Hazard(place=place, kind=kind):
+                self._report(Sort.STATE, place, holder, kind)
+            case ModuleThing(place=Place() as place):
+                self._report(Sort.STATE, place, holder, HazardKind.MODULE)
+            case _:
+                pass
+
+    def _class(self, cls: ClassThing, holder: str) -> None:
+        if cls.scope.is_local:
+            self._report(Sort.CLASS, cls.place, holder)
+
+    def _instance(self, made: Instance, holder: str, depth: int) -> None:
+        cls = made.cls
+        if isinstance(cls, str):
+            for value in list(made.cells.values()):
+                self.value(value, holder, depth + 1)
+            return
+        self.met.add((cls.place.path, cls.name, cls.place.node))
+        self._class(cls, holder)
+        order = bases_of(cls)
+        kinds = [hazard_class(one.name) for one in order if isinstance(one, External)]
+        kind = next((one for one in kinds if one is not None), None)
+        own = {name for one in order if isinstance(one, ClassThing) for name in one.body.cells}
+        if not own.isdisjoint(_PICKLING):
+            return
+        if kind is not None:
+            self._report(Sort.STATE, made.place, holder, kind)
+            return
+        if "__getstate__" in own:
+            for method in self._run.attribute_of(made, "__getstate__"):
+                self.value(self._run.call_alone(method, Arguments()), f"`{cls.name}.__getstate__`", depth + 1)
+            return
+        before = self._holder
+        for name, value in list(made.cells.items()):
+            self._holder = (cls, name) if isinstance(name, str) else before
+            self.value(value, f"`{cls.name}.{name}`" if isinstance(name, str) else holder, depth + 1)
+        self._holder = before
+
+
+def _at(node: ast.AST) -> tuple[int, int]:
+    """Line and column of a node, as ``ast`` counts them."""
+    return getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+
+
+def _looks(node: ast.AST) -> str:
+    """What a node has in common with itself in a text that was rewritten around it."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return f"{type(node).__name__} {node.name}"
+    return ast.dump(node)
+
+
+def _alike(tree: ast.Module, nodes: list[ast.AST]) -> dict[str, list[ast.AST]]:
+    """The nodes of a tree that look like some others, in the order of the text; of definitions, those in functions."""
+    kinds = tuple({type(node) for node in nodes})
+    found: dict[str, list[ast.AST]] = {_looks(node): [] for node in nodes}
+    pending: list[tuple[ast.AST, bool]] = [(tree, False)]
+    for node, is_local in pending:
+        is_wanted = is_local or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        if is_wanted and isinstance(node, kinds) and (looks := _looks(node)) in found:
+            found[looks].append(node)
+        inside = is_local or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        pending += [(child, inside) for child in ast.iter_child_nodes(node)]
+    for same in found.values():
+        same.sort(key=_at)
+    return found
+
+
+def _name_offset(module: Module, node: ast.AST, offset: int) -> int:
+    """Where a finding on a node is shown: of a definition, at its name."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return module.text.index(node.name, offset)
+    return offset
+
+
+def _word_around(tree: ast.Module, node: ast.AST) -> str:
+    """The name of the definition around a node; at the top level, the longest word of the statement."""
+    line = _at(node)[0]
+    name = ""
+    for one in ast.walk(tree):
+        if isinstance(one, ast.stmt) and one.lineno <= line <= (one.end_lineno or 0):
+            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not one.name.startswith("__"):
+                name = one.name
+            elif not name:
+                words = [part.id for part in ast.walk(one) if isinstance(part, ast.Name)]
+                words += [part.attr for part in ast.walk(one) if isinstance(part, ast.Attribute)]
+                longest = max(words, key=len, default="")
+                name = name or longest
+    return name

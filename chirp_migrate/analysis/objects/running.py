@@ -1,0 +1,598 @@
+"""A program run on abstract values: statements in their order, calls followed into the functions of the project.
+
+Branches that nothing decides are both taken, and what they assign is united. Loops are run once. Each run has a number
+of steps and a depth of calls; whatever lies beyond gives an unknown object.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from chirp_migrate.analysis.objects.calls import Calls
+from chirp_migrate.analysis.objects.cells import ALONE, STEPS, Stopped
+from chirp_migrate.analysis.objects.libraries import MODULES, TRANSPARENT
+from chirp_migrate.analysis.objects.things import (
+    UNKNOWN,
+    ClassThing,
+    Constant,
+    Container,
+    External,
+    FunctionThing,
+    Hazard,
+    HazardKind,
+    Imported,
+    Instance,
+    Method,
+    ModuleThing,
+    Place,
+    Scope,
+    Thing,
+    Value,
+    unite,
+)
+from chirp_migrate.analysis.objects.values import (
+    NONE,
+    Arguments,
+    as_part,
+    called_part,
+    comparison,
+    is_guard,
+    key_of,
+    placed_at,
+    scope_of_call,
+    texts_of,
+    truth_of,
+)
+from chirp_migrate.syntax.import_table import absolute_name
+from chirp_migrate.syntax.module import UnparsableModule, package_name, syntax_tree
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["Run"]
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_DATACLASSES = frozenset(
+    {"dataclasses.dataclass", "attr.s", "attr.attrs", "attr.define", "attrs.define", "attrs.frozen", "attr.dataclass"}
+)
+
+
+class Run(Calls):
+    """A run of the modules of a project.
+
+    Args:
+        project: the backend.
+
+    Attributes:
+        classes: the classes of the project that were defined.
+    """
+
+    def __init__(self, project: Project) -> None:
+        super().__init__()
+        self._project = project
+        self.classes: list[ClassThing] = []
+        self._modules: dict[str, Scope] = {}
+        self._guards: dict[str, list[ast.If]] = {}
+
+    def module(self, path: str) -> Scope:
+        """The names of a module after its import; what stands behind its guard is not run."""
+        if path not in self._modules:
+            scope = self._modules[path] = Scope(path, None, "module")
+            try:
+                tree = syntax_tree(self._project.text(path))
+            except UnparsableModule:
+                return scope
+            with self._from_start():
+                self._stack, self._is_import = [], True
+                self._block(tree.body, scope)
+        return self._modules[path]
+
+    def without(self, path: str) -> Run:
+        """A run that knows all modules which were imported but one."""
+        other = Run(self._project)
+        other._modules = {name: scope for name, scope in self._modules.items() if name != path}
+        return other
+
+    def guarded(self, path: str) -> None:
+        """Run what a module does only if it is the main script."""
+        scope = self.module(path)
+        for statement in self._guards.get(path, ()):
+            with self._from_start():
+                self._block(statement.body, scope)
+
+    def call_alone(self, function: Thing, arguments: Arguments | None = None) -> Value:
+        """What a call from nowhere gives, with arguments of which nothing is known."""
+        found: Value = UNKNOWN
+        with self._from_start(ALONE):
+            place = function.place if isinstance(function, FunctionThing | ClassThing) else Place("", ast.Pass())
+            found = self._call(function, arguments or Arguments(more=True), place)
+        return found
+
+    def attribute_of(self, thing: Thing, name: str) -> Value:
+        """The values of an attribute."""
+        found: Value = UNKNOWN
+        with self._from_start():
+            found = self._attribute(thing, name)
+        return found
+
+    @contextmanager
+    def _from_start(self, steps: int = STEPS) -> Iterator[None]:
+        """Run with steps of its own; an entry point that is inside of another one leaves that one's as they were."""
+        before = self._left, self._stack, self._log, self._is_import
+        self._left, self._stack, self._log, self._is_import = steps, list(self._stack), None, False
+        try:
+            yield
+        except (Stopped, RecursionError):
+            pass
+        finally:
+            self._left, self._stack, self._log, self._is_import = before
+
+    def _block(self, statements: Iterable[ast.stmt], scope: Scope) -> bool:
+        """Run statements; whether none behind them is reached."""
+        return any(self._statement(statement, scope) for statement in statements)
+
+    def _statement(self, node: ast.stmt, scope: Scope) -> bool:
+        self._step()
+        match node:
+            case ast.Expr(value=value):
+                self._value(value, scope)
+            case ast.Assign(targets=targets, value=value):
+                found = self._value(value, scope)
+                for target in targets:
+                    self._assign(target, found, scope)
+            case ast.AnnAssign(target=target, value=value):
+                if value is not None:
+                    self._assign(target, self._value(value, scope), scope)
+            case ast.AugAssign(target=target, op=op, value=value):
+                self._augment(target, op, self._value(value, scope), scope)
+            case ast.Return(value=value):
+                call = scope_of_call(scope)
+                found = NONE if value is None else self._value(value, scope)
+                call.returned.extend(found)
+                return True
+            case ast.Raise(exc=exc):
+                if exc is not None:
+                    self._value(exc, scope)
+                return True
+            case ast.Continue() | ast.Break():
+                return True
+            case ast.If():
+                return self._if(node, scope)
+            case (
+                ast.For(target=target, iter=iterable, body=body, orelse=orelse)
+                | ast.AsyncFor(target=target, iter=iterable, body=body, orelse=orelse)
+            ):
+                self._assign(target, self._elements(self._value(iterable, scope), node.iter, scope), scope)
+                self._either([lambda: self._block(body, scope) and False, lambda: False])
+                self._block(orelse, scope)
+            case ast.While(test=test, body=body, orelse=orelse):
+                self._value(test, scope)
+                self._either([lambda: self._block(body, scope) and False, lambda: False])
+                self._block(orelse, scope)
+            case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
+                for item in items:
+                    entered = self._entered(self._value(item.context_expr, scope), item.context_expr, scope)
+                    if item.optional_vars is not None:
+                        self._assign(item.optional_vars, entered, scope)
+                return self._block(body, scope)
+            case ast.Try() | ast.TryStar():
+                return self._try(node, scope)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                self._bind(node.name, self._function(node, scope), scope)
+            case ast.ClassDef():
+                self._bind(node.name, self._class(node, scope), scope)
+            case ast.Import(names=names):
+                for alias in names:
+                    bound = alias.name if alias.asname else alias.name.partition(".")[0]
+                    brought = (Imported(scope.path, alias.name, is_module=True),)
+                    if alias.asname or bound not in scope.cells or "." not in alias.name:
+                        self._bind(alias.asname or bound, brought, scope)
+            case ast.ImportFrom():
+                self._import_from(node, scope)
+            case ast.Global(names=names):
+                scope.elsewhere.update(dict.fromkeys(names, scope.module))
+            case ast.Nonlocal(names=names):
+                for name in names:
+                    owner = self._owner(name, scope.around)
+                    if owner is not None:
+                        scope.elsewhere[name] = owner
+            case ast.Delete(targets=targets):
+                for target in targets:
+                    self._remove(target, scope)
+            case ast.Match(subject=subject, cases=cases):
+                self._value(subject, scope)
+                blocks: list[Callable[[], bool]] = [partial(self._block, one.body, scope) for one in cases]
+                return self._either([*blocks, lambda: False])
+            case ast.Assert(test=test):
+                self._value(test, scope)
+        return False
+
+    def _if(self, node: ast.If, scope: Scope) -> bool:
+        if is_guard(node.test):
+            if scope.kind == "module":
+                self._guards.setdefault(scope.path, []).append(node)
+                return self._block(node.orelse, scope)
+            return self._block(node.orelse if self._is_import else node.body, scope)
+        decided = truth_of(self._value(node.test, scope))
+        if decided is not None:
+            return self._block(node.body if decided else node.orelse, scope)
+        return self._either([partial(self._branch, node.body, scope), partial(self._branch, node.orelse, scope)])
+
+    def _branch(self, statements: Sequence[ast.stmt], scope: Scope) -> bool:
+        ended = self._block(statements, scope)
+        if ended and self._log is not None and statements and isinstance(statements[-1], ast.Raise):
+            for cells, key, before in reversed(self._log):  # what an error ends leads nowhere
+                if before is None:
+                    cells.pop(key, None)
+                else:
+                    cells[key] = before
+            self._log.clear()
+        return ended
+
+    def _try(self, node: ast.Try | ast.TryStar, scope: Scope) -> bool:
+        ended = self._block(node.body, scope)
+        if not ended:
+            ended = self._block(node.orelse, scope)
+        handlers: list[Callable[[], bool]] = [partial(self._branch, one.body, scope) for one in node.handlers]
+        handled = self._either([lambda: ended, *handlers]) if handlers else ended
+        return self._block(node.finalbody, scope) or handled
+
+    def _bind(self, name: str, value: Value, scope: Scope) -> None:
+        owner = scope.elsewhere.get(name, scope)
+        self._write(owner.cells, name, value)
+
+    def _owner(self, name: str, scope: Scope | None) -> Scope | None:
+        """The scope that has a name, from inside of ``scope`` outwards; class bodies are seen from themselves only."""
+        inner = scope
+        while scope is not None:
+            if name in scope.elsewhere:
+                return scope.elsewhere[name]
+            if name in scope.cells and (scope.kind != "class" or scope is inner):
+                return scope
+            scope = scope.around
+        return None
+
+    def _name(self, name: str, scope: Scope) -> Value:
+        owner = self._owner(name, scope)
+        if owner is not None:
+            return self._held(owner, name)
+        stars = scope.module.stars
+        if stars:
+            return UNKNOWN if hasattr(builtins, name) else unite(*((External(f"{one}.{name}"),) for one in stars))
+        return (External(f"builtins.{name}"),)
+
+    def _held(self, scope: Scope, name: str) -> Value:
+        """What a scope has under a name, imports looked up."""
+        value = scope.cells.get(name, UNKNOWN)
+        if any(isinstance(thing, Imported) for thing in value):
+            looked_up = (self._brought(one, name) if isinstance(one, Imported) else (one,) for one in value)
+            value = scope.cells[name] = unite(*looked_up)
+        return value
+
+    def _brought(self, one: Imported, bound: str) -> Value:
+        """What an import stands for; ``import a.b`` without another name stands for ``a``."""
+        name = one.name
+        if one.is_module and "." in name and bound == name.partition(".")[0]:
+            found = self._imported(one.path, bound)
+            name = bound
+            if found == (External(bound),):
+                found = self._folder(one.name, one.path)
+        else:
+            found = self._imported(one.path, name)
+        is_library = found == (External(name),)
+        return (
+            (ModuleThing(name, is_own=False),) if is_library and (one.is_module or MODULES.fullmatch(name)) else found
+        )
+
+    def _imported(self, path: str, name: str) -> Value:
+        """What an absolute name in an import of the file at ``path`` stands for."""
+        found = [self._own_name(file, rest) for file, rest in self._project.located(path, name)]
+        return unite(*found) if found else (External(name),)
+
+    def _folder(self, name: str, path: str) -> Value:
+        """What ``import a.b`` binds where the folder ``a`` is no module of the project but ``a.b`` may be one."""
+        inner = self._imported(path, name)
+        first, *parts = name.split(".")
+        if inner == (External(name),):
+            return (External(first),)
+        for part in reversed(parts):
+            inner = (Instance(Place(path, ast.Pass()), "folder", {part: inner}),)
+        return inner
+
+    def _own_name(self, path: str, rest: str) -> Value:
+        value: Value = (ModuleThing(path, is_own=True),)
+        for part in rest.split(".") if rest else ():
+            value = unite(*(self._attribute(thing, part) for thing in value))
+        return value
+
+    def _import_from(self, node: ast.ImportFrom, scope: Scope) -> None:
+        source = absolute_name("." * node.level + (node.module or ""), package_name(scope.path))
+        for alias in node.names:
+            if alias.name != "*":
+                name = f"{source}.{alias.name}".lstrip(".")
+                self._bind(alias.asname or alias.name, (Imported(scope.path, name, is_module=False),), scope)
+                continue
+            own = [file for file, rest in self._project.located(scope.path, f"{source}.*") if rest == "*"]
+            for file in own:
+                module = self.module(file)
+                scope.module.stars += module.stars
+                for known, value in list(module.cells.items()):
+                    if isinstance(known, str) and not known.startswith("_"):
+                        self._bind(known, value, scope)
+            if not own:
+                scope.module.stars.append(source)
+
+    def _assign(self, target: ast.expr, value: Value, scope: Scope) -> None:
+        match target:
+            case ast.Name(id=name):
+                self._bind(name, value, scope)
+            case ast.Starred(value=inner):
+                self._assign(inner, value, scope)
+            case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                for position, element in enumerate(elements):
+                    self._assign(element, self._unpacked(value, position, element, scope), scope)
+            case ast.Attribute(value=owner, attr=name):
+                owners = self._value(owner, scope)
+                for thing in owners:
+                    self._set_attribute(thing, name, value, is_only=len(owners) == 1)
+            case ast.Subscript(value=owner, slice=key):
+                owners, keys = self._value(owner, scope), self._value(key, scope)
+                for thing in owners:
+                    self._set_item(thing, keys, value, is_only=len(owners) == 1)
+
+    def _unpacked(self, value: Value, position: int, element: ast.expr, scope: Scope) -> Value:
+        found: list[Value] = []
+        for thing in value:
+            if isinstance(thing, Container) and position in thing.cells and not isinstance(element, ast.Starred):
+                found.append(thing.cells[position])
+            else:
+                found.append(self._elements((thing,), element, scope))
+        if isinstance(element, ast.Starred):
+            return (Container("list", {None: unite(*found)}),)
+        return unite(*found)
+
+    def _augment(self, target: ast.expr, op: ast.operator, value: Value, scope: Scope) -> None:
+        before = self._value(target, scope)
+        containers = [one for one in before if isinstance(one, Container) and one.kind != "tuple"]
+        if containers and isinstance(op, ast.Add | ast.BitOr):
+            for one in containers:
+                self._extend(one, value, target, scope)
+            return
+        self._assign(target, self._added(before, value) if isinstance(op, ast.Add) else UNKNOWN, scope)
+
+    def _remove(self, target: ast.expr, scope: Scope) -> None:
+        match target:
+            case ast.Name(id=name):
+                self._delete(scope.elsewhere.get(name, scope).cells, name)
+            case ast.Attribute(value=owner, attr=name):
+                owners = self._value(owner, scope)
+                for thing in owners:
+                    if isinstance(thing, Instance) and len(owners) == 1:
+                        self._delete(thing.cells, name)
+            case ast.Subscript(value=owner, slice=key):
+                owners, keys = self._value(owner, scope), self._value(key, scope)
+                for thing in owners:
+                    if isinstance(thing, Container) and len(owners) == 1 and (known := key_of(keys)) is not None:
+                        self._delete(thing.cells, known)
+            case ast.Tuple(elts=elements):
+                for element in elements:
+                    self._remove(element, scope)
+
+    def _function(self, node: _Function | ast.Lambda, scope: Scope) -> Value:
+        arguments = node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        pairs = [
+            *zip(reversed(positional), reversed(arguments.defaults), strict=False),
+            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+        ]
+        defaults = {one.arg: self._value(value, scope) for one, value in pairs if value is not None}
+        found = FunctionThing(Place(scope.path, node), scope, defaults)
+        if not isinstance(node, ast.Lambda):
+            found.scope = scope.elsewhere.get(node.name, scope) if scope.kind == "function" else scope
+            if found.scope is not scope:
+                return (found,)  # a global name: workers find the function under it
+            return self._decorated(found, node, scope)
+        return (found,)
+
+    def _decorated(self, function: FunctionThing, node: _Function, scope: Scope) -> Value:
+        value: Value = (function,)
+        for decorator in reversed(node.decorator_list):
+            match decorator:
+                case ast.Attribute(value=ast.Name(id=name), attr="setter" | "getter" | "deleter" as role):
+                    for known in self._name(name, scope):
+                        if isinstance(known, FunctionThing):
+                            if role == "setter":
+                                known.cells["setter"] = value
+                            return (known,)
+            for thing in self._value(decorator, scope):
+                match thing:
+                    case External(name="builtins.property" | "functools.cached_property"):
+                        function.wraps = "property"
+                    case External(name="builtins.staticmethod" | "builtins.classmethod" as name):
+                        function.wraps = name.rpartition(".")[2]
+                    case External(name="contextlib.contextmanager" | "contextlib.asynccontextmanager"):
+                        function.wraps = "contextmanager"
+                    case Instance(cls="functools.wraps"):
+                        function.is_named = True
+                    case FunctionThing() | Instance(cls=ClassThing()) | Method() | ClassThing():
+                        value = self._call(thing, Arguments([value]), Place(scope.path, decorator))
+                    case External(name=name) if TRANSPARENT.fullmatch(name):
+                        pass
+                    case _:
+                        function.is_named = True  # what it makes is not known
+        return value
+
+    def _class(self, node: ast.ClassDef, scope: Scope) -> Value:
+        bases = [thing for base in node.bases for thing in self._value(base, scope)[:4]]
+        body = Scope(scope.path, scope, "class")
+        home = scope.elsewhere.get(node.name, scope)
+        cls = ClassThing(Place(scope.path, node), node.name, home, bases, body)
+        named = [
+            one
+            for one in bases
+            if isinstance(one, External) and one.name.rpartition(".")[2] in ("NamedTuple", "Module_")
+        ]
+        decorators = [(one, self._value(called_part(one), scope)) for one in node.decorator_list]
+        is_data = any(isinstance(one, External) and one.name in _DATACLASSES for _, made in decorators for one in made)
+        self.classes.append(cls)
+        self._block(node.body, body)
+        for value in body.cells.values():
+            for thing in value:
+                if isinstance(thing, FunctionThing) and thing.owner is None and thing.scope is body:
+                    thing.owner = cls
+        if is_data or named:
+            inherited = [name for one in bases if isinstance(one, ClassThing) for name in one.fields or ()]
+            own = [
+                one.target.id
+                for one in node.body
+                if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+            ]
+            cls.fields = list(dict.fromkeys([*inherited, *own]))
+        for decorator, made in decorators:
+            if any(isinstance(one, FunctionThing) for one in made):
+                for one in made if decorator is called_part(decorator) else self._value(decorator, scope):
+                    self._call(one, Arguments([(cls,)]), cls.place)
+        return (cls,)
+
+    def _value(self, node: ast.expr, scope: Scope) -> Value:
+        """What an expression may stand for."""
+        self._step()
+        match node:
+            case ast.Constant(value=value):
+                return (Constant(value),)
+            case ast.Name(id=name):
+                return placed_at(self._name(name, scope), Place(scope.path, node))
+            case ast.Attribute(value=owner, attr=name):
+                found = unite(*(self._attribute(thing, name) for thing in self._value(owner, scope)))
+                return placed_at(found, Place(scope.path, node))
+            case ast.Call():
+                return self._call_expression(node, scope)
+            case ast.Lambda():
+                return self._function(node, scope)
+            case ast.List(elts=elements):
+                return (self._display("list", elements, scope),)
+            case ast.Tuple(elts=elements):
+                return (self._display("tuple", elements, scope),)
+            case ast.Set(elts=elements):
+                return (self._display("set", elements, scope),)
+            case ast.Dict(keys=keys, values=values):
+                return (self._dict(keys, values, scope),)
+            case ast.ListComp(elt=element, generators=generators):
+                return (Container("list", {None: self._comprehension(element, generators, scope)}),)
+            case ast.SetComp(elt=element, generators=generators):
+                return (Container("set", {None: self._comprehension(element, generators, scope)}),)
+            case ast.DictComp(value=value, generators=generators):
+                found = self._comprehension(value, generators, scope)
+                # A copy that leaves keys out by a condition: which ones is not known.
+                is_filtered = any(one.ifs for one in generators)
+                return UNKNOWN if is_filtered else (Container("dict", {None: found}),)
+            case ast.GeneratorExp(elt=element, generators=generators):
+                items = self._comprehension(element, generators, scope)
+                return (Hazard(Place(scope.path, node), HazardKind.GENERATOR, items),)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                decided = truth_of(self._value(test, scope))
+                chosen = [body, orelse] if decided is None else [body if decided else orelse]
+                return unite(*(self._value(one, scope) for one in chosen))
+            case ast.BoolOp(op=op, values=values):
+                return self._boolean(op, values, scope)
+            case ast.UnaryOp(op=operation, operand=operand):
+                decided = truth_of(self._value(operand, scope))
+                return (Constant(not decided),) if isinstance(operation, ast.Not) and decided is not None else UNKNOWN
+            case ast.Compare(left=left, ops=ops, comparators=comparators):
+                return self._compared(self._value(left, scope), ops, [self._value(one, scope) for one in comparators])
+            case ast.BinOp(left=left, op=operator, right=right):
+                first, second = self._value(left, scope), self._value(right, scope)
+                match operator:
+                    case ast.Add() | ast.BitOr():
+                        return self._added(first, second)
+                    case ast.Mult():
+                        return tuple(one for one in first if isinstance(one, Container)) or UNKNOWN
+                    case ast.Div():
+                        return self._path(second, Place(scope.path, node)) if texts_of(second) else UNKNOWN
+                return UNKNOWN
+            case ast.Subscript(value=owner, slice=key):
+                if isinstance(key, ast.Slice):
+                    return tuple(one for one in self._value(owner, scope) if isinstance(one, Container)) or UNKNOWN
+                asked = self._value(key, scope)
+                return unite(*(self._item(one, asked, node, scope) for one in self._value(owner, scope)))
+            case ast.NamedExpr(target=target, value=value):
+                found = self._value(value, scope)
+                self._assign(target, found, scope_of_call(scope))
+                return found
+            case ast.Starred(value=value) | ast.Await(value=value):
+                return self._value(value, scope)
+            case ast.Yield(value=value):
+                scope_of_call(scope).yielded.extend(NONE if value is None else self._value(value, scope))
+            case ast.YieldFrom(value=value):
+                scope_of_call(scope).yielded.extend(self._elements(self._value(value, scope), node, scope))
+            case ast.JoinedStr(values=values):
+                parts = [self._value(one, scope) for one in values]
+                return as_part(parts[-1]) if parts else (Constant(""),)
+            case ast.FormattedValue(value=value):
+                return self._value(value, scope)
+        return UNKNOWN
+
+    def _display(self, kind: str, elements: Sequence[ast.expr], scope: Scope) -> Container:
+        made = Container(kind)
+        position: int | None = 0
+        for element in elements:
+            value = self._value(element, scope)
+            if isinstance(element, ast.Starred):
+                self._add(made.cells, None, self._elements(value, element, scope))
+                position = None
+            elif position is None or kind == "set":
+                self._add(made.cells, None, value)
+            else:
+                self._write(made.cells, position, value)
+                position += 1
+        return made
+
+    def _dict(self, keys: Sequence[ast.expr | None], values: Sequence[ast.expr], scope: Scope) -> Container:
+        made = Container("dict")
+        for key, value in zip(keys, values, strict=True):
+            found = self._value(value, scope)
+            if key is None:
+                self._update(made, found)
+            else:
+                self._set_item(made, self._value(key, scope), found, is_only=True)
+        return made
+
+    def _comprehension(self, element: ast.expr, generators: Sequence[ast.comprehension], scope: Scope) -> Value:
+        inner = Scope(scope.path, scope, "comprehension")
+        for one in generators:
+            self._assign(one.target, self._elements(self._value(one.iter, inner), one.iter, inner), inner)
+            for test in one.ifs:
+                self._value(test, inner)
+        return self._value(element, inner)
+
+    def _boolean(self, op: ast.boolop, values: Sequence[ast.expr], scope: Scope) -> Value:
+        found: list[Value] = []
+        for node in values:
+            value = self._value(node, scope)
+            decided = truth_of(value)
+            is_last = node is values[-1]
+            if decided is not None and not is_last:
+                if decided is isinstance(op, ast.Or):
+                    found.append(value)
+                    break
+                continue
+            found.append(value)
+        return unite(*found)
+
+    def _compared(self, left: Value, ops: Sequence[ast.cmpop], others: Sequence[Value]) -> Value:
+        if len(ops) != 1:
+            return UNKNOWN
+        answers = {comparison(one, ops[0], other) for one in left for other in others[0]}
+        return (Constant(answers.pop()),) if len(answers) == 1 and None not in answers else UNKNOWN
+
+    def _added(self, first: Value, second: Value) -> Value:
+        containers = [one for one in (*first, *second) if isinstance(one, Container)]
+        if not containers:
+            return as_part(second)
+        made = Container(containers[0].kind)
+        for one in containers:
+            for key, value in one.cells.items():
+                self._add(made.cells, key if one.kind == "dict" else None, value)
+        return (made,)

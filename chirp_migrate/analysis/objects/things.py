@@ -1,0 +1,333 @@
+"""Abstract objects: what an expression of a program may stand for, and what each object holds.
+
+A value is a tuple of the objects that an expression may stand for. ``UNKNOWN`` is one of them wherever the program may
+have an object that is not modelled.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+__all__ = [
+    "UNKNOWN",
+    "ClassThing",
+    "Constant",
+    "Container",
+    "External",
+    "FunctionThing",
+    "Hazard",
+    "HazardKind",
+    "Imported",
+    "Instance",
+    "Loader",
+    "Method",
+    "ModuleThing",
+    "Place",
+    "Scope",
+    "Thing",
+    "Value",
+    "unite",
+]
+
+#: Objects that one value keeps apart; a value with more is cut.
+_MOST = 24
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the project an object is made.
+
+    Attributes:
+        path: the file, relative to the root.
+        node: the expression or definition that makes the object.
+    """
+
+    path: str
+    node: ast.AST
+
+
+class Thing:
+    """An object that the program may have."""
+
+    __slots__ = ()
+
+
+Value = tuple[Thing, ...]
+#: What is assigned to names, attributes and keys.
+Cells = dict[object, Value]
+
+
+class _Unknown(Thing):
+    __slots__ = ()
+
+
+_UNKNOWN = _Unknown()
+#: Any object that is not modelled.
+UNKNOWN: Value = (_UNKNOWN,)
+
+
+@dataclass(frozen=True)
+class Constant(Thing):
+    """A literal. Of a text that is put together, its last part with ``is_whole`` false."""
+
+    value: object
+    is_whole: bool = True
+
+
+@dataclass(eq=False)
+class Scope:
+    """The names of a module, class body or call.
+
+    Attributes:
+        path: the file.
+        around: where names are looked up that are not found here.
+        kind: ``module``, ``class``, ``function`` or ``comprehension``.
+        cells: the values of the names.
+        elsewhere: names that a statement declares ``global`` or ``nonlocal``, and the scope that has them.
+        stars: libraries from which all names are imported.
+        returned: what a call returns.
+        yielded: what a call yields.
+        caller: for ``super()``: the class whose method runs, and its object.
+    """
+
+    path: str
+    around: Scope | None
+    kind: str
+    cells: Cells = field(default_factory=dict)
+    elsewhere: dict[str, Scope] = field(default_factory=dict)
+    stars: list[str] = field(default_factory=list)
+    returned: list[Thing] = field(default_factory=list)
+    yielded: list[Thing] = field(default_factory=list)
+    caller: tuple[ClassThing, Value] | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether what is defined here has no name that another process could look up."""
+        return self.kind == "function" or (self.around is not None and self.around.is_local)
+
+    @property
+    def module(self) -> Scope:
+        """The scope of the module."""
+        scope = self
+        while scope.around is not None:
+            scope = scope.around
+        return scope
+
+
+@dataclass(eq=False)
+class FunctionThing(Thing):
+    """A function or lambda.
+
+    Attributes:
+        place: the definition.
+        scope: where it is defined.
+        defaults: the values of parameters that have a default.
+        owner: the class in whose body it is defined.
+        is_named: whether a decorator gives it the name of another function, which workers may find.
+        wraps: the kind of method: ``property``, ``staticmethod``, ``classmethod`` or ``contextmanager``, or "".
+        cells: attributes that are set on it.
+    """
+
+    place: Place
+    scope: Scope
+    defaults: dict[str, Value]
+    owner: ClassThing | None = None
+    is_named: bool = False
+    wraps: str = ""
+    cells: Cells = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class ClassThing(Thing):
+    """A class of the project.
+
+    Attributes:
+        place: the definition, or the call that makes it.
+        name: its name.
+        scope: where it is defined.
+        bases: what its bases may be.
+        body: the names of its body.
+        fields: of a dataclass or named tuple, its fields in order.
+    """
+
+    place: Place
+    name: str
+    scope: Scope
+    bases: list[Thing]
+    body: Scope
+    fields: list[str] | None = None
+
+
+@dataclass(eq=False)
+class Instance(Thing):
+    """An object of a class of the project, or of a library's class that keeps its arguments.
+
+    Attributes:
+        place: the call that makes it.
+        cls: its class, or the qualified name of a library's.
+        cells: its attributes; arguments that a library's class keeps are under their name or position.
+        loader: the loader that it is.
+    """
+
+    place: Place
+    cls: ClassThing | str
+    cells: Cells = field(default_factory=dict)
+    loader: Loader | None = None
+
+
+@dataclass(eq=False)
+class Container(Thing):
+    """A list, tuple, set, dict or the like: values by key or position, under ``None`` those of unknown ones."""
+
+    kind: str
+    cells: Cells = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Method(Thing):
+    """A function bound to an object; for objects that are not of the project, only its name."""
+
+    owner: Thing
+    function: FunctionThing | str
+    cls: ClassThing | None = None
+
+
+@dataclass(frozen=True)
+class ModuleThing(Thing):
+    """A module: the path of the project's, or the name of a library's; and the expression that names it."""
+
+    name: str
+    is_own: bool
+    place: Place | None = None
+
+
+@dataclass(frozen=True)
+class Imported(Thing):
+    """What an import brings, which is looked up when it is used: the file that imports, and the name from the root."""
+
+    path: str
+    name: str
+    is_module: bool
+
+
+@dataclass(frozen=True)
+class External(Thing):
+    """A name of a library."""
+
+    name: str
+
+
+_LATER = "open it on first use in the worker, drop it in `__getstate__`"
+
+
+class HazardKind(Enum):
+    """Kinds of objects that no worker can be sent: what it is, what becomes of it in workers, what to do instead."""
+
+    FILE = ("an open file", "cannot be pickled, and forked workers share its position", _LATER)
+    ARCHIVE = (
+        "an open `.npz` archive",
+        "cannot be pickled, and forked workers share its position",
+        "keep the arrays that are needed, or open it on first use in the worker",
+    )
+    HDF5 = ("an open HDF5 file", "cannot be pickled, and forked workers may read wrong data from it", _LATER)
+    NETCDF = ("an open netCDF file", "cannot be pickled, and forked workers may read wrong data from it", _LATER)
+    LMDB = ("an open LMDB environment", "cannot be pickled, and LMDB forbids its use in a forked process", _LATER)
+    MMAP = (
+        "a memory map",
+        "cannot be pickled",
+        "map the file on first use in the worker, or use `numpy.memmap`",
+    )
+    CONNECTION = (
+        "an open connection",
+        "cannot be pickled, and forked workers must not share it",
+        _LATER.replace("open it", "connect"),
+    )
+    LOCK = (
+        "an object of `threading`",
+        "cannot be pickled, and each forked worker has its own",
+        "make it in the worker, drop it in `__getstate__`, or use `multiprocessing`'s",
+    )
+    QUEUE = (
+        "a queue for threads",
+        "cannot be pickled, and each forked worker has its own",
+        "make it in the worker, drop it in `__getstate__`, or use `multiprocessing`'s",
+    )
+    THREADS = (
+        "threads",
+        "cannot be pickled, and do not exist in forked workers, which may wait forever",
+        "start them on first use in the worker, drop them in `__getstate__`",
+    )
+    GENERATOR = (
+        "a generator",
+        "cannot be pickled, and each forked worker runs through it, so that items repeat",
+        "make it where it is used, in the worker",
+    )
+    VIEW = ("a view of a dict", "cannot be pickled", "keep a list of it")
+    MODULE = ("a module", "cannot be pickled", "import it where it is used")
+    HANDLER = ("an object without a pickled form", "cannot be pickled", "make it on first use in the worker")
+
+    @property
+    def what(self) -> str:
+        """The object, with an article."""
+        return self.value[0]
+
+    @property
+    def happens(self) -> str:
+        """What becomes of the object in workers."""
+        return self.value[1]
+
+    @property
+    def remedy(self) -> str:
+        """What to do instead."""
+        return self.value[2]
+
+
+@dataclass(eq=False)
+class Hazard(Thing):
+    """An object of a library or of Python that cannot be pickled.
+
+    Attributes:
+        place: what makes it.
+        kind: what it is.
+        items: what iterating over it, or entering it, gives.
+        part: which part of the object it is, where parts differ: of a file, the file itself or a variable in it.
+    """
+
+    place: Place
+    kind: HazardKind
+    items: Value = UNKNOWN
+    part: str = ""
+
+
+@dataclass(eq=False)
+class Loader(Thing):
+    """What a loader is given, and what happens to it.
+
+    Attributes:
+        place: the call that builds it.
+        arguments: values by parameter.
+    """
+
+    place: Place
+    arguments: dict[str, Value]
+
+    @property
+    def may_have_workers(self) -> bool:
+        """Whether its number of workers is not surely 0."""
+        counts = [one for name in ("num_workers", "max_workers") for one in self.arguments.get(name, ())]
+        return not all(isinstance(one, Constant) and one.value in (0, None) for one in counts)
+
+    @property
+    def sends_to_workers(self) -> bool:
+        """Whether it may have workers that its dataset is pickled for: they are not surely forked."""
+        context = self.arguments.get("multiprocessing_context", ())
+        is_forked = context and all(isinstance(one, Constant) and one.value == "fork" for one in context)
+        return self.may_have_workers and not is_forked
+
+
+def unite(*values: Iterable[Thing]) -> Value:
+    """All objects that any of the values may stand for."""
+    return tuple(dict.fromkeys(thing for value in values for thing in value))[:_MOST]

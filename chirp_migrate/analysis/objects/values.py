@@ -1,0 +1,226 @@
+"""Questions to abstract values that need no run: whether one is true, which text it ends with, what it inherits."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from chirp_migrate.analysis.objects.things import (
+    UNKNOWN,
+    ClassThing,
+    Constant,
+    Container,
+    FunctionThing,
+    Hazard,
+    Instance,
+    Loader,
+    ModuleThing,
+    Place,
+    Scope,
+    Thing,
+    Value,
+)
+
+__all__ = [
+    "NONE",
+    "NO_ARGUMENTS",
+    "Arguments",
+    "Super",
+    "as_part",
+    "bases_of",
+    "called_part",
+    "comparison",
+    "copied",
+    "is_generator",
+    "is_guard",
+    "key_of",
+    "loaders_in",
+    "method_around",
+    "placed_at",
+    "scope_of_call",
+    "texts_of",
+    "truth_of",
+]
+
+#: Bases of bases that are followed.
+_DEPTH = 14
+NONE: Value = (Constant(None),)
+
+
+@dataclass(frozen=True)
+class Super(Thing):
+    """What ``super()`` gives: the object, and the class whose bases are asked."""
+
+    objects: Value
+    below: ClassThing
+
+
+@dataclass
+class Arguments:
+    """What a call is given.
+
+    Attributes:
+        positional: the values by position.
+        keywords: the values by name.
+        more: whether there may be others: of ``*`` or ``**`` over an unknown object.
+    """
+
+    positional: list[Value] = field(default_factory=list)
+    keywords: dict[str, Value] = field(default_factory=dict)
+    more: bool = False
+
+    def values(self) -> list[Value]:
+        """All values."""
+        return [*self.positional, *self.keywords.values()]
+
+    def behind(self, first: Value) -> Arguments:
+        """The same with another positional argument in front."""
+        return Arguments([first, *self.positional], self.keywords, self.more)
+
+    def first(self, keyword: str = "") -> Value:
+        """The first value, or that of a keyword."""
+        if self.positional:
+            return self.positional[0]
+        return self.keywords.get(keyword, UNKNOWN)
+
+
+NO_ARGUMENTS = Arguments()
+
+
+def bases_of(cls: ClassThing) -> list[Thing]:
+    """A class and all that it inherits from, in the order in which Python asks them for attributes."""
+    seen: list[Thing] = []
+    _collect_bases(cls, seen, 0)
+    # A base that several classes share comes after all of them.
+    last = {one: place for place, one in enumerate(seen)}
+    return [one for place, one in enumerate(seen) if last[one] == place]
+
+
+def _collect_bases(cls: Thing, seen: list[Thing], depth: int) -> None:
+    seen.append(cls)
+    if isinstance(cls, ClassThing) and depth < _DEPTH:
+        for base in cls.bases:
+            _collect_bases(base, seen, depth + 1)
+
+
+def scope_of_call(scope: Scope) -> Scope:
+    """Where ``return`` and ``:=`` of a comprehension belong."""
+    while scope.kind == "comprehension" and scope.around is not None:
+        scope = scope.around
+    return scope
+
+
+def method_around(scope: Scope) -> tuple[ClassThing, Value] | None:
+    around: Scope | None = scope
+    while around is not None:
+        if around.caller is not None:
+            return around.caller
+        around = around.around
+    return None
+
+
+@lru_cache(maxsize=4096)
+def is_guard(test: ast.expr) -> bool:
+    """Whether a condition asks for the name under which the module runs."""
+    return any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(test))
+
+
+def called_part(node: ast.expr) -> ast.expr:
+    return node.func if isinstance(node, ast.Call) else node
+
+
+@lru_cache(maxsize=4096)
+def is_generator(node: ast.AST) -> bool:
+    pending = list(ast.iter_child_nodes(node))
+    while pending:
+        one = pending.pop()
+        if isinstance(one, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            pending += ast.iter_child_nodes(one)
+    return False
+
+
+def loaders_in(value: Value, depth: int = 2) -> Iterator[Loader]:
+    """The loaders that a value stands for, or that are in its containers."""
+    for thing in value:
+        match thing:
+            case Loader() as loader:
+                yield loader
+            case Instance(loader=Loader() as loader):
+                yield loader
+            case Container(cells=cells) if depth:
+                for one in list(cells.values()):
+                    yield from loaders_in(one, depth - 1)
+
+
+def texts_of(value: Value) -> list[str]:
+    """The texts that a value may be, or end with; also those of paths."""
+    found = [one.value for one in value if isinstance(one, Constant) and isinstance(one.value, str)]
+    paths = (one.cells.get(0, ()) for one in value if isinstance(one, Instance) and one.cls == "pathlib.Path")
+    return found + [text for path in paths for text in texts_of(path)]
+
+
+def as_part(value: Value) -> Value:
+    """The end of a text that is put together."""
+    return tuple(Constant(text, is_whole=False) for text in texts_of(value)) or UNKNOWN
+
+
+def placed_at(value: Value, place: Place) -> Value:
+    """Modules and standard streams, which no call makes, are made where they are named."""
+    return tuple(
+        replace(thing, place=place)
+        if isinstance(thing, ModuleThing)
+        else Hazard(place, thing.kind)
+        if isinstance(thing, Hazard) and not thing.place.path
+        else thing
+        for thing in value
+    )
+
+
+def key_of(keys: Value) -> object:
+    """The one key that a value stands for; ``None`` if it is not known."""
+    match keys:
+        case (Constant(value=str() | int() as key, is_whole=True),):
+            return key
+    return None
+
+
+def truth_of(value: Value) -> bool | None:
+    """Whether a value is true, if that is sure."""
+    answers = {_is_true(thing) for thing in value}
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _is_true(thing: Thing) -> bool | None:
+    match thing:
+        case Constant(value=known, is_whole=True):
+            return bool(known)
+        case FunctionThing() | ClassThing() | ModuleThing() | Hazard():
+            return True
+    return None
+
+
+def comparison(one: Thing, op: ast.cmpop, other: Thing) -> bool | None:
+    """What a comparison of two objects gives, if that is sure."""
+    negated = isinstance(op, ast.IsNot | ast.NotEq)
+    match one, other:
+        case Constant(value=first, is_whole=True), Constant(value=second, is_whole=True):
+            if isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
+                return (first == second) is not negated
+        case (Constant(value=None), known) | (known, Constant(value=None)):
+            is_object = isinstance(known, Instance | Container | FunctionThing | ClassThing | Hazard | Constant)
+            if is_object and isinstance(op, ast.Is | ast.IsNot):
+                return negated
+    return None
+
+
+def copied(thing: Thing) -> Thing:
+    match thing:
+        case Instance():
+            return Instance(thing.place, thing.cls, dict(thing.cells), thing.loader)
+        case Container():
+            return Container(thing.kind, dict(thing.cells))
+    return thing

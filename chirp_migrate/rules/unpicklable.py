@@ -1,0 +1,78 @@
+"""What several rules say of objects that a dataset or loader holds and that cannot be pickled for workers."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Set
+
+from chirp_migrate.analysis.objects.pickled import Found, Sort, unpicklable
+from chirp_migrate.rules.api import Module, Outline, Project
+from chirp_migrate.rules.base import Proposal
+
+__all__ = [
+    "has_word",
+    "makes_unpicklable",
+    "names_unpicklable",
+    "unpicklable_proposals",
+    "unpicklable_words",
+]
+
+_WORD = re.compile(r"\w+")
+_OPENING = re.compile(r"[\s(]*")
+
+
+def unpicklable_words(project: Project, sort: Sort) -> frozenset[str]:
+    """Words of which each file has one in which such an object is made."""
+    return unpicklable(project).words(sort)
+
+
+def names_unpicklable(text: str, project: Project, sort: Sort) -> bool:
+    """Whether a text may be one in which such an object is made."""
+    return has_word(text, unpicklable_words(project, sort))
+
+
+def has_word(text: str, words: Set[str]) -> bool:
+    """Whether one of some words is a whole word of a text."""
+    return bool(words) and not words.isdisjoint(_WORD.findall(text))
+
+
+def makes_unpicklable(outline: Outline, project: Project, sort: Sort) -> bool:
+    """Whether such an object is made in a module."""
+    return bool(unpicklable(project).in_file(outline.path, sort))
+
+
+def unpicklable_proposals(
+    module: Module, project: Project, sort: Sort, reported: Iterable[int] = ()
+) -> Iterator[Proposal]:
+    """Report such objects, but those at places that a rule has reported already."""
+    known = {_bare(module, offset) for offset in reported}
+    for offset, found in unpicklable(project).places(module, sort):
+        if _bare(module, offset) not in known:
+            yield Proposal(offset, _message(found))
+
+
+def _bare(module: Module, offset: int) -> int:
+    """The offset behind brackets that may or may not belong to an expression."""
+    match = _OPENING.match(module.text, offset)
+    return match.end() if match else offset
+
+
+def _message(found: Found) -> str:
+    node = found.place.node
+    name = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else ""
+    match found.sort:
+        case Sort.LAMBDA:
+            what, remedy = "lambda", "Use a module-level function, or `functools.partial`"
+        case Sort.FUNCTION:
+            what, remedy = f"local function `{name}`", "Move the function to module level, or use `functools.partial`"
+        case Sort.CLASS:
+            what = f"local class `{name}`" if name else "class that is made in a function"
+            remedy = "Move the class to module level"
+        case Sort.STATE:
+            assert found.kind is not None
+            what, happens, remedy = found.kind.value
+            if found.attribute:
+                return f"`self.{found.attribute}`, {what} made in `__init__`: {happens}. With workers, {remedy}"
+            return f"{what} in {found.holder} {happens}. With workers, {remedy}"
+    return f"{what} in {found.holder} cannot be pickled for workers. {remedy}"

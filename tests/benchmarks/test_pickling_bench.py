@@ -1,0 +1,34 @@
+"""The rules report what cannot be pickled for workers, and nothing else: compared with ``pickle`` itself."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+#: Another seed than those of `make bench-pickling`.
+SEED = 7_000
+
+
+def _wrong(step: int, seed: int) -> tuple[int, list[Any]]:
+    """How many programs of every ``step``-th pair have objects that cannot be pickled, and the wrong answers."""
+    programs = importlib.import_module("pickling_bench.programs")
+    comparing = importlib.import_module("pickling_bench.comparing")
+    pairs = programs.every_pair()[seed % step :: step]
+    seen = list(comparing.answers([programs.make_program(kind, place, seed) for kind, place in pairs]))
+    wrong = [
+        (one.program.kind, one.program.place, one.error, one.reported) for one in seen if one.is_missed or one.is_false
+    ]
+    return sum(bool(one.error) for one in seen), wrong
+
+
+def test_a_few_made_up_programs_are_told_apart() -> None:
+    failing, wrong = _wrong(193, SEED)
+    assert failing >= 8 and wrong == []
+
+
+@pytest.mark.slow
+def test_made_up_programs_are_told_apart() -> None:
+    failing, wrong = _wrong(11, SEED + 1)
+    assert failing >= 200 and wrong == []
