@@ -131,7 +131,7 @@ def _add_ignores(found: Check, project: Path, output: Output) -> str:
 
 def _text(found: Check, base: Path, screen: Screen) -> Iterator[str]:
     """A line for each finding and each file that was not handled."""
-    shown = {*found.work, *((*found.others, *found.suppressed) if screen.verbose else ())}
+    shown = {*found.work, *found.stopping, *((*found.others, *found.suppressed) if screen.verbose else ())}
     for finding in found.plan.findings:
         if finding in shown:
             yield _line(finding, base, screen)
@@ -155,7 +155,9 @@ def _verdict(found: Check, path: Path) -> str:
     files = len({finding.path for finding in found.work})
     parts = [f"{count(len(found.work), 'finding')} in {count(files, 'file')}"] if found.work else []
     parts += [f"{count(len(plan.skipped), 'file')} not handled"] if plan.skipped else []
-    verdict = f"Work remains: {', '.join(parts)}." if parts else "Clean: nothing to rewrite."
+    stopping = f"{count(len(found.stopping), 'finding')} listed above may keep worker processes from starting."
+    clean = f"Nothing to rewrite. {stopping}" if found.stopping else "Clean: nothing to rewrite."
+    verdict = f"Work remains: {', '.join(parts)}." if parts else clean
     if plan.files:
         verdict += f" To rewrite: chirp-migrate apply {shlex.quote(str(path))}"
     uncounted = [f"{len(found.others)} listed or proposed (--strict counts them)"] if found.others else []

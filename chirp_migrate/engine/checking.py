@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.plans.plan import Finding, Plan, Status
+from chirp_migrate.rules import all_rules
 
 __all__ = ["Check"]
 
@@ -38,6 +39,12 @@ class Check:
     def others(self) -> tuple[Finding, ...]:
         """What is listed, advised or proposed and does not count."""
         return () if self.strict else self._with_status(_OPEN)
+
+    @property
+    def stopping(self) -> tuple[Finding, ...]:
+        """Those of the others that keep workers from starting where they are not forked."""
+        codes = {rule.code for rule in all_rules() if rule.stops_workers}
+        return tuple(finding for finding in self.others if finding.rule in codes and finding.status is Status.REPORT)
 
     @property
     def suppressed(self) -> tuple[Finding, ...]:

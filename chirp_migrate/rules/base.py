@@ -82,6 +82,8 @@ class Rule(ABC):
             the ledger of a run counts it.
         finds_bugs: whether what it finds makes results wrong or runs fail: a warning where findings have levels, and
             named first; anything else is a note.
+        stops_workers: whether what it only lists keeps workers from starting where they are not forked: it is said
+            without ``--verbose``, and `check` does not call such code clean.
         for_the_curious: whether what it only lists or proposes is said with ``--verbose`` and in reports alone.
     """
 
@@ -95,6 +97,7 @@ class Rule(ABC):
     follows: ClassVar[frozenset[str] | None] = None
     counts_sites: ClassVar[bool] = False
     finds_bugs: ClassVar[bool] = False
+    stops_workers: ClassVar[bool] = False
     for_the_curious: ClassVar[bool] = False
 
     @property

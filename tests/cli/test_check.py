@@ -216,3 +216,42 @@ def test_the_commit_hooks_run_as_they_are_written(tmp_path: Path) -> None:
 def test_json_is_printed_and_the_text_goes_to_standard_error(tmp_path: Path) -> None:
     done = check("--json", "-", tree(tmp_path, a=LOADER))
     assert done.exit_code == 1 and json.loads(done.stdout)["exit_code"] == 1 and "CHP001" in done.stderr
+
+
+UNGUARDED = (
+    "from torch.utils.data import DataLoader\n\nfor batch in DataLoader([1, 2], num_workers=2):\n    print(batch)\n"
+)
+UNPICKLABLE = """\
+import json
+from torch.utils.data import DataLoader, Dataset
+
+
+class Clips(Dataset):
+    def __init__(self, steps):
+        self.steps, self.codec = steps, json
+
+
+class Steps:
+    def __init__(self, steps):
+        self.steps = steps
+
+
+def main():
+    return DataLoader(Clips(Steps([lambda clip: clip])), num_workers=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"), [(UNGUARDED, ["CHP020"]), (UNPICKLABLE, ["CHP018", "CHP007"]), (LISTED, [])]
+)
+def test_what_keeps_workers_from_starting_is_shown_and_is_not_called_clean(
+    tmp_path: Path, text: str, codes: list[str]
+) -> None:
+    tree(tmp_path, a=text)
+    result = check("--ignore", "CHP001", tmp_path)
+    assert result.exit_code == 0 and ("Clean" in result.stdout) == (not codes)
+    assert re.findall(r"a\.py:\d+:\d+: (CHP\d+) .*\[listed only\]", result.stdout) == codes
+    for command in ("plan", "apply"):
+        shown = run(command, "--ignore", "CHP001", tmp_path).output
+        assert [code for code in codes if code not in shown] == []
+    assert check("--strict", "--ignore", "CHP001", tmp_path).exit_code == (1 if codes else 0)

@@ -127,6 +127,7 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
     # What is proposed nowhere is no news of a rule that is not asked for; nor is what only the curious ask for.
     unasked = behaviour - {f.rule for f in plan.findings if f.status is Status.REWRITE}
     curious = {rule.code for rule in all_rules() if rule.for_the_curious}
+    stopping = {rule.code for rule in all_rules() if rule.stops_workers}
     hidden: list[Finding] = []
     for title, seen in sections(plan.findings, lambda finding: finding):
         findings = [
@@ -134,7 +135,9 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
             for f in seen
             if screen.verbose
             or not (
-                title in (ADVICE, SUPPRESSED) or f.rule in curious or (f.rule in unasked and f.status is Status.REPORT)
+                (title in (ADVICE, SUPPRESSED) and (f.rule not in stopping or title == SUPPRESSED))
+                or f.rule in curious
+                or (f.rule in unasked and f.status is Status.REPORT)
             )
         ]
         shown = set(findings)

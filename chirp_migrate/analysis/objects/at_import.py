@@ -1,0 +1,74 @@
+"""Where importing a module iterates over loaders that have workers: spawned workers import the main module as well."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from chirp_migrate.analysis.objects.importers import last_name_of, with_importers
+from chirp_migrate.analysis.objects.pickled import unpicklable
+from chirp_migrate.analysis.objects.running import Run
+from chirp_migrate.analysis.objects.things import Place
+from chirp_migrate.syntax.gaps import GAP
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["GIVES_WORKERS", "AtImport", "iterates_at_import", "may_iterate", "modules_with_loaders"]
+
+#: An argument for the number of a loader's workers.
+GIVES_WORKERS = re.compile(rf"\b(num|max)_workers{GAP}=(?!=)")
+
+
+@dataclass(frozen=True)
+class AtImport:
+    """A place in a module where its import starts workers.
+
+    Attributes:
+        place: the call that builds the loader; if another module has it, the code that iterates over the loader.
+        builds: whether it is the call that builds the loader.
+    """
+
+    place: Place
+    builds: bool
+
+
+def iterates_at_import(project: Project, path: str) -> list[AtImport]:
+    """Where the import of a module iterates over loaders with workers, or hands them to code that is not known."""
+    if not project.has_file(path):
+        return []
+    run = unpicklable(project).run_of(path)
+    run.module(path)
+    return list(dict.fromkeys(_places(run, path)))
+
+
+def _places(run: Run, path: str) -> Iterator[AtImport]:
+    for loader, calls in run.iterated:
+        first = calls[0]
+        if first.path == path and loader.sends_to_workers:  # else another module does it while it is imported
+            yield AtImport(loader.place, builds=True) if loader.place.path == path else AtImport(first, builds=False)
+
+
+@lru_cache(maxsize=4)
+def modules_with_loaders(project: Project) -> frozenset[str]:
+    """Names, without their packages, of modules that build loaders with workers, and of those that import these.
+
+    By their words, so that there may be more.
+    """
+    building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
+    return frozenset(map(last_name_of, with_importers(project, building)))
+
+
+@lru_cache(maxsize=4)
+def _as_read(project: Project) -> tuple[frozenset[str], frozenset[str]]:
+    """The texts that may build loaders, or import from such a text, as they were read; and those that start workers."""
+    building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
+    texts = {path: project.text(path) for path in with_importers(project, building)}
+    found = [text for path, text in texts.items() if iterates_at_import(project, path)]
+    return frozenset(texts.values()), frozenset(found)
+
+
+def may_iterate(project: Project, text: str) -> bool:
+    """Whether a text may be one whose import starts workers; of one that was rewritten nothing is known."""
+    known, found = _as_read(project)
+    return text in found or text not in known
