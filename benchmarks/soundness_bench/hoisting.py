@@ -97,7 +97,7 @@ def failures(function):
     """How many examples of a docstring fail."""
     import doctest
 
-    (test,) = doctest.DocTestFinder(recurse=False).find(function, 'function', globs=dict(globals()))
+    (test,) = doctest.DocTestFinder(recurse=False).find(function, 'function')
     return doctest.DocTestRunner().run(test, out=lambda text: None).failed
 
 
