@@ -80,7 +80,8 @@ def main(revision: str, folders: tuple[Path, ...], rules: tuple[str, ...], save:
     if save:
         head = "# Sites that are still rewritten"
         trees = f"{len(names)} trees: {', '.join(names)}."
-        write(RESULTS, "rewritten-sites", f"{head}\n\n{text}\n\n{trees}\n\n{made_by(conditions())}.\n")
+        ran = made_by({**conditions(), "command": f"python benchmarks/rewritten_sites.py {revision} FOLDER… --write"})
+        write(RESULTS, "rewritten-sites", f"{head}\n\n{text}\n\n{trees}\n\n{ran}.\n")
 
 
 if __name__ == "__main__":
