@@ -13,6 +13,7 @@ from click.testing import Result
 from support import RULES, run, sentence, write_files
 
 TRAIN = """\
+import torch
 from torch.utils.data import DataLoader
 
 first = DataLoader(one, batch_size=2)
@@ -21,7 +22,7 @@ first = DataLoader(one, batch_size=2)
 second = DataLoader(two, batch_size=3)
 
 
-third = DataLoader(three, collate_fn=lambda batch: len(batch))
+third = DataLoader(three, collate_fn=lambda b: (torch.stack([s[0] for s in b]), torch.stack([s[1] for s in b])))
 """
 OTHER = "from torch.utils.data import DataLoader\n\nlast = DataLoader(four)\n"
 
