@@ -545,7 +545,9 @@ class Project:
         """Words of what other files import from a module, and of the attributes that they ask it for."""
         full = module.name or self._name
         last = full.rpartition(".")[2]
-        imports = re.compile(rf"from\b(?<!\wfrom){_GAP}((?:(?:\w+{_GAP})?\.{_GAP})*{re.escape(last)}){_GAP}\bimport\b")
+        imports = re.compile(
+            rf"from\b(?<!\wfrom){_GAP}((?:(?:(?!from\b)\w+{_GAP})?\.{_GAP})*{re.escape(last)}){_GAP}\bimport\b"
+        )
         for text in self._others(module.path, last) if last else ():
             for statement in imports.finditer(text):
                 if _may_name(_BLANK.sub("", statement.group(1)), full):
