@@ -82,6 +82,8 @@ def _modules(call: ast.Call, aliases: dict[str, set[str]]) -> set[str]:
         case ast.Constant(value=str(path)):
             return {path.removesuffix(".__dict__").rpartition(".")[2]}
     match target:
+        case ast.Name(id="__name__"):  # the module that this file becomes: it is not known by which name
+            return {""}
         case ast.Name(id=name):
             return {name, *aliases.get(name, ())}
         case ast.Attribute(attr=name):

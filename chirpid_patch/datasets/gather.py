@@ -7,6 +7,7 @@ PyTorch that are understood have one. ``node_of`` finds that of any dataset.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
+from chirpid_patch.datasets.buffers import is_large
 from chirpid_patch.datasets.rows import SEQUENCES, gather, is_plain, is_table, map_indices, positions_of
 from chirpid_patch.declaration import is_computed, served
 from chirpid_patch.machine.forked import is_threadless_copy
@@ -326,7 +328,10 @@ class _Joined(_Joint):
         return self.in_memory
 
     def gains(self, count: int) -> bool:
-        return count > _FEW * len(self.children)
+        if count > _FEW * len(self.children):
+            return True
+        kinds = self.child_nodes[0].row_kinds if self.children else None
+        return kinds is None or any(is_large(count * math.prod(shape) * dtype.itemsize) for dtype, shape in kinds)
 
     def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
         positions = positions_of(indices, len(self._dataset))

@@ -345,9 +345,13 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _reading(self, is_sent: bool, nodes: list[Node]) -> EpochReading:
         """How batches are read here; ``is_sent``: the call that this loader replaces had workers."""
         node = nodes[0] if nodes else node_of(self.dataset)
-        for_threads = self.thread_safe or (node.in_memory and stacks_samples(self.collate_fn))
+        # Batches so small that reading them at once gains nothing are left to PyTorch's code. One sample may be large.
+        size = self.batch_size
+        is_plain = not (is_sent or node.keyed or self.thread_safe or self._placement is not None)
+        is_small = is_plain and size is not None and size > 1 and not node.gains(size)
+        for_threads = self.thread_safe or (not is_small and node.in_memory and stacks_samples(self.collate_fn))
         reader, read = None, None
-        if for_threads or node.reads_batches:
+        if for_threads or (node.reads_batches and not is_small):
             reader = BatchedDataLoader._reader(self, sent=is_sent)
         else:
             read = sample_fetcher(self.dataset, self._auto_collation, self.collate_fn, self.drop_last).fetch

@@ -114,8 +114,9 @@ def test_what_is_patched_is_not_rewritten(patching: str) -> None:
 
 
 def test_a_patch_in_the_file_itself_counts() -> None:
-    text = f"{IMPORT}{BUILD}\nwith mock.patch(__name__ + '.DataLoader'):\n    build([])\n"
-    assert migrated(text) == text
+    for patching in ("mock.patch(__name__ + '.DataLoader')", "mock.patch.multiple(__name__, DataLoader=1)"):
+        text = f"{IMPORT}{BUILD}\nwith {patching}:\n    build([])\n"
+        assert migrated(text) == text
 
 
 @pytest.mark.parametrize(
