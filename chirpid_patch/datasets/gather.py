@@ -328,8 +328,8 @@ class _Joined(_Joint):
         return self.in_memory
 
     def gains(self, count: int) -> bool:
-        if count > _FEW * len(self.children):
-            return True
+        if count < 2 or count > _FEW * len(self.children):
+            return count > 1
         kinds = self.child_nodes[0].row_kinds if self.children else None
         return kinds is None or any(is_large(count * math.prod(shape) * dtype.itemsize) for dtype, shape in kinds)
 
