@@ -97,7 +97,7 @@ def read_listed(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
     so are all y, or numbers or text. PyTorch's own collation is as fast for batches that are not large.
     """
     chosen = map_indices(samples, indices)
-    if not chosen or not _is_pair(chosen[0]) or not is_large(len(chosen) * _bytes_of(chosen[0][0])):
+    if not chosen or not _is_pair(chosen[0]) or not is_large(len(chosen) * bytes_of(chosen[0][0])):
         return None
     if not all(map(_is_pair, chosen)):
         return None
@@ -117,7 +117,8 @@ def _is_pair(sample: Any) -> bool:
     return type(sample) in (list, tuple) and len(sample) == 2
 
 
-def _bytes_of(x: Any) -> int:
+def bytes_of(x: Any) -> int:
+    """Bytes of a dense tensor; 0 of anything else."""
     return x.nbytes if type(x) is Tensor and x.layout is torch.strided else 0
 
 

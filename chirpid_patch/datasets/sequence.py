@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor
-
 from chirpid_patch.datasets.buffers import is_large
 from chirpid_patch.datasets.gather import Batch, BatchedDataset, Part, RowKinds, fetch_batch, node_of
-from chirpid_patch.datasets.samples import fetch_sample, read_listed
+from chirpid_patch.datasets.samples import bytes_of, fetch_sample, read_listed
 from chirpid_patch.randomness.keyed_random import RandomKey
 
 
@@ -83,4 +81,4 @@ class WorkerSafeSequenceDataset(BatchedDataset):
         # PyTorch collates what is listed as fast, unless the batch comes in memory that is worth keeping.
         first = self.data_list[0] if self.data_list else None
         x = first[0] if type(first) in (list, tuple) and first else None
-        return type(x) is Tensor and is_large(x.nbytes * count)
+        return is_large(bytes_of(x) * count)

@@ -15,7 +15,9 @@ def tree(tmp_path: Path) -> Iterator[Path]:
     """An empty folder, in memory where the system has such a place: a killed process loses nothing that is in memory,
     and waiting for a disk some thousand times would be all that the tests do."""
     if MEMORY is None:
-        yield tmp_path
+        folder_on_disk = tmp_path / "tree"  # tests put other things beside it
+        folder_on_disk.mkdir()
+        yield folder_on_disk.resolve()
         return
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="chirp-migrate-") as folder:
         yield Path(folder).resolve()

@@ -368,7 +368,7 @@ def test_false_alarms_are_rare(data: TrainingData) -> None:
     }
     base = data.dataset()
     datasets = {
-        "before": FixtureAugmented(base, namespace["OnTheFlyAugmentation"](**parameters)),
+        "before": FixtureAugmented(base, namespace["OnTheFlyAugmentation"](True, True, **parameters)),
         "after": WorkerSafeAugmentedDataset(base, parameters),
     }
 
