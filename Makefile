@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow test-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-linters bench-suites bench-versions bench-verify bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
+.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-linters bench-suites bench-versions bench-verify bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -31,13 +31,17 @@ test-fast: $(STAMP)
 test-slow: $(STAMP)
 	$(PYTEST) -m slow --ignore tests/frameworks
 
-# Of the tests that start processes, as pytest's cache has them from the runs above: by a fork server all, by spawn those
-# with up to four processes, each of which imports torch anew.
+# Of the tests that start processes, as pytest's cache has them from the runs above. By spawn and by a fork server each
+# process imports torch anew, so that CI repeats the fast tests with up to four processes, and `make test-all` all.
 STARTED := --ignore tests/frameworks --ignore tests/platforms/test_no_posix.py
 
-test-start-methods: $(STAMP)  ## the tests that start processes, by the two start methods that are not Linux's default
+test-start-methods: $(STAMP)  ## fast tests that start processes, by the two start methods that are not Linux's default
+	$(PYTEST) --start-method forkserver --only-forking 4 -m "not slow" $(STARTED)
+	$(PYTEST) --start-method spawn --only-forking 4 -m "not slow" $(STARTED)
+
+test-all-start-methods: $(STAMP)  ## all tests that start processes, by these two: an hour
 	$(PYTEST) --start-method forkserver --only-forking 1000 $(STARTED)
-	$(PYTEST) --start-method spawn --only-forking 4 $(STARTED)
+	$(PYTEST) --start-method spawn --only-forking 1000 $(STARTED)
 
 test-no-posix: $(STAMP)  ## the fast tests of both packages as on a system without POSIX
 	$(PYTEST) -m "not slow" --no-posix tests/transaction tests/cli tests/rules tests/chirpid_patch
@@ -51,7 +55,7 @@ test-frameworks: $(STAMP)  ## trainings with Lightning, accelerate and others, b
 
 test-all: lint  ## lint, and all tests, by every start method
 	$(PYTEST)
-	$(MAKE) --no-print-directory test-start-methods
+	$(MAKE) --no-print-directory test-all-start-methods
 
 bench: $(STAMP)  ## the figures of the README
 	$(BIN)/python benchmarks/verify_fixture.py
