@@ -39,7 +39,7 @@ test-start-methods: $(STAMP)  ## fast tests that start processes, by the two sta
 	$(PYTEST) --start-method forkserver --only-forking 4 -m "not slow" $(STARTED)
 	$(PYTEST) --start-method spawn --only-forking 4 -m "not slow" $(STARTED)
 
-test-all-start-methods: $(STAMP)  ## all tests that start processes, by these two: an hour
+test-all-start-methods: $(STAMP)  ## all tests that start processes, by these two: takes long
 	$(PYTEST) --start-method forkserver --only-forking 1000 $(STARTED)
 	$(PYTEST) --start-method spawn --only-forking 1000 $(STARTED)
 

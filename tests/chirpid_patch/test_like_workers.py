@@ -323,6 +323,9 @@ MIXED: dict[str, Callable[[], list[Any]]] = {
     "dicts of other keys": lambda: [{"a": 1}, {"b": 1}],
     "tuples of other lengths": lambda: [(1, 2), (1,)],
 }
+#: A worker that is not forked is sent such samples as ordinary ones, and a loader without workers does what forked ones do.
+BY_FORK = pytest.param("conjugate", marks=pytest.mark.start_method("fork", reason="pickling resolves the conjugation"))
+
 HELD: dict[str, Callable[[Any], Any]] = {
     "declared": Listed,
     "shipped": WorkerSafeSequenceDataset,
@@ -332,7 +335,7 @@ HELD: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("place", ["x", *(pytest.param(one, marks=pytest.mark.slow) for one in ("y", "alone"))])
-@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize("name", [BY_FORK if one == "conjugate" else one for one in MIXED])
 def test_samples_of_several_kinds_are_put_together_as_by_pytorch(name: str, place: str, workers: int) -> None:
     arranged = {"x": lambda one: (one, 1), "y": lambda one: (torch.ones(2), one), "alone": lambda one: one}[place]
     samples = [arranged(one) for one in MIXED[name]() * 2]
@@ -359,6 +362,7 @@ def test_rows_of_four_axes_keep_the_layout_that_pytorch_gives_them(make: Callabl
     assert is_same_as_pytorchs(dataset, dataset, make, num_workers=workers)
 
 
+@pytest.mark.start_method("fork", reason="other workers refuse the samples (docs/loader.md)")
 @pytest.mark.parametrize("workers", WORKERS)
 def test_no_gradients_are_recorded_where_none_are_wanted(workers: int) -> None:
     samples = [(vector(requires_grad=True), place) for place in range(4)]
@@ -384,6 +388,7 @@ def first_only(samples: Any, **_: Any) -> Any:
     return samples[0]
 
 
+@pytest.mark.start_method("fork", reason="other workers do not see what a test changes in this process")
 def test_a_changed_collation_is_used_in_the_place_of_workers_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(default_collate_fn_map, Tensor, first_only)
     samples = [torch.ones(2), torch.ones(3)]

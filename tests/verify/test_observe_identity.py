@@ -52,7 +52,10 @@ def record_of(loader: DataLoader[Any]) -> Trace:
     "dataset",
     [
         Subset(DATA, ODD),
-        closing_over(Subset(DATA, ODD)),
+        pytest.param(
+            closing_over(Subset(DATA, ODD)),
+            marks=pytest.mark.start_method("fork", reason="a local class cannot be pickled"),
+        ),
         WorkerSafeStandardizedDataset(DATA, ODD, 1.0, 2.0),
         WorkerSafeAugmentedDataset(Subset(DATA, ODD), {"time_mask_param": 2, "freq_mask_param": 1}),
         WorkerSafeStandardizedDataset(Subset(DATA, [9, 7, 5, 3, 1]), [4, 3, 2, 1, 0], 1.0, 2.0),
