@@ -323,7 +323,7 @@ MIXED: dict[str, Callable[[], list[Any]]] = {
     "dicts of other keys": lambda: [{"a": 1}, {"b": 1}],
     "tuples of other lengths": lambda: [(1, 2), (1,)],
 }
-#: A worker that is not forked is sent such samples as ordinary ones, and a loader without workers does what forked ones do.
+#: Workers that are not forked are sent ordinary tensors instead; a loader without workers does what forked ones do.
 BY_FORK = pytest.param("conjugate", marks=pytest.mark.start_method("fork", reason="pickling resolves the conjugation"))
 
 HELD: dict[str, Callable[[Any], Any]] = {

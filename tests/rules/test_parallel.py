@@ -38,7 +38,7 @@ def test_processes_are_started_where_they_pay_only(tmp_path: Path, monkeypatch: 
     assert len(plan_tree(tmp_path).files) == 3 and started == [4]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a patched rule reaches the other processes by forking only")
+@pytest.mark.start_method("fork", reason="a patched rule reaches the other processes by forking only")
 def test_a_file_that_ends_its_process_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fatal(self: object, module: Module, project: object) -> list[Proposal]:
         if module.path == "b.py":
