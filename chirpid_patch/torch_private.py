@@ -5,7 +5,7 @@ Tested on torch 2.13; ``tests/chirpid_patch/test_torch_private.py`` has a test f
 | name | used for | without it |
 |---|---|---|
 | ``_MultiProcessingDataLoaderIter`` and its members listed in ``MEMBERS`` | our iterator is PyTorch's own, with a few steps replaced | loaders are PyTorch's, as if ``optimize=False`` |
-| ``_SingleProcessDataLoaderIter`` | our iterator is one to whoever asks for its type | the same |
+| ``_SingleProcessDataLoaderIter`` | our iterator inherits from it, for code that checks the type | the same |
 | ``_MapDatasetFetcher`` of ``_utils.fetch`` | reads samples of anybody else's code | the same |
 | ``DataLoader._get_iterator``, ``_iterator``, ``_auto_collation``, ``_index_sampler`` | where a loader makes its iterator, and what it keeps of one | the same |
 | ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | a dead worker interrupts nothing but the wait for a batch | the same |
