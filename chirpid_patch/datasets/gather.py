@@ -246,6 +246,7 @@ class _Rows(Node):
     """A ``TensorDataset`` of plain tensors."""
 
     in_memory = fixed_samples = gathers = True
+    keyed = False
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -324,13 +325,18 @@ class _Joined(_Joint):
         return len(self._dataset)
 
     @property
+    def keyed(self) -> bool:
+        # No random draws in rows of tensors: their nodes take longer to make than a small batch to read.
+        return any(node_of(child).keyed for child in self.children if type(child) is not TensorDataset)
+
+    @property
     def reads_batches(self) -> bool:
         return self.in_memory
 
     def gains(self, count: int) -> bool:
         if count < 2 or count > _FEW * len(self.children):
             return count > 1
-        kinds = self.child_nodes[0].row_kinds if self.children else None
+        kinds = node_of(self.children[0]).row_kinds if self.children else None
         return kinds is None or any(is_large(count * math.prod(shape) * dtype.itemsize) for dtype, shape in kinds)
 
     def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
@@ -393,7 +399,7 @@ def joint_of(dataset: Any) -> _Chosen | _Joined | None:
 class _OwnCode(Node):
     """Anything else: only its own code reads it."""
 
-    reads_batches = False
+    keyed = reads_batches = False
 
 
 _OWN_CODE = _OwnCode()

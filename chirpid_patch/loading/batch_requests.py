@@ -29,13 +29,13 @@ class RequestKind(NamedTuple):
     Attributes:
         rank: of this process; tells its random numbers from those of other ranks.
         keyed: whether batches have keys: the dataset draws by them.
-        listed: batches of indices become lists, unless they are objects of a user's class and have no key. Else all
-            are passed on untouched.
+        listed: called for indices that are no list: batches of them become lists, unless they are objects of a user's
+            class and have no key. Else all are passed on untouched.
     """
 
     rank: int
     keyed: bool
-    listed: bool
+    listed: Callable[[], bool]
 
 
 class EpochRequests:
@@ -93,7 +93,7 @@ class EpochRequests:
         kind = self._kind
         if kind is None:
             kind = self._kind = self._find_kind()
-        if kind.listed and type(indices) not in (list, tuple) and _may_be_listed(indices, kind.keyed):
+        if type(indices) not in (list, tuple) and kind.listed() and _may_be_listed(indices, kind.keyed):
             with contextlib.suppress(TypeError):  # raised where it is read, as PyTorch does
                 indices = list(indices)
         self.drawn += 1

@@ -351,7 +351,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         is_small = is_plain and size is not None and size > 1 and not node.gains(size)
         for_threads = self.thread_safe or (not is_small and node.in_memory and stacks_samples(self.collate_fn))
         reader, read = None, None
-        if for_threads or (node.reads_batches and not is_small):
+        if for_threads or (not is_small and node.reads_batches):
             reader = BatchedDataLoader._reader(self, sent=is_sent)
         else:
             read = sample_fetcher(self.dataset, self._auto_collation, self.collate_fn, self.drop_last).fetch
@@ -386,7 +386,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         nodes.append(node)
         keyed = batches and node.keyed
         rank = 0 if not keyed else current_rank() if self._epochs is None else self._epochs.rank
-        return RequestKind(rank, keyed, batches and (self.thread_safe or node.reads_batches))
+        return RequestKind(rank, keyed, lambda: batches and (self.thread_safe or node.reads_batches))
 
     def _worker_requests(self, seed: int) -> EpochRequests:
         """The requests of the epoch that begins in worker processes."""
