@@ -219,7 +219,7 @@ def try_out(environment: Interpreter | Debian, folder: Path, *, default_builds: 
     tried.versions = json.loads(_run([*python, "-c", _VERSIONS]))
     for package in _PACKAGES:  # the tests look at the sources that were installed, and run them
         shutil.rmtree(work / package)
-        (work / package).symlink_to(_run([*python, "-c", f"import {package}; print({package}.__path__[0])"]).strip())
+        (work / package).symlink_to(Path(_run([*python, "-I", "-c", _SOURCE, package]).strip()).parent)
     tests = ["tests"] if has_torch else [*_TOOL_FOLDERS, *(f"--ignore={path}" for path in _needing_torch(work))]
     options = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "--junitxml=report.xml", "--ignore=tests/package"]
     command = [*python, "-c", _PYTEST, str(inside), *options, "--numprocesses", "2", "--dist", "loadfile", *tests]
@@ -244,6 +244,8 @@ def _needing_torch(tree: Path) -> list[str]:
 
 
 _PYTEST = "import os, sys, pytest; os.chdir(sys.argv[1]); sys.exit(pytest.main(sys.argv[2:]))"
+# The package need not be importable, and is not the one in the current folder (-I).
+_SOURCE = "import sys, importlib.util; print(importlib.util.find_spec(sys.argv[1]).origin)"
 _VERSIONS = """
 import json, platform
 from importlib.metadata import PackageNotFoundError, version

@@ -1,17 +1,14 @@
-"""CHP024: loaders whose batches every loop moves to one device (R-000-2.1). Advice."""
+"""CHP024: loops that copy each batch of a loader to the device (R-000-2.1). Advice."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
-from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
-from chirp_migrate.analysis.loops.batch_uses import BatchUses
-from chirp_migrate.analysis.loops.loader_device import device_at
-from chirp_migrate.analysis.loops.loader_flow import LoaderFlow
-from chirp_migrate.rules.api import CALL, FACTORY, Module, Project, Proposal, Rule, Safety
-
-_CALL = re.compile(rf"\bcreate_(training_|validation_|test_)?loader{CALL}")
+from chirp_migrate.analysis.devices.device_moves import may_move
+from chirp_migrate.analysis.loaders.loader_values import Loader, may_use_loader
+from chirp_migrate.analysis.loops.loop_outline import called_in_loops
+from chirp_migrate.analysis.loops.sync_points import device_loops
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, keywords, listed, quoted
 
 
 class DeviceResident(Rule):
@@ -20,46 +17,36 @@ class DeviceResident(Rule):
     reason = (
         "A loop that moves each batch to the device copies the same samples there in every epoch. With `device=` the "
         "factory's loader uploads a dataset that fits once, and gathers, standardises and augments its batches on the "
-        "device; others it brings there through pinned memory, ahead of the computation. The `.to(device)` of the loop "
-        "then finds nothing to move. It is not rewritten: the samples take memory of the device, and noise drawn there "
-        "has the same distribution, but may have other values. The loader is named where every loop over it is seen, "
-        "and all of them move what they use of a batch to one device before anything else."
+        "device. Batches of any other dataset reach the device through pinned memory, ahead of the computation. The "
+        "`.to(device)` of the loop then finds nothing to move. It is not rewritten: other loops over the same loader "
+        "may need its batches on the CPU, the samples take memory of the device, and noise drawn there has the same "
+        "distribution, but may have other values."
     )
     safety = Safety.ADVICE
     for_the_curious = True
-    trigger = (FACTORY,)
-    beside = (_CALL,)
-    follows = frozenset({"CHP001"})
+    trigger = (".to", ".cuda", "to_")
+    beside = (may_use_loader, may_move)
+    follows = frozenset()
 
-    def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Only where a loop moves the batches of a loader that is built by hand so far."""
-        return super().may_follow(module, project, rewriters) and any(
-            _propose(module, project, loader) is not None for loader in loader_calls(module, project)
-        )
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a loop that may iterate over a loader moves something."""
+        return any(called_in_loops(outline, moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Name the loaders of the factory whose batches all loops move to one device."""
-        for loader in loader_calls(module, project):
-            if loader.role == "DataLoader" or "device" in loader.arguments:
-                continue
-            proposal = _propose(module, project, loader)
-            if proposal is not None:
-                yield proposal
+        """List the loops over loaders that move parts of their batches to one device."""
+        for there in device_loops(module, project):
+            devices = list(dict.fromkeys(quoted(module, device) for device in there.moves.values()))
+            if len(devices) == 1 and not all(_has_device(loader) for loader in there.loaders):
+                first, *others = sorted(there.moves, key=lambda move: module.span(move)[0])
+                copies = "copies" if not others else "copy"
+                yield Proposal(
+                    module.span(first)[0],
+                    f"{listed([quoted(module, first), *(quoted(module, one) for one in others)])} {copies} every batch "
+                    f"in the loop; if every loop over this loader does, build it with `device=`: batches of the "
+                    f"factory's loader then arrive on {devices[0]}",
+                )
 
 
-def _propose(module: Module, project: Project, loader: LoaderCall) -> Proposal | None:
-    """What to say of a loader; nothing where a loop over it may need its batches as they come."""
-    flow = LoaderFlow(module, project, loader.call)
-    devices: set[str | None] = set()
-    for loop in flow.loops:
-        uses = None if loop.target is None else loop.module.once(BatchUses, loop.loop, loop.target)
-        if uses is None or uses.problem or not uses.devices:
-            return None
-        devices |= {device_at(module, project, loader.call, loop, device) for device in uses.devices}
-    if flow.ends or loader.open or len(devices) != 1 or None in devices:
-        return None
-    return Proposal(
-        module.span(loader.call)[0],
-        f"every loop moves its batches to `{devices.pop()}` first; give the factory that as `device=`, and the loader "
-        "yields them there, from GPU memory if the dataset fits",
-    )
+def _has_device(loader: Loader) -> bool:
+    """Whether every call that may have made a loader gives it a device."""
+    return bool(loader.calls) and all("device" in keywords(call) for _, call in loader.calls)

@@ -227,11 +227,6 @@ def set_up(loader: DataLoader, ds: Dataset, transform=None) -> None:
     assert concerned_rules(all_rules(), "a.py", text, Project({"a.py": text})) == ()
 
 
-def test_loops_that_wait_for_their_batches_pass() -> None:
-    text = (FIXTURES / "rules/CHP013/requires/known-loader.asynchronous.py").read_text(encoding="utf-8")
-    assert "CHP024" in {one.rule for one in rewrite("a.py", text, Project({"a.py": text}))[1]}
-
-
 @pytest.mark.parametrize(
     "use",
     [

@@ -14,6 +14,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.devices.device_moves import moved_to, names_device
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
+from chirp_migrate.analysis.loaders.loader_values import Loader
 from chirp_migrate.analysis.loops.batch_names import Batch
 from chirp_migrate.analysis.loops.loop_names import LoopNames
 from chirp_migrate.syntax.module import Module, code_children, find_in
@@ -72,7 +73,7 @@ def is_each_step(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:
 def device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
     """Loops over loaders that move their batches to a device."""
     for loop, loaders in loader_loops(module, project):
-        there = DeviceLoop(module, loop, [target for target, _ in loaders])
+        there = DeviceLoop(module, loop, loaders)
         if there.moves:
             yield there
 
@@ -90,14 +91,19 @@ class DeviceLoop(LoopNames[bool]):
     """A loop and what in it is on a device, when it moves its batches there.
 
     Args:
-        loop: a loop over a loader.
-        targets: what its batches are bound to.
+        loop: a loop over loaders.
+        loaders: each with what its batches are bound to.
+
+    Attributes:
+        loaders: the loaders.
+        moves: calls that move a part of a batch, each with the device.
     """
 
-    def __init__(self, module: Module, loop: cst.For, targets: list[cst.BaseExpression]) -> None:
+    def __init__(self, module: Module, loop: cst.For, loaders: list[tuple[cst.BaseExpression, Loader]]) -> None:
         super().__init__(module, loop, False)
         self.loop = loop
-        self.moves = dict(self._moves(Batch(module, loop, targets)))
+        self.loaders = [loader for _, loader in loaders]
+        self.moves = dict(self._moves(Batch(module, loop, [target for target, _ in loaders])))
         if self.moves:
             self._read_body()
 
