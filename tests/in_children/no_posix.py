@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
@@ -92,6 +93,18 @@ class _Process(psutil.Process):
         return SimpleNamespace(**super().memory_info()._asdict(), peak_wset=peak)
 
 
+class _Popen(subprocess.Popen):  # type: ignore[type-arg]
+    """Windows' processes inherit handles that are listed, and have no sessions."""
+
+    def __init__(
+        self, *arguments: Any, startupinfo: Any = None, start_new_session: bool = False, **options: Any
+    ) -> None:
+        assert not options.get("pass_fds") and not options.get("preexec_fn"), "not supported on Windows"
+        handles = startupinfo.lpAttributeList["handle_list"] if startupinfo else ()
+        assert all(map(os.get_inheritable, handles)), "Windows refuses to start it"
+        super().__init__(*arguments, pass_fds=handles, **options)
+
+
 def _msvcrt() -> ModuleType:
     """Windows' call that locks a file, by the one that is taken away."""
     import fcntl
@@ -114,10 +127,11 @@ def take_away() -> None:
     context._concrete_contexts = {"spawn": context._concrete_contexts["spawn"]}
     parts = {
         "msvcrt": _msvcrt(),
-        "os": _Part(os, lambda name: name not in not_in_os),
+        "os": _Part(os, lambda name: name not in not_in_os, set_handle_inheritable=os.set_inheritable),
         "signal": _Part(signal, lambda name: name in in_signal or name.startswith("_")),
         "pathlib": _Part(pathlib, lambda name: True, PurePath=pathlib.PureWindowsPath, Path=_Path),
         "psutil": _Part(psutil, lambda name: True, Process=_Process),
+        "subprocess": _Part(subprocess, lambda name: True, Popen=_Popen, STARTUPINFO=SimpleNamespace),
         "ctypes": _Part(ctypes, lambda name: True, CDLL=_CDLL),
     }
     whole_import = builtins.__import__

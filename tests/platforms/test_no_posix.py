@@ -138,6 +138,7 @@ SELECTION = (
     "tests/chirpid_patch/test_stacking.py",
     "tests/chirpid_patch/test_batch_size.py",
     "tests/chirpid_patch/test_usable_cpus.py",
+    "tests/training/test_child.py",
 )
 
 

@@ -69,7 +69,8 @@ Start = Callable[..., Child[Found]]
 @pytest.fixture
 def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """Make a child of what it does with ``asked`` and ``parent``."""
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}")
+    path = [str(tmp_path), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
 
     def make(act: str, *, timeout_s: float = 60.0, said: list[str | Step] | None = None) -> Child[Found]:
         (tmp_path / "stands_for_runner.py").write_text(STUB.format(act=act.replace("\n", "\n    ")))

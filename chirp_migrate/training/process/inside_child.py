@@ -7,7 +7,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from multiprocessing.connection import Connection
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -36,9 +36,10 @@ class Parent:
     It has no name, so nobody else can open it; what the user's code starts by itself does not inherit it.
     """
 
-    def __init__(self, descriptor: int) -> None:
-        os.set_inheritable(descriptor, False)
-        self._connection = Connection(descriptor)
+    def __init__(self, end: int) -> None:
+        """Take over an end of a pipe that this process inherited: a descriptor, or a handle of Windows."""
+        getattr(os, "set_handle_inheritable", os.set_inheritable)(end, False)
+        self._connection = getattr(connection, "PipeConnection", connection.Connection)(end)
 
     def request(self, kind: type[_R]) -> _R:
         """What is to be done."""

@@ -108,7 +108,7 @@ class Child(Generic[_T]):
                     stderr=subprocess.STDOUT,
                     bufsize=0,
                     start_new_session=True,
-                    pass_fds=(theirs.fileno(),),
+                    **_handing_over(theirs.fileno()),
                 )
             assert self._process.stdout is not None, "it is a pipe"
             self._output = stack.enter_context(_Output(self._process.stdout))
@@ -265,6 +265,14 @@ def workload_failed(problem: str, printed: str, side: str = "") -> WorkloadFaile
     """The error for this problem; a missing module is told of with what to do about it."""
     missing = missing_module(printed)
     return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", printed, side)
+
+
+def _handing_over(end: int) -> dict[str, Any]:
+    """Options of ``Popen`` by which a process inherits an end of a pipe: a descriptor, or a handle of Windows."""
+    if hasattr(os, "set_handle_inheritable"):
+        os.set_handle_inheritable(end, True)
+        return {"startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [end]})}  # type: ignore[attr-defined,unused-ignore]
+    return {"pass_fds": (end,)}
 
 
 def _short_folder() -> str:
