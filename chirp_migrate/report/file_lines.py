@@ -7,13 +7,12 @@ left unused) is found by comparing with it, and belongs to no hunk. A notebook i
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from functools import cached_property
-from itertools import groupby
-
-from pygments.lexers.python import PythonLexer
-from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
+from itertools import groupby, takewhile
+from typing import TYPE_CHECKING
 
 from chirp_migrate.engine.plan_tree import source_of
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk
@@ -23,9 +22,12 @@ from chirp_migrate.source.magics import parse_cell
 from chirp_migrate.source.matching_lines import fewest_changes
 from chirp_migrate.source.notebook import NotebookSource
 from chirp_migrate.source.piece_table import lines_of
-from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, UnreadableSource
+from chirp_migrate.source.text import SOURCE_LINE, UnreadableSource
 
-__all__ = ["FOLLOWS", "FileLines", "words_by_line"]
+if TYPE_CHECKING:
+    from chirp_migrate.report.words import Word
+
+__all__ = ["FOLLOWS", "FileLines", "placed_after"]
 
 #: Number of what belongs to no hunk.
 FOLLOWS = 0
@@ -35,21 +37,6 @@ _CODE = (".py", ".ipynb")
 
 _REST = frozenset({FOLLOWS})
 _NOBODY: frozenset[int] = frozenset()
-
-#: A kind, as the page's style sheet names it, and the text; ``""`` is the kind of all that has none.
-Word = tuple[str, str]
-
-_KINDS: tuple[tuple[_TokenType, str], ...] = (
-    (Comment, "c"),
-    (String, "s"),
-    (Number, "n"),
-    (Keyword, "k"),
-    (Operator.Word, "k"),
-    (Name.Builtin, "b"),
-    (Name.Decorator, "r"),
-    (Name.Function, "d"),
-    (Name.Class, "d"),
-)
 
 #: Where a reader finds a line: the cell (None in a file of one text) and the line, both from 1.
 _Place = tuple[int | None, int]
@@ -111,6 +98,41 @@ class FileLines:
         place = (finding.cell, finding.line)
         return self._old.lines[self._old.places.index(place)] if place in self._old.places else ""
 
+    def placed_after(self, finding: Finding) -> Finding:
+        """The finding at its line of the text after; where its line was rewritten, at the line most like it.
+
+        Only lines that the hunk of the finding wrote count.
+        """
+        at = next((n for n, line in enumerate(self._lines) if self._is_at(finding, line)), None)
+        if at is None:
+            return finding
+        number = self._lines[at].after
+        if number is None:
+            number = self._most_similar(at, finding.hunk) or self._next_after(at)
+        place = self._new.place(number)
+        return finding if place is None else replace(finding, cell=place[0], line=place[1])
+
+    def _is_at(self, finding: Finding, line: _Line) -> bool:
+        return line.before is not None and self._old.place(line.before) == (finding.cell, finding.line)
+
+    def _most_similar(self, at: int, hunk: int | None) -> int | None:
+        """The number of the line, of those that a hunk added, which is most like the removed line at ``at``."""
+        removed = self._old.lines[(self._lines[at].before or 1) - 1].strip()
+        owners = self._lines[at].owners if hunk is None else {hunk}
+        added = [n for n, line in enumerate(self._lines) if line.before is None and line.owners & owners]
+
+        def likeness(n: int) -> tuple[int, float, int]:
+            text = self._new.lines[(self._lines[n].after or 1) - 1].strip()
+            begin = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(removed, text, strict=False)))
+            return begin, SequenceMatcher(None, removed, text, autojunk=False).ratio(), -abs(n - at)
+
+        return self._lines[max(added, key=likeness)].after if added else None
+
+    def _next_after(self, at: int) -> int | None:
+        """The number of the first line of the text after at or below ``at``; of its last line, if none is."""
+        following = (line.after for line in (*self._lines[at:], *reversed(self._lines[:at])))
+        return next((number for number in following if number is not None), None)
+
     def _reach(self, at: int, step: int) -> int:
         """The last position in one direction that still is context of ``at``."""
         for _ in range(_CONTEXT):
@@ -138,6 +160,21 @@ class FileLines:
         """What is around the last of the lines; around one that is added is what is around the line above it."""
         numbers = [line.before for line in lines if line.before is not None]
         return self._name_at(numbers[-1]) if numbers else ""
+
+
+def placed_after(files: Iterable[FilePlan], findings: Iterable[Finding]) -> list[Finding]:
+    """Findings with their lines in the text after, where their files are among those that were rewritten."""
+    rewritten = {file.path: file for file in files if file.before is not None}
+    known: dict[str, FileLines] = {}
+    found: list[Finding] = []
+    for finding in findings:
+        file = rewritten.get(finding.path)
+        if file is not None:
+            if file.path not in known:
+                known[file.path] = FileLines(file)
+            finding = known[file.path].placed_after(finding)
+        found.append(finding)
+    return found
 
 
 class _Text:
@@ -175,6 +212,8 @@ class _Text:
 
     @cached_property
     def _words(self) -> list[tuple[Word, ...]]:
+        from chirp_migrate.report.words import words_by_line  # not for those who only count lines
+
         return words_by_line(self.text) if self._is_python else []
 
 
@@ -272,16 +311,3 @@ def _changed(run: _Run, old: Sequence[str], written: Sequence[tuple[int, str]]) 
         else:
             yield from (_Line("-", number, None, run.owners) for number in removed)
             yield from (_Line("+", None, there, run.owners) for there in added)
-
-
-def words_by_line(text: str) -> list[tuple[Word, ...]]:
-    """For every line its words, which together are the line without its newline."""
-    lines: list[list[Word]] = [[]]
-    for _, token, value in PythonLexer().get_tokens_unprocessed(NEWLINE.sub("\n", text)):
-        kind = next((name for of, name in _KINDS if token in of), "")
-        for number, part in enumerate(value.split("\n")):
-            if number:
-                lines.append([])
-            if part:
-                lines[-1].append((kind, part))
-    return [tuple(line) for line in lines]

@@ -14,11 +14,11 @@ import pytest
 from report_tools import HOSTILE, LOADERS, applied, backend, verdict_file, verdict_json
 from support import run, sentence
 
-from chirp_migrate.report.file_lines import words_by_line
 from chirp_migrate.report.hunks import Row, Section
 from chirp_migrate.report.page.code import section_code, visible
 from chirp_migrate.report.page.render import render_page
 from chirp_migrate.report.reading import read_story
+from chirp_migrate.report.words import words_by_line
 
 _VOID = {"meta", "br", "wbr", "input"}
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Safety, Skipped, Status
+from chirp_migrate.report.file_lines import placed_after
 from chirp_migrate.report.wording import ADVICE, NOTES, SUPPRESSED, ledger_sentences, outcomes, sections
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.rules import all_rules
@@ -62,12 +64,13 @@ def show_planned(plan: Plan, screen: Screen) -> None:
 
 
 def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen) -> None:
-    """The report after an apply."""
+    """The report after an apply, with the line numbers of the files as they are now."""
     left = result.skipped
     if screen.quiet:
         _show_attention(plan, left, screen)
         return
     done = result.applied
+    plan = replace(plan, findings=tuple(placed_after(done, plan.findings)))
     _show_files(done, plan.findings, screen)
     show_remarks(plan, left, screen)
     screen.line()
@@ -123,7 +126,8 @@ def _show_attention(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None
 
 def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
     """What was seen and not rewritten, with the reasons; findings of one rule in one file stand together."""
-    behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR}
+    # Not of likely bugs: those are shown in any case.
+    behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR and not rule.finds_bugs}
     # What is proposed nowhere is no news of a rule that is not asked for; nor is what only the curious ask for.
     unasked = behaviour - {f.rule for f in plan.findings if f.status is Status.REWRITE}
     curious = {rule.code for rule in all_rules() if rule.for_the_curious}
@@ -212,20 +216,27 @@ def show_account(
 
 
 def _show_findings(findings: Sequence[Finding], screen: Screen) -> None:
-    """What each rule says of a file, one line with all of its places; with -v one by one and in full."""
-    for same in [[finding] for finding in findings] if screen.verbose else _by_rule(findings):
+    """What each rule says of a file, one line with all of its places; with -v one by one and in full.
+
+    What makes results wrong or keeps workers from starting is said in full in any case, each message once.
+    """
+    urgent = {rule.code for rule in all_rules() if rule.finds_bugs or rule.stops_workers}
+    for same in [[finding] for finding in findings] if screen.verbose else _by_rule(findings, urgent):
         first = same[0]
         if screen.verbose:
             screen.item(f"{first.place:>5}  {first.rule}", first.message, indent=0, style="cyan")
         else:
-            screen.text(f"{first.path}:{_places(same, 4)}: {first.message}.", 2, first=f"{first.rule}  ", most=1)
+            text, most = f"{first.path}:{_places(same, 4)}: {first.message}.", None if first.rule in urgent else 1
+            screen.text(text, 2, first=f"{first.rule}  ", most=most)
 
 
-def _by_rule(findings: Iterable[Finding]) -> list[list[Finding]]:
-    rules: dict[str, list[Finding]] = {}
+def _by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> list[list[Finding]]:
+    """Findings of one rule together; those of rules in ``apart`` only where they say the same."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
-        rules.setdefault(finding.rule, []).append(finding)
-    return list(rules.values())
+        message = finding.message if finding.rule in apart else ""
+        groups.setdefault((finding.rule, message), []).append(finding)
+    return list(groups.values())
 
 
 def _places(findings: Sequence[Finding], most: int) -> str:

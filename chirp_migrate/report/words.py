@@ -1,0 +1,38 @@
+"""The words of Python source, each of the kind that a reader sees in a colour of its own."""
+
+from __future__ import annotations
+
+from pygments.lexers.python import PythonLexer
+from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
+
+from chirp_migrate.source.text import NEWLINE
+
+__all__ = ["Word", "words_by_line"]
+
+#: A kind, as the page's style sheet names it, and the text; ``""`` is the kind of all that has none.
+Word = tuple[str, str]
+
+_KINDS: tuple[tuple[_TokenType, str], ...] = (
+    (Comment, "c"),
+    (String, "s"),
+    (Number, "n"),
+    (Keyword, "k"),
+    (Operator.Word, "k"),
+    (Name.Builtin, "b"),
+    (Name.Decorator, "r"),
+    (Name.Function, "d"),
+    (Name.Class, "d"),
+)
+
+
+def words_by_line(text: str) -> list[tuple[Word, ...]]:
+    """For every line its words, which together are the line without its newline."""
+    lines: list[list[Word]] = [[]]
+    for _, token, value in PythonLexer().get_tokens_unprocessed(NEWLINE.sub("\n", text)):
+        kind = next((name for of, name in _KINDS if token in of), "")
+        for number, part in enumerate(value.split("\n")):
+            if number:
+                lines.append([])
+            if part:
+                lines[-1].append((kind, part))
+    return [tuple(line) for line in lines]

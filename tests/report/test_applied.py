@@ -1,0 +1,92 @@
+"""What `apply` and `plan` print of findings: at which lines, and how much of their messages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from support import run, write_files
+
+PROGRAM = """\
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def seed_all(worker_id):
+    np.random.seed(0)
+
+
+def seed_each(worker_id):
+    np.random.seed(worker_id)
+
+
+def build(data, labels, shift):
+    def collate(batch):
+        return torch.stack([x + shift for x, _ in batch]), torch.tensor([y for _, y in batch])
+
+    return DataLoader(TensorDataset(data, labels), 8, True, num_workers=4, collate_fn=collate, worker_init_fn=seed_all)
+
+
+def build_other(data, labels):
+    return DataLoader(TensorDataset(data, labels), 8, num_workers=4, worker_init_fn=seed_each)
+
+
+for batch in build(torch.rand(10, 2), torch.zeros(10), 3):
+    print(batch)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with two likely bugs in one file."""
+    return write_files(tmp_path / "project", {"train.py": PROGRAM, "requirements.txt": "torch\n"})
+
+
+def places(printed: str, code: str) -> list[int]:
+    """The lines at which a report lists findings of a rule."""
+    rows = re.findall(rf"{code}  train\.py:([\d, ]+):|{code} [\w-]+  ([\d, ]+)$", printed, re.MULTILINE)
+    return [int(number) for row in rows for number in "".join(row).split(",")]
+
+
+def lines_with(text: str, *parts: str) -> list[int]:
+    return [number for number, line in enumerate(text.splitlines(), 1) if any(part in line for part in parts)]
+
+
+def test_a_plan_prints_lines_of_the_file_as_it_is(project: Path) -> None:
+    printed = run("plan", project).stdout
+    assert places(printed, "CHP001") == places(printed, "CHP017") == lines_with(PROGRAM, "return DataLoader")
+    assert places(printed, "CHP012") == lines_with(PROGRAM, "def collate")
+
+
+def test_after_apply_the_lines_are_those_of_the_new_file(project: Path) -> None:
+    printed = run("apply", project).stdout
+    after = (project / "train.py").read_text()
+    loaders = lines_with(after, "OptimalDataLoaderFactory.create_")
+    assert loaders != lines_with(PROGRAM, "return DataLoader")
+    assert places(printed, "CHP001") == places(printed, "CHP017") == loaders
+    assert places(printed, "CHP012") == lines_with(after, "def _collate")
+
+
+def test_every_likely_bug_is_shown_in_full(project: Path) -> None:
+    for command in ("plan", "apply"):
+        printed = run(command, project).stdout
+        assert "(-v)" not in printed
+        for seed in ("`np.random.seed(0)`", "`np.random.seed(worker_id)`"):
+            assert seed in printed
+        words = " ".join(printed.split())
+        assert 'each worker runs this again. Put it under `if __name__ == "__main__":`' in words
+
+
+def test_a_bug_whose_rewrite_is_opt_in_is_shown_where_it_is_not_rewritten(tmp_path: Path) -> None:
+    program = (
+        "from torch.utils.data import DataLoader, DistributedSampler\n\n\n"
+        "def train(dataset, step):\n"
+        "    loader = DataLoader(dataset, 8, sampler=DistributedSampler(dataset))\n"
+        "    for _ in range(10):\n"
+        "        for batch in loader:\n"
+        "            step(batch)\n"
+    )
+    project = write_files(tmp_path / "project", {"train.py": program, "requirements.txt": "torch\n"})
+    assert "CHP014  train.py:6" in run("plan", project).stdout
