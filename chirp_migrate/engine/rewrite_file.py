@@ -361,7 +361,7 @@ def _choose(
             # What the rule says is what it would do.
             message = f"not rewritten: {clash}; otherwise: {proposal.message}"
             remaining.append((rule, Proposal(proposal.offset, message, why="name-taken"), Status.REPORT))
-        elif rule.safety is Safety.BEHAVIOUR and not unsafe:
+        elif rule.safety is Safety.BEHAVIOUR and not unsafe and not proposal.by_default:
             remaining.append((rule, proposal, Status.OPT_IN))
         elif not defines & defined and not any(_overlap(edit, other) for edit in proposal.edits for other in taken):
             chosen.append((rule, proposal))

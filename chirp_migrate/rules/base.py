@@ -32,6 +32,7 @@ class Proposal:
         imports: what the replacement needs imported.
         fine: nothing is wanting here; the place is only counted (see ``Rule.counts_sites``).
         why: short machine-readable reason, such as ``used-as-value``, by which reports are counted.
+        by_default: whether it is applied without ``--unsafe`` although its rule changes behaviour.
     """
 
     offset: int
@@ -40,6 +41,7 @@ class Proposal:
     imports: frozenset[Import] = frozenset()
     fine: bool = False
     why: str = ""
+    by_default: bool = False
 
 
 #: What a text has to have: a word, a match of a pattern, or what a test says.

@@ -1,4 +1,4 @@
-"""CHP014: a distributed sampler is told the epoch, or every epoch has the same order. Changes training: opt-in."""
+"""CHP014: a distributed sampler is told the epoch, or every epoch has the same order: opt-in, but in a guard."""
 
 from __future__ import annotations
 
@@ -11,10 +11,23 @@ from chirp_migrate.analysis.known_names import PROGRESS
 from chirp_migrate.analysis.loaders.distributed_sampler import DistributedSampler, is_told_the_epoch, sampler_of
 from chirp_migrate.analysis.loaders.loader_values import LoaderNames, may_use_loader
 from chirp_migrate.edits.statements import first_in_block
-from chirp_migrate.rules.api import LINE, Module, Project, Proposal, Rule, Safety, dotted, is_call_of, own_nodes
+from chirp_migrate.rules.api import (
+    LINE,
+    Module,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    dotted,
+    find_in,
+    is_call_of,
+    own_nodes,
+)
 
 _COUNTED = re.compile(r"builtins\.range|tqdm(\.\w+)*\.trange")
 _LOOP = re.compile(rf"{LINE}for\b(?:(?![\r\n][ \t\f]*for\b)[^:])*\bt?range\b|\btrange\s+as\b")
+#: Words of conditions under which a program runs as several processes.
+_DISTRIBUTED = re.compile(r"distribut|(?<![a-z])(?:dist|ddp|hvd)|rank|world|gpu|replica|processes|is_initialized", re.I)
 _NO_PASS = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|str)")
 
 
@@ -32,6 +45,9 @@ class SetEpoch(Rule):
     - `one-counter`: one loop has `epoch` in its variable's name, or there is only one.
     - `named-epoch`: its variable is a plain name with a letter in it.
     - `own-lines`: where the sampler's class has to be asked, the body of the loop has lines of its own.
+
+    It is applied without `--unsafe` where the sampler is made, or the loop runs, under a condition about distributed
+    training (`if args.distributed`, `if dist.is_initialized()`): a program of one process stays as it is.
     """
 
     code = "CHP014"
@@ -39,7 +55,7 @@ class SetEpoch(Rule):
     reason = (
         "A DistributedSampler shuffles by its seed and the epoch it was told. A loop that never calls `set_epoch` "
         "trains on the same order in every epoch. Telling it the epoch changes the order from the second epoch on, so "
-        "it is opt-in."
+        "it is opt-in, unless a condition about distributed training guards it."
     )
     safety = Safety.BEHAVIOUR
     finds_bugs = True
@@ -109,6 +125,17 @@ def _tell(module: Module, around: list[cst.For], sampler: DistributedSampler) ->
         (not sampler.is_known, "it may be another sampler, or none"),
     )
     problem = next((said for is_so, said in problems if is_so), None)
-    advice = "" if problem is None else f"; call `set_epoch` at the start of each epoch: {problem}"
-    found = f"`{sampler.name}` is never told the epoch, so every epoch has the same order{advice}"
-    return Proposal(module.span(loop)[0], found, (edit,) if edit is not None and problem is None else ())
+    shown = call if "." not in epoch and epoch.strip("_") else f"{sampler.name}.set_epoch(epoch)"
+    found = f"with several processes every epoch has the same order: call `{shown}`"
+    if problem is not None:
+        found += f" at the start of each epoch; not rewritten: {problem}"
+    edits = (edit,) if edit is not None and problem is None else ()
+    return Proposal(module.span(loop)[0], found, edits, by_default=_is_guarded(module, loop, sampler))
+
+
+def _is_guarded(module: Module, loop: cst.For, sampler: DistributedSampler) -> bool:
+    """Whether the sampler is made, or the loop runs, under a condition about distributed training."""
+    places = (loop, *(one.value for one in sampler.made))
+    tests = [one.test for place in places for one in module.ancestors(place) if isinstance(one, cst.If)]
+    tests += [one.test for made in sampler.made for one in find_in(made.value, cst.IfExp)]
+    return any(_DISTRIBUTED.search(module.source(test)) for test in tests)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Set
 
 import libcst as cst
 
@@ -12,7 +12,7 @@ from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import dataset_states
 from chirp_migrate.analysis.datasets.held_generators import held_generators
 from chirp_migrate.analysis.loaders.loader_calls import gives_by_position
-from chirp_migrate.analysis.loaders.worker_seeding import repeated_seeds
+from chirp_migrate.analysis.loaders.worker_seeding import RepeatedSeed, repeated_seeds
 from chirp_migrate.rules.api import (
     DATASET_WORDS,
     Module,
@@ -24,6 +24,7 @@ from chirp_migrate.rules.api import (
     dataset_names,
     is_name,
     keywords,
+    quoted,
 )
 
 _HELD = re.compile(
@@ -31,12 +32,14 @@ _HELD = re.compile(
 )
 #: Words of which each such name has one; much sooner looked for.
 _HELD_WORDS = ("default_rng", "check_random_state", "Random", "Generator")
+#: What functions that seed workers are called, in modules that give them to no loader.
+_SEEDS_WORKERS = re.compile(r"worker_init|init_worker|worker_seed|seed_worker", re.IGNORECASE)
 _REMEDY = "Use the global generators, or make one in the worker from `torch.utils.data.get_worker_info().seed`"
 
 
 def _makes_generators(text: str) -> bool:
     """Whether a text may make generator objects, or seed workers."""
-    if "worker_init_fn" in text and "seed" in text:
+    if "seed" in text and ("worker_init_fn" in text or "get_state" in text):
         return True
     return any(word in text for word in _HELD_WORDS) and _HELD.search(text) is not None
 
@@ -47,11 +50,12 @@ class CopiedGenerator(Rule):
     reason = (
         "PyTorch (1.9 and later) seeds the global generators of random, torch and NumPy anew in each worker and epoch. "
         "A generator object it does not know: all workers get copies in the same state and draw the same numbers, as "
-        "they do when a worker_init_fn seeds the global ones with a constant."
+        "they do when a worker_init_fn seeds the global ones with a constant. `np.random.get_state()[1][0]` is a "
+        "constant, too: PyTorch seeds NumPy with an array, after which that word is 2147483648."
     )
     safety = Safety.ADVICE
     finds_bugs = True
-    trigger = ("__getitem__", "__iter__", "worker_init_fn", *DATASET_WORDS)
+    trigger = ("__getitem__", "__iter__", "worker_init_fn", "get_state", *DATASET_WORDS)
     beside = (_makes_generators,)
     follows = frozenset({"CHP001"})
 
@@ -62,6 +66,8 @@ class CopiedGenerator(Rule):
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class may be a dataset, or workers are seeded."""
         if any(one.arg == "worker_init_fn" for one in outline.find(ast.keyword)):
+            return True
+        if "get_state" in outline.text and any(_SEEDS_WORKERS.search(one.name) for one in outline.functions):
             return True
         return _HELD.search(outline.text) is not None and bool(outline.once(possible_datasets, project))
 
@@ -78,27 +84,37 @@ class CopiedGenerator(Rule):
                     f"`{one.name}`: every {one.workers} starts with the same state, so "
                     f"`{one.drawn.function.name.value}` draws the same numbers in each. {_REMEDY}",
                 )
+        found: dict[cst.Call, Proposal] = {}
         for argument in module.find(cst.Arg):
             if is_name(argument.keyword, "worker_init_fn"):
-                yield from _seeded_alike(module, argument)
+                for seed in repeated_seeds(module, argument.value):
+                    if seed.call not in found and not (seed.by_worker and _may_persist(module, argument)):
+                        found[seed.call] = _seeds_alike(module, seed)
+        for function in module.find(cst.FunctionDef) if "get_state" in module.text else ():
+            if _SEEDS_WORKERS.search(function.name.value):
+                for seed in repeated_seeds(module, function):
+                    if seed.state is not None:
+                        found.setdefault(seed.call, _seeds_alike(module, seed))
+        yield from found.values()
 
 
-def _seeded_alike(module: Module, argument: cst.Arg) -> Iterator[Proposal]:
+def _may_persist(module: Module, argument: cst.Arg) -> bool:
+    """Whether the workers of the loader that gets an argument may live for several epochs."""
     call = module.parents[argument]
     others = call.args if isinstance(call, cst.Call) else ()
     persistent = keywords(call).get("persistent_workers") if isinstance(call, cst.Call) else None
     kept_on = persistent is not None and not is_name(persistent, "False")
-    may_persist = kept_on or any(one.star == "**" for one in others)
-    for seeding, by_worker in repeated_seeds(module, argument.value):
-        source = module.source(seeding)
-        if not by_worker:
-            happens = "the same seed in every worker: all draw the same numbers"
-        elif not may_persist:
-            happens = "the same seed in every epoch: each draws the same numbers"
-        else:
-            continue
-        yield Proposal(
-            module.span(argument.value)[0],
-            f"`{source}` sets {happens}. Remove it (PyTorch seeds workers itself), or seed from "
-            "`torch.initial_seed() % 2**32`",
-        )
+    return kept_on or any(one.star == "**" for one in others)
+
+
+def _seeds_alike(module: Module, seed: RepeatedSeed) -> Proposal:
+    names, called = module.qualified_names(seed.call.func), module.source(seed.call.func).strip()
+    bound = " % 2**32" if any(name.startswith("numpy.") for name in names) else ""
+    remedy = f"`{called}(torch.initial_seed(){bound})`"
+    who, happens = ("epoch", "each draws") if seed.by_worker else ("worker", "all draw")
+    message = f"{quoted(module, seed.call)} sets the same seed in every {who}"
+    if seed.state is not None:
+        message += f": {quoted(module, seed.state)} is 2147483648 in every worker. Write {remedy}"
+    else:
+        message += f": {happens} the same numbers. Remove it (PyTorch seeds workers itself), or write {remedy}"
+    return Proposal(module.span(seed.call)[0], message)

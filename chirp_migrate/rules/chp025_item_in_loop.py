@@ -22,12 +22,32 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
+    find_in,
+    holds,
+    is_read,
     listed,
     method_called,
     quoted,
 )
 
 _READ = re.compile(rf"\.{GAP}item{CALL}|\b(float|int){CALL}")
+#: Calls that show a number: of loggers, progress bars and boards.
+_SHOWS = re.compile(
+    r"print|log|writ|add_scalar|set_postfix|set_description|postfix|bar\b|info|debug|wandb|display", re.I
+)
+#: What to do, by whether the loop uses what it keeps.
+_SUMMED = {
+    False: "sum detached tensors, and call `.item()` once after the loop",
+    True: "sum detached tensors, and call `.item()` where the sum is used, every N steps",
+}
+_COLLECTED = {
+    False: "collect detached tensors, and call `torch.stack(…).tolist()` after the loop",
+    True: "collect detached tensors, and call `torch.stack(…).tolist()` where the list is used, every N steps",
+}
+_KEPT = {
+    False: "keep the detached tensor, and call `.item()` after the loop",
+    True: "keep the detached tensor, and call `.item()` where the number is used, every N steps",
+}
 
 
 class ItemInLoop(Rule):
@@ -36,8 +56,9 @@ class ItemInLoop(Rule):
     reason = (
         "`loss.item()` makes Python wait until the device has computed everything that was queued, so that the next "
         "step is queued only when the device is idle. A sum of detached tensors that is read once, after the loop, "
-        "waits once. It is not rewritten: whether the sum is rounded alike depends on the device and on the loss, "
-        "and the tensors change what a debugger or a progress bar shows meanwhile."
+        "waits once; a sum that the loop shows waits as often as it is shown. It is not rewritten: whether the sum is "
+        "rounded alike depends on the device and on the loss, and the tensors change what a debugger or a progress "
+        "bar shows meanwhile."
     )
     safety = Safety.ADVICE
     for_the_curious = True
@@ -53,7 +74,7 @@ class ItemInLoop(Rule):
         """List the numbers that each loop over a loader reads in every step, by what to do about them."""
         for there in device_loops(module, project):
             numbers = [wait for wait in there.waits() if wait.is_number]
-            for instead, waits in by_advice(numbers, partial(_instead, module)).items():
+            for instead, waits in by_advice(numbers, partial(_instead, module, there.loop)).items():
                 message = f"{_shown(module, waits)} in every step; {instead}"
                 yield Proposal(module.span(waits[0].node)[0], message)
 
@@ -63,13 +84,31 @@ def _shown(module: Module, waits: list[Wait]) -> str:
     return f"{listed(texts)} {'forces' if len(texts) == 1 else 'force'} a GPU sync"
 
 
-def _instead(module: Module, wait: Wait) -> str:
-    """What to do about it."""
+def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
+    """What to do about it, that the loop allows; ``None`` where it ends the loop."""
     statement = statement_of(module, wait.node)
-    if isinstance(statement, cst.AugAssign):
-        return "sum detached tensors, and call `.item()` once after the loop"
-    if any(method_called(ancestor) in ("append", "extend") for ancestor in module.ancestors(wait.node)):
-        return "collect detached tensors, and call `torch.stack(…).tolist()` after the loop"
-    if isinstance(statement, cst.If | cst.While | cst.Assert):
-        return "decide on the device (`torch.where`), or every N steps"
-    return "keep the detached tensor, and read it every N steps or after the loop"
+    collects = (one for one in module.ancestors(wait.node) if method_called(one) in ("append", "extend"))
+    match next(collects, statement):
+        case cst.AugAssign(target=target) as adding:
+            return _SUMMED[_is_used(module, loop, adding, target)]
+        case cst.Call(func=cst.Attribute(value=holder)):
+            return _COLLECTED[_is_used(module, loop, statement, holder)]
+        case cst.If() | cst.While() | cst.Assert():
+            return "decide on the device (`torch.where`), or every N steps"
+        case cst.Assign(targets=[cst.AssignTarget(target=target)]) | cst.AnnAssign(target=target):
+            return _KEPT[_is_used(module, loop, statement, target)]
+        case cst.Return():
+            return None
+    calls = (one for one in module.ancestors(wait.node) if isinstance(one, cst.Call) and one is not wait.node)
+    called = next((module.source(one.func) for one in calls if not holds(module, one.func, wait.node)), "")
+    if _SHOWS.search(called) or not called:
+        return "show it every N steps"
+    return "give it the detached tensor, and call `.item()` where the number is shown"
+
+
+def _is_used(module: Module, loop: cst.For, statement: cst.CSTNode, target: cst.BaseExpression) -> bool:
+    """Whether the loop may use, besides in one statement, what is kept in a target; other than a name is."""
+    if not isinstance(target, cst.Name):
+        return True
+    names = (one for one in find_in(loop.body, cst.Name) if one.value == target.value)
+    return any(is_read(module, one) and not holds(module, statement, one) for one in names)

@@ -129,13 +129,14 @@ def test_what_changes_training_is_proposed_until_the_settings_ask_for_it(
 ) -> None:
     train = backend / "rule" / "before.py"
     shutil.copytree(ROOT / "fixtures" / "rules" / "CHP014", train.parent)
-    after = (train.parent / "after.py").read_text()
-    before = train.read_text()
+    before, after = train.read_text(), (train.parent / "after.py").read_text()
 
     assert codemod("rules.CHP014", "rule/before.py") == 0
-    assert train.read_text() == before
+    guarded = "        if isinstance(sampler, DistributedSampler):\n            sampler.set_epoch(epoch)\n"
+    assert train.read_text().count("set_epoch") == guarded.count("set_epoch") and guarded in train.read_text()
     assert "CHP014" in (said := capsys.readouterr().err) and "unsafe = true" in said
 
+    train.write_text(before)
     (backend / "pyproject.toml").write_text("[tool.chirp-migrate]\nunsafe = true\n")
     assert codemod("rules.CHP014", "rule/before.py") == 0
     assert train.read_text() == after

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 
+import numpy as np
 import pytest
+import torch
 
 from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.plans.plan import Safety, Status
@@ -182,7 +185,19 @@ def test_generators_of_class_and_module_are_shared_too() -> None:
         ("def f(n):\n    np.random.seed(n)", "f, **options", None),
         ("def f(n):\n    np.random.seed(torch.initial_seed() % 2**32)", "f", None),
         ("def f(n):\n    seed = torch.initial_seed() % 2**32\n    np.random.seed(seed + n)", "f", None),
-        ("def f(n):\n    np.random.seed(np.random.get_state()[1][0] + n)", "f", None),
+        ("def f(n):\n    np.random.seed(np.random.get_state()[1][0] + n)", "f", "the same seed in every epoch"),
+        ("def f(n):\n    np.random.seed(int(np.random.get_state()[1][0]) + n)", "f", "the same seed in every epoch"),
+        (
+            "def f(n):\n    s = np.random.get_state()\n    np.random.seed(s[1][0] + n)",
+            "f",
+            "the same seed in every epoch",
+        ),
+        ("def f(n):\n    random.seed(np.random.get_state()[1][0] + n)", "f", "the same seed in every epoch"),
+        ("", "lambda n: np.random.seed(np.random.get_state()[1][0] + n)", "the same seed in every epoch"),
+        ("def f(n):\n    np.random.seed(np.random.get_state()[1][0])", "f", "the same seed in every worker"),
+        ("def f(n):\n    np.random.seed(np.random.get_state()[1][1] + n)", "f", None),
+        ("def f(n):\n    np.random.seed(np.random.get_state()[1][0] + n)", "f, persistent_workers=True", None),
+        ("def f(n):\n    seed_all()\n    np.random.seed(np.random.get_state()[1][0] + n)", "f", None),
         ("def f(n):\n    np.random.seed(epoch * 100 + n)", "f", None),
         ("def f(n, seed):\n    np.random.seed(seed + n)", "partial(f, seed=epoch + 1)", None),
         ("def f(n):\n    seed = 1\n    seed += read()\n    random.seed(seed)", "f", None),
@@ -195,6 +210,43 @@ def test_worker_init_functions_that_seed_alike(function: str, given: str, happen
     text = f"{function}\nloader = DataLoader(x, num_workers=2, worker_init_fn={given})\n"
     said = advice("CHP017", text)
     assert [happens in one for one in said] == [True] if happens is not None else said == []
+
+
+def test_a_seed_from_the_state_of_numpy_is_named_with_the_line_that_is_right() -> None:
+    text = """
+        def worker_init_fn(worker_id):
+            np.random.seed(np.random.get_state()[1][0] + worker_id)
+    """
+    (message,) = advice("CHP017", text)
+    assert "`np.random.get_state()[1][0]` is 2147483648 in every worker" in message
+    assert "Write `np.random.seed(torch.initial_seed() % 2**32)`" in message
+
+
+class _OneNumber(torch.utils.data.Dataset[int]):
+    """A sample drawn by NumPy."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> int:
+        return int(np.random.randint(1 << 30))
+
+
+def _seed_from_state(worker_id: int) -> None:
+    np.random.seed(np.random.get_state()[1][0] + worker_id)
+
+
+def _seed_from_torch(worker_id: int) -> None:
+    np.random.seed(torch.initial_seed() % 2**32)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("init", "distinct"), [(_seed_from_state, 2), (_seed_from_torch, 4)])
+def test_pytorch_draws_the_same_in_every_epoch_with_a_seed_from_the_state(
+    init: Callable[[int], None], distinct: int
+) -> None:
+    loader = torch.utils.data.DataLoader(_OneNumber(), num_workers=2, worker_init_fn=init)
+    assert len({int(number) for _ in range(2) for number in loader}) == distinct
 
 
 @pytest.mark.parametrize(

@@ -111,13 +111,26 @@ def test_on_the_cpu_nothing_waits() -> None:
 @pytest.mark.parametrize(
     ("body", "instead"),
     [
-        ("total += loss.item() * x.size(0)", "sum detached tensors"),
-        ("hits += int((out.argmax(1) == y).sum())", "sum detached tensors"),
-        ("sink.append(loss.item())", "`torch.stack(…).tolist()`"),
+        ("total += loss.item() * x.size(0)", "sum detached tensors, and call `.item()` once after the loop"),
+        ("hits += int((out.argmax(1) == y).sum())", "sum detached tensors, and call `.item()` once after the loop"),
+        ("total += loss.item()\nsink.set_postfix(loss=total)", "where the sum is used, every N steps"),
+        ("total += loss.item()\nif seen % 9 == 0:\n    print(total)", "where the sum is used, every N steps"),
+        ("sink.total += loss.item()", "where the sum is used, every N steps"),
+        ("sink.append(loss.item())", "`torch.stack(…).tolist()` after the loop"),
+        ("sink.append(loss.item())\nprint(sum(sink[-9:]))", "where the list is used, every N steps"),
+        ("last = loss.item()", "keep the detached tensor, and call `.item()` after the loop"),
+        ("last = loss.item()\nsink.set_postfix(loss=last)", "where the number is used, every N steps"),
         ("if loss.item() > 3:\n    break", "decide on the device"),
-        ("sink.update(loss.item(), len(y))", "every N steps"),
-        ("sink.set_postfix(loss=float(loss))", "every N steps"),
-        ("parts = []\nfor _ in sink:\n    parts.append(loss)\nsink.update(sum(parts).item())", "every N steps"),
+        (
+            "sink.update(loss.item(), len(y))",
+            "give it the detached tensor, and call `.item()` where the number is shown",
+        ),
+        ("sink.set_postfix(loss=float(loss))", "show it every N steps"),
+        ("print(f'{loss.item():.3f}')", "show it every N steps"),
+        (
+            "parts = []\nfor _ in sink:\n    parts.append(loss)\nsink.update(sum(parts).item())",
+            "give it the detached tensor",
+        ),
     ],
 )
 def test_numbers_that_are_shown_or_compared_are_listed_with_what_to_do(body: str, instead: str) -> None:

@@ -361,6 +361,40 @@ def test_without_leave_nothing_changes() -> None:
     assert (after, finding.status) == (text, Status.OPT_IN)
 
 
+@pytest.mark.parametrize(
+    ("made", "condition"),
+    [
+        ("sampler = DistributedSampler(data) if args.distributed else None\n", True),
+        ("sampler = None if args.local_rank == -1 else DistributedSampler(data)\n", True),
+        ("if world_size > 1:\n    sampler = DistributedSampler(data)\nelse:\n    sampler = None\n", True),
+        ("sampler = DistributedSampler(data) if args.shuffled else None\n", False),
+        ("sampler = DistributedSampler(data)\n", False),
+    ],
+)
+def test_in_a_guard_for_several_processes_it_needs_no_leave(made: str, condition: bool) -> None:
+    body = f"{made}loader = DataLoader(data, sampler=sampler)\nfor epoch in range(9):\n    work(loader)\n"
+    text = DISTRIBUTED + textwrap.indent(body, "    ")
+    after, (finding,) = rewrite("a.py", text, Project({"a.py": text}), rules=[RULES["CHP014"]])
+    assert finding.status is (Status.REWRITE if condition else Status.OPT_IN)
+    lines = ["if isinstance(sampler, DistributedSampler):", "    sampler.set_epoch(epoch)", "work(loader)"]
+    rewritten = text.replace("        work(loader)\n", "".join(f"        {line}\n" for line in lines))
+    assert after == (rewritten if condition else text)
+    assert finding.message == "with several processes every epoch has the same order: call `sampler.set_epoch(epoch)`"
+
+
+def test_a_loop_that_only_several_processes_run_needs_no_leave() -> None:
+    body = """
+        sampler = DistributedSampler(data)
+        loader = DataLoader(data, sampler=sampler)
+        if args.distributed:
+            for epoch in range(9):
+                work(loader)
+    """
+    text = DISTRIBUTED + textwrap.indent(textwrap.dedent(body), "    ")
+    after, _ = rewrite("a.py", text, Project({"a.py": text}), rules=[RULES["CHP014"]])
+    assert "for epoch in range(9):\n            sampler.set_epoch(epoch)\n" in after
+
+
 # CHP015: transforms made for every sample
 
 DATASET = """

@@ -4,27 +4,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import assigned_value
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.queries import is_name, own_nodes, parameters, target_of
 
 _SEEDING = frozenset({"random.seed", "numpy.random.seed", "torch.manual_seed", "torch.random.manual_seed"})
+#: The state of NumPy's generator. PyTorch seeds it with an array, so the first word is the same in every worker.
+_STATE = "numpy.random.get_state"
+#: Calls that leave NumPy's generator as PyTorch has seeded it.
+_LEAVES_STATE = re.compile(r"(random|torch|builtins|os|time|logging|warnings)\.|numpy\.random\.get_state$")
 _ARITHMETIC = frozenset({"builtins.int", "builtins.abs", "builtins.hash", "builtins.str"})
 _DEPTH = 4
 
 
-def repeated_seeds(module: Module, value: cst.BaseExpression) -> Iterator[tuple[cst.Call, bool]]:
+@dataclass(frozen=True)
+class RepeatedSeed:
+    """A call that seeds a global generator alike in every epoch.
+
+    Attributes:
+        call: the call.
+        by_worker: whether it gives each worker another seed.
+        state: an expression in the function that looks random and is the same in every worker; None: there is none.
+    """
+
+    call: cst.Call
+    by_worker: bool
+    state: cst.Subscript | None = None
+
+
+def repeated_seeds(module: Module, value: cst.BaseExpression | cst.FunctionDef) -> Iterator[RepeatedSeed]:
     """Calls of a ``worker_init_fn`` that seed a global generator alike in every epoch.
 
-    Yields:
-        The call, and whether it gives each worker another seed. Seeds that cannot be told are left out.
+    Seeds that cannot be told are left out.
     """
     bound: Sequence[cst.Arg] = ()
     match value:
-        case cst.Lambda():
+        case cst.FunctionDef() | cst.Lambda():
             function: cst.FunctionDef | cst.Lambda | None = value
         case cst.Call(args=[named, *bound]) if module.qualified_names(value.func) == {"functools.partial"}:
             function = _only_function(module, named.value)
@@ -40,21 +59,54 @@ def repeated_seeds(module: Module, value: cst.BaseExpression) -> Iterator[tuple[
 
 def _seeding(
     module: Module, function: cst.FunctionDef | cst.Lambda, given: set[str], depth: int
-) -> Iterator[tuple[cst.Call, bool]]:
+) -> Iterator[RepeatedSeed]:
     """What :func:`repeated_seeds` yields of a function whose parameters ``given`` are the number of the worker."""
     nodes = [*walk(function)]
     asks = any(isinstance(node, cst.Name) and "worker_info" in node.value for node in nodes)
     if asks or any(isinstance(node, cst.Global | cst.Nonlocal) for node in nodes):
         return
+    state = next((one for one in nodes if isinstance(one, cst.Subscript) and _is_constant(module, function, one)), None)
     for call in nodes:
         if isinstance(call, cst.Call) and call.args and module.qualified_names(call.func) & _SEEDING:
             used = _used(module, function, call.args[0].value)
             if used is not None:
-                yield call, bool(used & given)
+                yield RepeatedSeed(call, bool(used & given), state)
         elif isinstance(call, cst.Call) and depth < _DEPTH:
             helper = _helper(module, function, call, given)
             if helper is not None:
                 yield from _seeding(module, *helper, depth + 1)
+
+
+def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> bool:
+    """Whether an expression is the first word of the state that PyTorch has given NumPy's generator.
+
+    That is ``numpy.random.get_state()[1][0]``, also by way of local names, before anything else uses the generator.
+    """
+    words = _item(module, function, node, "0")
+    state = _item(module, function, words, "1") if words is not None else None
+    if not isinstance(state, cst.Call) or module.qualified_names(state.func) != {_STATE}:
+        return False
+    before = (one for one in find_in(function, cst.Call) if module.span(one)[1] <= module.span(state)[0])
+    names = (module.qualified_names(one.func) for one in before)
+    return all(found and all(map(_LEAVES_STATE.match, found)) for found in names)
+
+
+def _item(module: Module, function: cst.CSTNode, node: cst.BaseExpression, key: str) -> cst.BaseExpression | None:
+    """What an expression takes the item ``key`` of; a local name stands for its only value."""
+    match node:
+        case cst.Subscript(value=owner, slice=[cst.SubscriptElement(slice=cst.Index(value=cst.Integer(value=index)))]):
+            return _value_of(module, function, owner) if index == key else None
+    return None
+
+
+def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -> cst.BaseExpression:
+    """An expression, or the only value that a function assigns to the name that it is."""
+    if not isinstance(node, cst.Name):
+        return node
+    match [one for one in own_nodes(function) if is_name(target_of(one), node.value)]:
+        case [cst.AssignTarget(target=target) | cst.AnnAssign(target=target)]:
+            return assigned_value(module, target) or node
+    return node
 
 
 def _helper(
@@ -89,7 +141,11 @@ def _used(module: Module, function: cst.CSTNode, seed: cst.BaseExpression, depth
     if depth > _DEPTH or isinstance(seed, cst.Tuple) or (isinstance(seed, cst.Name) and seed.value == "None"):
         return None
     names: set[str] = set()
+    same = [one for one in find_in(seed, cst.Subscript) if _is_constant(module, function, one)]
+    constant = {node for one in same for node in walk(one)}
     for node in walk(seed):
+        if node in constant:
+            continue
         if isinstance(node, cst.Call):
             called = module.qualified_names(node.func)
             if not called or not called <= _ARITHMETIC:
