@@ -43,6 +43,11 @@ _PACKAGES = ("chirp_migrate", "chirpid_patch")
 #: What the tests of the tool need, beside what the tool needs itself.
 _TOOL_TESTS = ("pytest", "pytest-xdist", "hypothesis", "jsonschema", "pyyaml", "pyflakes", "packaging", "nbformat")
 _TOOL_FOLDERS = ("tests/rules", "tests/cli", "tests/transaction", "tests/report")
+#: Tests of the sources, and of files that a wheel does not have.
+_OF_THE_SOURCES = (
+    "--ignore=tests/package",
+    "--deselect=tests/docs/test_code_shown.py::test_files_that_are_named_are_there",
+)
 _NEEDS_TORCH = re.compile(r"^\s*(?:import|from) (?:torch|chirpid_patch)\b", re.MULTILINE)
 
 
@@ -221,7 +226,7 @@ def try_out(environment: Interpreter | Debian, folder: Path, *, default_builds: 
         shutil.rmtree(work / package)
         (work / package).symlink_to(Path(_run([*python, "-I", "-c", _SOURCE, package]).strip()).parent)
     tests = ["tests"] if has_torch else [*_TOOL_FOLDERS, *(f"--ignore={path}" for path in _needing_torch(work))]
-    options = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "--junitxml=report.xml", "--ignore=tests/package"]
+    options = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "--junitxml=report.xml", *_OF_THE_SOURCES]
     command = [*python, "-c", _PYTEST, str(inside), *options, "--numprocesses", "2", "--dist", "loadfile", *tests]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     report = work / "report.xml"

@@ -12,11 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "in_children"))
 import no_posix
 import start_method_of_tests
+
+# A busy machine takes longer: no example fails because of that.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 # All that is made while tests are collected stays: looking for garbage in it took a quarter of that time.
 gc.disable()
@@ -167,6 +172,6 @@ class _KnownForks:
 
     def pytest_sessionfinish(self) -> None:
         """Keep them beside those of tests that did not run now."""
-        cache = self._config.cache
+        cache = getattr(self._config, "cache", None)  # not there with `-p no:cacheprovider`
         if self._seen and cache is not None:
             cache.set(_FORKING, {**cache.get(_FORKING, {}), **self._seen})

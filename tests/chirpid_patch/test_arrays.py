@@ -123,7 +123,7 @@ def test_samples_are_the_rows_and_batches_the_collated_samples(name: str, tmp_pa
         assert same(fetch_batch(dataset, indices), singly(expected, indices))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     stored=st.sampled_from([torch.uint8, torch.int16, torch.int64, torch.bool, torch.float16, torch.bfloat16,
                             torch.float32, torch.float64]),

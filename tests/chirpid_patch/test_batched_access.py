@@ -156,7 +156,7 @@ NOT_BATCHABLE: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", BATCHABLE)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(indices=st.lists(st.integers(-SIZE, SIZE - 1), min_size=1, max_size=20))
 def test_a_batch_equals_its_collated_samples(name: str, indices: list[int]) -> None:
     dataset = BATCHABLE[name]()
@@ -226,7 +226,7 @@ def test_a_batch_is_never_a_view_of_the_dataset(name: str) -> None:
     assert all(same(old, dataset[index]) for index, old in enumerate(before))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     mean=st.floats(-10, 10),
     std=st.floats(0, 10),

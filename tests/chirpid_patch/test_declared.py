@@ -218,7 +218,7 @@ STATISTICS: dict[str, Callable[[], Any]] = {
 }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.sampled_from(sorted(BASES)),
     st.sampled_from(sorted(INDICES)),
@@ -359,7 +359,7 @@ FIRST: dict[str, Callable[[], Any]] = {
 SWITCHES: dict[str, Any] = {"on": True, "off": False, "None": None, "1": 1, "empty": []}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.sampled_from(["rows", "three columns", "subset", "counting", "half", "pairs", "listed pairs", "lists of three"]),
     st.sampled_from(sorted(FIRST)),

@@ -264,7 +264,7 @@ def batches(draw: Any) -> list[list[Tensor]]:
     return made
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(made=batches(), lookahead=st.booleans(), progress=st.lists(st.integers(0, 3), min_size=12, max_size=12))
 def test_every_batch_arrives_whole_however_late_the_device_copies(
     made: list[list[Tensor]], lookahead: bool, progress: list[int]

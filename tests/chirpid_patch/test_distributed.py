@@ -234,7 +234,7 @@ class TestTraining:
 
 
 class TestEvaluation:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(samples=st.integers(0, 30), ranks=st.integers(1, 9), shuffle=st.booleans())
     def test_every_sample_is_on_exactly_one_rank(self, samples: int, ranks: int, shuffle: bool) -> None:
         samplers = [

@@ -38,7 +38,7 @@ def numbered(n: int = 12) -> WorkerSafeAugmentedDataset:
     return WorkerSafeAugmentedDataset(data, ALWAYS)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     order=st.permutations(range(12)),
     cuts=st.lists(st.integers(1, 11), max_size=4),

@@ -143,7 +143,7 @@ def assert_equal_scans(original: Callable[[], list[Any]], migrated: Callable[[],
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.sampled_from(sorted(LEAVES)), st.lists(st.sampled_from(sorted(WRAPPERS)), max_size=3), INDICES)
 @pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8", "ignore:Using a non-tuple sequence")
 def test_labels_are_those_of_the_samples(leaf: str, wrappers: list[str], indices: Any) -> None:
@@ -163,7 +163,7 @@ def test_labels_are_those_of_the_samples(leaf: str, wrappers: list[str], indices
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(sorted(LEAVES)), st.lists(st.sampled_from(sorted(WRAPPERS)), max_size=3))
 def test_without_indices_it_is_iteration(leaf: str, wrappers: list[str]) -> None:
     dataset = LEAVES[leaf]()

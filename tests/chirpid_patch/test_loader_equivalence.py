@@ -46,7 +46,7 @@ def old_and_new(n: int) -> tuple[Any, Any]:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     n=st.integers(1, 40),
     batch_size=st.integers(1, 12),
@@ -65,7 +65,7 @@ def test_without_workers(n: int, batch_size: int, shuffle: bool, drop_last: bool
 
 
 @pytest.mark.slow
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     n=st.integers(1, 30),
     batch_size=st.integers(1, 12),

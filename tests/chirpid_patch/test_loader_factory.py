@@ -66,7 +66,7 @@ def test_config_leaves_a_cpu_to_the_training(cpus: int, workers: int, monkeypatc
             DataLoader(PairDataset(3), **config)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(size=st.integers(0, 10**6), work=st.booleans())
 def test_config_is_legal_and_bounded_on_this_machine(size: int, work: bool) -> None:
     config = Factory.get_optimal_config(size, has_augmentation=work)

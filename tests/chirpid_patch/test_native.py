@@ -69,7 +69,7 @@ def test_compiled_noise_is_the_documented_stream() -> None:
     assert torch.equal(batch[0], expected)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     mean=st.floats(-1e3, 1e3),
     std=st.floats(1e-6, 1e3),

@@ -291,7 +291,7 @@ def test_pooled_noise_of_a_sample_is_another_stretch_in_each_epoch() -> None:
 
 
 @modes
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     key=st.integers(0, 2**64 - 1),
     count=st.one_of(st.integers(0, 5_000), st.just(300_001)),

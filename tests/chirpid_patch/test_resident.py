@@ -135,7 +135,7 @@ def bytes_of(n: int) -> Tensor:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     kind=st.sampled_from(sorted(KINDS)),
     n=st.integers(1, 13),

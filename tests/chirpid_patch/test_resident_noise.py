@@ -25,7 +25,7 @@ def device_keys(keys: np.ndarray, device: str = "cpu") -> Tensor:
 
 @devices
 @pytest.mark.parametrize("mode", ["table", "pooled"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     keys=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4),
     count=st.integers(1, 70),

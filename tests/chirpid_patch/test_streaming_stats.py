@@ -31,7 +31,7 @@ def labelled(x: Tensor) -> TensorDataset:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.floats(-1e6, 1e6).map(lambda value: round(value, 6)), min_size=2, max_size=60),
     st.integers(1, 70),

@@ -173,7 +173,7 @@ def _plain(batch: Any) -> Any:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=modules(), newline=st.sampled_from(["\n", "\r\n"]))
 @pytest.mark.filterwarnings("ignore")
 def test_a_made_up_module_builds_the_same_loader(text: str, newline: str, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_made_up_module_builds_the_same_loader(text: str, newline: str, tmp_pa
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=modules(), chosen=st.data())
 @pytest.mark.filterwarnings("ignore")
 def test_any_of_its_hunks_alone_build_the_same_loader(text: str, chosen: st.DataObject, tmp_path: Path) -> None:

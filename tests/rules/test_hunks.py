@@ -38,7 +38,7 @@ def plan(request: pytest.FixtureRequest) -> Plan:
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_what_is_left_of_a_file_is_sound_and_as_planned(plan: Plan, data: st.DataObject) -> None:
     file = plan.files[data.draw(st.integers(0, len(plan.files) - 1))]
@@ -85,7 +85,7 @@ def test_nothing_refused_is_the_plan_and_all_refused_is_nothing(plan: Plan) -> N
 
 
 @pytest.mark.slow
-@settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_plan_file_says_all_of_a_plan(plan: Plan, data: st.DataObject) -> None:
     decided = data.draw(st.lists(st.sampled_from(decisions_of(plan)), unique=True))

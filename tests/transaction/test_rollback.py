@@ -34,7 +34,7 @@ names = st.sampled_from(["a.py", "b.txt", "deep/c.py", "deep/er/d.py", "other/e.
 modes = st.sampled_from([0o600, 0o644, 0o664, 0o755, 0o200])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.dictionaries(names, st.tuples(st.binary(max_size=40), modes)),
     st.lists(st.dictionaries(names, st.binary(max_size=40), min_size=1), min_size=1, max_size=3),
