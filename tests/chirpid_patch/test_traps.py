@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import random
 import re
 import warnings
@@ -135,17 +136,35 @@ def worker_draws(rank: int, monkeypatch: Any, seed: int = 0) -> list[float]:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(
-    multiprocessing.get_all_start_methods()[0] == "forkserver",
-    strict=True,
-    reason="a fork server's workers have the environment in which the server was started, so an earlier RANK",
-)
+@pytest.mark.start_method("fork", "spawn", reason="a fork server's workers have the RANK of the server's start")
 def test_trap_06_workers_ranks_and_epochs_draw_differently_and_runs_repeat(monkeypatch: Any) -> None:
     zero, one = worker_draws(0, monkeypatch), worker_draws(1, monkeypatch)
     assert len(set(zero + one)) == 2 * 2 * 8 * 3
     assert worker_draws(0, monkeypatch) == zero
     assert worker_draws(1, monkeypatch) == one
     assert not set(worker_draws(0, monkeypatch, seed=1)) & set(zero)
+
+
+class Ranks(Dataset[str]):
+    """Each sample is ``RANK`` in the process that reads the sample."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: Any) -> str:
+        return os.environ.get("RANK", "none")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("forkserver" not in multiprocessing.get_all_start_methods(), reason="the system has no fork server")
+@pytest.mark.parametrize("make", [DataLoader, BatchedDataLoader])
+def test_workers_of_a_fork_server_keep_the_rank_of_its_start_as_pytorch_s_do(make: Any, monkeypatch: Any) -> None:
+    loader = make(Ranks(), num_workers=1, multiprocessing_context="forkserver")
+    read = []
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        read += [sample for batch in loader for sample in batch]
+    assert len(read) == 2 and read[0] == read[1]
 
 
 @pytest.mark.parametrize("seed", [0, 2**32 - 1, 2**63 - 1])
