@@ -24,7 +24,7 @@ from chirp_migrate.syntax.outline import Outline
 _PURE_CALLS = re.compile(r"min|max|int|bool|len|str|[\w.]+\.get")
 _WORD = re.compile(r"\w+")
 #: What stands behind the last name of an import, where its line ends before the bracket.
-_REST_OF_CLAUSE = re.compile(r"[ \t]*,?[ \t]*(#[^\r\n]*)?(?=\r?\n)")
+_REST_OF_CLAUSE = re.compile(r"[ \t]*(?:,[ \t]*)?(#[^\r\n]*)?(?=\r?\n)")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 

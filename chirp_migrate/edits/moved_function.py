@@ -52,7 +52,7 @@ _LOOKS_CLOSELY = _READS.format("|".join(_OF_FUNCTIONS))
 #: Tells partial objects from functions: what stands between ``isinstance`` and the class may itself have brackets.
 _TELLS_PARTIALS = (
     r"\bisinstance\s*\([^;]{0,200}?[,|][\s(]*(?:\w+\.)*partial\b(?!\s*\()"
-    r"|(?:\btype\([^()]*\)|__class__)\s*(?:[!=]=|\b(?:is|is\s+not|in|not\s+in)\b)[^\n]*\bpartial\b"
+    r"|(?:\btype\([^()]*\)|__class__)\s*(?:[!=]=|\b(?:is|is\s+not|in|not\s+in)\b)[^\n]{0,200}\bpartial\b"
     r"|\bcase\s+(?:\w+\.)*partial\("
 )
 #: What PyTorch calls with one argument, and where code may ask a loader for it.

@@ -54,6 +54,16 @@ def test_what_is_long_is_planned(text: str) -> None:
     assert "create_training_loader" in rewrite("a.py", text, Project({"a.py": text}))[0]
 
 
+#: A loop over what has a name, to a device of that name.
+LOOP = """\
+def train({name}, device, model, {name}_device):
+    for batch in {name}:
+        batch = batch.to({name}_device)
+        model(batch)
+    return DataLoader({name}, batch_size=2), [batch for batch in {name}]
+"""
+#: A loader whose function captures a name.
+CAPTURES = "def captures(data, k):\n    return DataLoader(data, collate_fn=lambda b: [x * k for x in b])\n"
 #: Code that is as large as a number says.
 GROWING: dict[str, Callable[[int], str]] = {
     "pairs": lambda size: "P = [" + ",\n".join(f"({n}, 'a{n}')" for n in range(size)) + "]\n",
@@ -64,6 +74,14 @@ GROWING: dict[str, Callable[[int], str]] = {
     "many unclosed calls": lambda size: f"S = '''{'setattr(x, ' * size}'''\n",
     "blanks": lambda size: f"S = '''class{' ' * 20 * size}'''\n",
     "many unclosed classes": lambda size: f"S = '''{'class A(' * size}'''\n",
+    "many classes of objects": lambda size: f"{CAPTURES}S = 'partial {'__class__ is ' * size}'\n",
+    "a name of underscores": lambda size: LOOP.format(name="_" * 20 * size + "x"),
+    "a name of words": lambda size: LOOP.format(name="loader_" * 10 * size + "x1y"),
+    "a name of one word": lambda size: LOOP.format(name="loader" * 10 * size + "s9x"),
+    "a dataset of words": lambda size: LOOP.format(name="_dataset_set" * 5 * size + "x"),
+    "blanks behind an import": lambda size: (
+        f"from functools import (\n    partial,  # kept\n    lru_cache{' ' * 20 * size})\n{CAPTURES}"
+    ),
 }
 
 
@@ -72,9 +90,9 @@ GROWING: dict[str, Callable[[int], str]] = {
 def test_time_grows_with_the_file(name: str) -> None:
     def seconds(size: int) -> float:
         text = HEADER + GROWING[name](size) + LOADER + GETITEM + "        return x, y\n"
-        began = time.perf_counter()
+        began = time.process_time()
         rewrite("a.py", text, Project({"a.py": text, "b.py": "import a\n"}))
-        return time.perf_counter() - began
+        return time.process_time() - began
 
     seconds(10)  # imports
     # Sixteen times as much would take 256 times as long if it were quadratic.

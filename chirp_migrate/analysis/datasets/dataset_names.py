@@ -31,7 +31,7 @@ from chirp_migrate.syntax.queries import binding_scope, dotted, holds, parameter
 
 #: Names that people give to datasets.
 DATASET_NAME = re.compile(
-    r"\w*(dataset|data_set|subset)|_*(\w+_)?ds|_*(\w+_)?(train|training|val|valid|validation|test|eval|dev|holdout|full)_?set",
+    r"\w*(dataset|data_set|subset)|(\w*_)?ds|(\w*_)?(train|training|val|valid|validation|test|eval|dev|holdout|full)_?set",
     re.IGNORECASE,
 )
 _LITERALS = (

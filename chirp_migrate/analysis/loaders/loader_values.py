@@ -33,10 +33,10 @@ from chirp_migrate.syntax.queries import dotted, find_own, is_on_self, method_ca
 _SHORT = re.compile(r"(?:\b|_)dl\b")
 _BATCHES = re.compile(rf"{LINE}for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch")
 
-#: Names that people give to loaders.
-_NAME = re.compile(r"\w*loader(_?(\d+|[a-rt-z][a-z]*))?|_*(\w+_)?dl", re.IGNORECASE)
-#: Names of what holds loaders.
-_PLURAL = re.compile(r"\w*loaders?(_\w+)?|_*(\w+_)?dls?", re.IGNORECASE)
+#: What follows the last "loader" in names that people give to loaders.
+_SUFFIX = re.compile(r"(_?(\d+|[a-rt-z][a-z]*))?")
+#: Ends of names of what holds loaders.
+_PLURAL = re.compile(r"loaders?(_\w|\Z)|(^|_)dls?\Z", re.IGNORECASE)
 _QUOTED = re.compile(r"\bDataLoader\b")
 _SAME = re.compile(r"(typing\.)?(Optional|Union|Annotated|Final)|types\.UnionType")
 #: Calls that yield what their first argument yields.
@@ -140,12 +140,12 @@ class LoaderNames:
                 return found
         last = (dotted(call.func) or "").rpartition(".")[2]
         classes = any(self._project.is_class(name) for name in names)
-        return Loader() if _NAME.fullmatch(last) and whole and not classes else None
+        return Loader() if _is_called_loader(last) and whole and not classes else None
 
     def _named(self, module: Module, node: cst.Name | cst.Attribute, depth: int, inside: bool) -> Loader | None:
         name = dotted(node)
         if name is None:
-            return Loader() if _NAME.fullmatch(node.attr.value) else None  # type: ignore[union-attr]
+            return Loader() if _is_called_loader(node.attr.value) else None  # type: ignore[union-attr]
         scope = scope_of(module, node, name)
         key = (module, scope, name, inside)
         if key not in self._known:
@@ -160,7 +160,8 @@ class LoaderNames:
             return replace(made, complete=made.complete and name not in parameters(scope))
         if any(self._annotates(module, one, inside) for one in annotations):
             return Loader()
-        if not (_PLURAL if inside else _NAME).fullmatch(name.rpartition(".")[2]):
+        last = name.rpartition(".")[2]
+        if not (_PLURAL.search(last) if inside else _is_called_loader(last)):
             return None
         if values and name not in parameters(scope) and all(self._is_other(module, o.value, inside) for o in values):
             return None
@@ -189,6 +190,13 @@ class LoaderNames:
             return False
         names = self._project.resolved_names(module, value.func)
         return bool(names) and all(NO_LOADER.fullmatch(name) or self._project.is_class(name) for name in names)
+
+
+def _is_called_loader(name: str) -> bool:
+    """Whether people give this name to loaders. It may be of any length, so a pattern must not backtrack over it."""
+    name = name.lower()
+    _, found, suffix = name.rpartition("loader")
+    return bool(found and _SUFFIX.fullmatch(suffix)) or name == "dl" or name.endswith("_dl")
 
 
 def _either(found: Iterable[Loader | None]) -> Loader | None:
