@@ -17,6 +17,8 @@ _MAY_REPLACE = re.compile(r"patch|setattr|delattr|(?:set|del)item")
 _PATH = re.compile(r"(?:.*\.)?(\w+)\.(\w+)", re.DOTALL)
 _QUOTED = re.compile(r"""["'](?:\w+\.)*?(?:(\w+)\.)?(\w+)\\?["']""")
 _LAST = re.compile(r"\.?(\w+)")
+#: No modules.
+_OWN = frozenset({"self", "cls"})
 #: Expressions that stand for a module without naming it.
 _FOUND_MODULES = re.compile(r"\b(sys\.modules|import_module|__import__|getmodule|reload)\b")
 
@@ -32,14 +34,15 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
     ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``, ``patch.multiple(train, DataLoader=…)``,
     ``patch.dict(train.__dict__, {"DataLoader": …})``, ``monkeypatch.setattr(train, "DataLoader", …)`` and the like, and
     every string that ends as a dotted path, which may be given to any of them through a name. Of a text that is no
-    Python, such as a notebook, every string that is a name or a path counts.
+    Python, such as a notebook, every string that is a name or a path counts. What is not known by an import or a
+    definition, as a parameter, may be any module.
     """
     try:
         tree = syntax_tree(text)
     except UnparsableModule:
         yield from _QUOTED.findall(text)
         return
-    aliases: dict[str, set[str]] = {}
+    known: dict[str, set[str]] = {}
     calls: list[ast.Call] = []
     written: set[str] = set()
     for node in ast.walk(tree):
@@ -47,7 +50,9 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
                 for one in imported:
                     last = one.name.rpartition(".")[2]
-                    aliases.setdefault(one.asname or last, set()).add(last)
+                    known.setdefault(one.asname or last, set()).add(last)
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                known.setdefault(name, set())
             case ast.Constant(value=str(path)) if (found := _PATH.fullmatch(path)) is not None:
                 yield found[1], found[2]
             case ast.Constant(value=str(name)) | ast.keyword(arg=str(name)):
@@ -55,8 +60,11 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
             case ast.Call() if _replaces(node.func):
                 calls.append(node)
     for call in calls:
-        names = {*_names(call), *(written if _takes_names(call) else ())}
-        yield from ((module, name) for module in _modules(call, aliases) for name in names)
+        modules = _modules(call, known)
+        yield from ((module, name) for module in modules or {""} for name in _names(call))
+        if _takes_names(call):  # by `setattr` objects get attributes of computed names, modules hardly ever
+            named = modules or (set() if _last(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""})
+            yield from ((module, name) for module in named for name in written)
 
 
 def _replaces(function: ast.expr) -> bool:
@@ -73,8 +81,10 @@ def _last(node: ast.expr) -> str:
     return ""
 
 
-def _modules(call: ast.Call, aliases: dict[str, set[str]]) -> set[str]:
-    """Last parts of the names of the modules that the first argument of a call may stand for."""
+def _modules(call: ast.Call, known: dict[str, set[str]]) -> set[str]:
+    """Last parts of the names of the modules that the first argument of a call may stand for; of one that is not known
+    none.
+    """
     target = call.args[0] if call.args else next((one.value for one in call.keywords if one.arg == "target"), None)
     match target:
         case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
@@ -84,15 +94,21 @@ def _modules(call: ast.Call, aliases: dict[str, set[str]]) -> set[str]:
     match target:
         case ast.Name(id="__name__"):  # the module that this file becomes: it is not known by which name
             return {""}
-        case ast.Name(id=name):
-            return {name, *aliases.get(name, ())}
-        case ast.Attribute(attr=name):
+        case ast.Name(id=name) if name in known or name in _OWN:
+            return {name, *known.get(name, ())}
+        case ast.Attribute(attr=name) if _first(target) in known:
             return {name}
         case ast.JoinedStr() | ast.BinOp():
             return {""}
         case ast.expr() if _FOUND_MODULES.search(ast.unparse(target)) is not None:
             return {""}
     return set()
+
+
+def _first(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return _last(node)
 
 
 def _takes_names(call: ast.Call) -> bool:

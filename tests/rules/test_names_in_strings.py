@@ -113,6 +113,37 @@ def test_what_is_patched_is_not_rewritten(patching: str) -> None:
     assert migrated(others={"test_loaders.py": f"{header}{patching}\n"}) == IMPORT + BUILD
 
 
+@pytest.mark.parametrize(
+    "patching",
+    [
+        "for module in (own, sys):\n    monkeypatch.setattr(module, 'DataLoader', 1)\n",
+        "found = sys.modules['pkg.loaders']\npatch.object(found, 'DataLoader', 1)\n",
+        "found = own\npatch.multiple(found, DataLoader=1)\n",
+        "def replaced(module):\n    return patch.dict(vars(module), {'DataLoader': 1})\n",
+        "def replaced(module):\n    setattr(module, 'DataLoader', 1)\n",
+        "def replaced(module):\n    return patch.multiple(module, **FAKES)\n",
+        "for module in own.__dict__['all']:\n    for name in FAKES:\n        monkeypatch.setattr(module, name, 1)\n",
+        "patch.object(loaded(), 'DataLoader', 1)\n",
+        "patch.object(self.module, 'DataLoader', 1)\n",
+    ],
+)
+def test_what_a_variable_stands_for_may_be_any_module(patching: str) -> None:
+    header = "import sys\nimport pkg.loaders as own\nfrom unittest.mock import patch\nFAKES = {'DataLoader': 1}\n"
+    assert migrated(others={"test_loaders.py": f"{header}{patching}"}) == IMPORT + BUILD
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "class Trainer: ...\npatch.object(Trainer, 'DataLoader', 1)\n",
+        "def set_all(config):\n    for key, one in {'DataLoader': 3}.items():\n        setattr(config, key, one)\n",
+        "class Trainer:\n    def f(self):\n        setattr(self, 'DataLoader', 1)\n",
+    ],
+)
+def test_what_is_no_module_has_names_of_its_own(other: str) -> None:
+    assert "create_loader(" in migrated(others={"other.py": f"from unittest.mock import patch\n{other}"})
+
+
 def test_a_patch_in_the_file_itself_counts() -> None:
     for patching in ("mock.patch(__name__ + '.DataLoader')", "mock.patch.multiple(__name__, DataLoader=1)"):
         text = f"{IMPORT}{BUILD}\nwith {patching}:\n    build([])\n"
