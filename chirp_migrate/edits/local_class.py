@@ -15,7 +15,7 @@ from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
 from chirp_migrate.edits.statements import is_dispensable
 from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, holds, is_name, is_super, mention, methods_of, one_line
+from chirp_migrate.syntax.queries import Mention, find_own, holds, is_name, is_super, mention, methods_of, one_line
 
 #: Bases without a constructor that would have to be called.
 _BARE = re.compile(
@@ -242,6 +242,32 @@ def _is_plain(project: Project, qualified: str, depth: int = 0) -> bool:
         return False
     if use_of_class(module, node) is not None or not has_plain_decorators(module, project, node):
         return False
-    if KEPT in module.source(node):
+    if KEPT in module.source(node) or not _has_plain_members(module, project, node):
         return False
     return all(_is_plain(project, name, depth + 1) for name in base_names(module, project, node))
+
+
+def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> bool:
+    """Whether no attribute that the body of a class gives it may be an object that sees on which class it is asked for.
+
+    Literals, objects that libraries make, and functions and classes of the project see none.
+    """
+    for statement in (*find_own(node, cst.Assign), *find_own(node, cst.AnnAssign), *find_own(node, cst.NamedExpr)):
+        value = getattr(statement, "value", None)
+        calls = [] if value is None else find_in(value, cst.Call)
+        if any(_gives_own_object(module, project, call.func, is_called=True) for call in calls):
+            return False
+        if isinstance(value, cst.Name | cst.Attribute) and _gives_own_object(module, project, value, is_called=False):
+            return False
+    return True
+
+
+def _gives_own_object(module: Module, project: Project, node: cst.BaseExpression, *, is_called: bool) -> bool:
+    """Whether an expression, or a call of it, may give an object of the project that is no function and no class."""
+    names = project.resolved_names(module, node)
+    if is_called:
+        return not names or any(map(project.defines, names))
+    return any(
+        project.defines(name) and not project.is_class(name) and project.function_definition(name) is None
+        for name in names
+    )

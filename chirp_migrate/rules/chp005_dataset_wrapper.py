@@ -11,6 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem
 from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
+from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.symbolic import Name
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_probed
 from chirp_migrate.analysis.datasets.dataset_meaning import Augmenting
@@ -59,6 +60,10 @@ class DatasetWrapper(Rule):
     - `bound-once`: these surely have their values by then, and mean the same whenever a sample is read.
     - `not-probed`: no file of the project asks by `hasattr` or `getattr` for an attribute that the new object has, as
       loops do that look for what a dataset wraps.
+    - `not-copied`: no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`, `AveragedModel`,
+      `pickle.dumps`, but for `state_dict()` and `parameters()`), or the dataset, and the loader that holds it, are
+      only given to a loader call, iterated over, measured with `len`, or given to a function of the project that
+      does only these, and they are not returned.
 
     What is made then has another class than it had, by name, too, and attributes `dataset`, `training` and
     `transforms`. Its samples are tuples, and those that are no pairs are refused with the ValueError of unpacking them.
@@ -122,6 +127,8 @@ def _made_by_type(
     )
     if problem is None and is_probed(project, *_ATTRIBUTES):
         problem = "the project asks objects for `dataset` or `transforms` by `hasattr` or `getattr`"
+    if problem is None and any(may_be_copied(module, project, place) for place in constructions):
+        problem = "a deep copy of what holds it would copy the dataset and the transforms as well"
     if problem is not None:
         return Proposal(offset, f"this dataset is made by type() from lambdas, but {problem}; make it a class")
     training = "" if meaning.training is None else f"training={meaning.training}, "

@@ -53,8 +53,9 @@ class LocalDatasetClass(Rule):
     - `no-decorator`: it has no decorators and no class keywords.
     - `plain-bases`: its bases are named, known where it moves, and PyTorch's or torchvision's, or classes of the
       project over such, without metaclass, ``__init_subclass__``, methods that make, copy or look at objects and
-      their attributes (also by ``__dict__``, ``vars``, ``dir``), and decorators that may keep something. Their
-      methods only call the class of an object, or read its attributes.
+      their attributes (also by ``__dict__``, ``vars``, ``dir``), decorators that may keep something, and attributes
+      that are objects of classes of the project, which may see the class that they are asked for on. Their methods
+      only call the class of an object, or read its attributes.
     - `plain-body`: its body holds methods and constants; decorators are those of Python and PyTorch that keep
       nothing; these, bases, defaults and annotations are known where it moves, and the same: no other code gives a
       name of the module another value, nor an attribute called so.

@@ -237,6 +237,62 @@ def test_state_of_a_class_is_looked_for_in_its_bases(
 
 
 @pytest.mark.parametrize(
+    ("member", "moves"),
+    [
+        ("mean = OncePerClass()", False),
+        ("mean: object = OncePerClass()", False),
+        ("mean = made()", False),
+        ("mean = SHARED", False),
+        ("mean = (again := SHARED)", False),
+        ("mean, other = 3, OncePerClass()", False),
+        ("mean = 3", True),
+        ("mean = sum([1, 2], start=len('a'))", True),
+        ("mean = property(operator.attrgetter('n'))\n    n = 3", True),
+        ("mean = OncePerClass", True),
+        ("mean = made", True),
+    ],
+)
+def test_an_attribute_of_a_base_may_see_the_class_it_is_asked_for_on(
+    member: str, moves: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"""\
+import operator
+
+NUMBERS = itertools.count()
+
+
+class OncePerClass:
+    def __get__(self, one, owner):
+        if getattr(owner, "found", None) is None:
+            owner.found = next(NUMBERS)
+        return owner.found
+
+
+def made():
+    return OncePerClass()
+
+
+SHARED = made()
+
+
+class Base(Dataset):
+    {member}
+
+
+def make(n):
+    class Local(Base):
+        def __len__(self): return n
+        def __getitem__(self, i): return i
+    return Local()
+
+
+def main():
+    return [one.mean if isinstance(one.mean, int) else 0 for one in (make(2), make(3), make(4))]
+"""
+    assert behaves(text, tmp_path, monkeypatch) is moves
+
+
+@pytest.mark.parametrize(
     ("held", "moves"),
     [
         ("copy.deepcopy({'a': LOADER})['a']", False),
