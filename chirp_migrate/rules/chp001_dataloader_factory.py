@@ -12,7 +12,7 @@ from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced
 from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_role import loader_role
-from chirp_migrate.analysis.loaders.loader_uses import may_build, use_of
+from chirp_migrate.analysis.loaders.loader_uses import Use, may_build, use_of
 from chirp_migrate.edits.imports import hidden, local_import_edits
 from chirp_migrate.rules.api import (
     FACTORY,
@@ -65,10 +65,10 @@ class DataLoaderFactory(Rule):
     - `name-not-hidden`: no function, class or comprehension around the call gives the factory's name another meaning;
       other rules need the same of the names that they write.
 
-    A loader that is clearly for training or for validation is built by the factory's method for that: names say which
-    (of the loader, its dataset, or the function that returns it), else a literal `shuffle`. There `num_workers` becomes
-    `max_workers` (0 is left out). Any other is built by `create_loader`, which takes the arguments of `DataLoader` as
-    they are. All other arguments stay, `pin_memory` too: a loader pins its batches if the call asks for it.
+    Loaders are built by `create_loader`, which takes the arguments of `DataLoader` as they are. Where each loader of a
+    file is clearly for training, validation or test, the factory's methods for these are used: names say which (of the
+    loader and its dataset, or of the functions around). There `num_workers` becomes `max_workers` (0 is left out). All
+    other arguments stay, `pin_memory` too: a loader pins its batches if the call asks for it.
 
     A configuration is read only where the same function, or `__init__`, has surely called its `get` with one key (and a
     number) by then. No class of the project may define a `get` or `__getattr__`, nor inherit from a mapping, and
@@ -105,26 +105,54 @@ class DataLoaderFactory(Rule):
         nodes: list[cst.Name | cst.Attribute] = [name for name in module.find(cst.Name) if name.value in spellings]
         attributes = module.find(cst.Attribute)
         nodes += [one for one in attributes if one.attr.value in spellings or _METHOD.fullmatch(one.attr.value)]
+        mentions: list[tuple[cst.Name | cst.Attribute, Use, str]] = []
+        made = set[str]()
         for node in sorted(nodes, key=lambda one: module.span(one)[0]):
             if isinstance(node, cst.Attribute) and node.attr.value not in spellings:
                 if project.resolved_names(module, node.value) == {f"chirpid_patch.{FACTORY}"}:
+                    made.add(node.attr.value)
                     yield Proposal(module.span(node)[0], "built by the factory", fine=True)
             elif is_read(module, node):
                 names = project.resolved_names(module, node)
-                others = {name for name in names if not TORCH_LOADER.fullmatch(name)}
-                if others < names:
-                    yield from _proposal(module, project, node, " or ".join(sorted(others)))
+                foreign = {name for name in names if not TORCH_LOADER.fullmatch(name)}
+                if foreign < names:
+                    mentions.append((node, use_of(module, project, node), " or ".join(sorted(foreign))))
+        uses = [use for _, use, others in mentions if not others]
+        # Loaders of a file are built in one style.
+        by_role = "create_loader" not in made and all(_says_its_role(module, use) for use in uses)
+        for node, use, others in mentions:
+            yield from _proposal(module, project, node, use, others, by_role=by_role)
 
 
-def _proposal(module: Module, project: Project, node: cst.Name | cst.Attribute, others: str) -> Iterable[Proposal]:
+def _says_its_role(module: Module, use: Use) -> bool:
+    """Whether what a mention is for makes clear what its loader is for; also where no loader is rewritten for it."""
+    if use.call is None:
+        return bool(use.why == "named" or use.what)
+    values = _arguments(use.call)
+    return values is None or ("dataset" in values and bool(loader_role(module, use.call, values)))
+
+
+def _arguments(call: cst.Call) -> dict[str, cst.BaseExpression] | None:
+    """What a call gives by parameter; ``{}`` where that is not known, ``None`` where it is no call for a loader."""
+    if any(argument.star for argument in call.args):
+        return {}
+    places = argument_positions(call)
+    if "dataset" not in places or len(places) < len(call.args):
+        return None
+    return {name: call.args[position].value for name, position in places.items()}
+
+
+def _proposal(
+    module: Module, project: Project, node: cst.Name | cst.Attribute, use: Use, others: str, *, by_role: bool
+) -> Iterable[Proposal]:
     """The proposal for one mention of the class, if it is more than a mention."""
-    offset, root, use = module.span(node)[0], find_in(node, cst.Name)[0], use_of(module, project, node)
+    offset, root = module.span(node)[0], find_in(node, cst.Name)[0]
     if use.why == "named":
         return
     if others:
         proposal = _left_alone(offset, "ambiguous-name", others)
     elif use.call is not None:
-        proposal = _rewrite(module, project, use.call)
+        proposal = _rewrite(module, project, use.call, by_role=by_role)
     elif use.what:
         proposal = _left_alone(offset, use.why, use.what)
     else:
@@ -156,7 +184,7 @@ def _left_alone(offset: int, why: str, what: str = "") -> Proposal:
     return Proposal(offset, _LEFT_ALONE[why].format(what), why=why)
 
 
-def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
+def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool) -> Proposal:
     offset, change = module.span(call)[0], CallEdit(module, call, project.code_style)
     star = max((argument.star for argument in call.args), key=len, default="")
     if star:
@@ -170,7 +198,7 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
     if len(places) < len(call.args):
         return _left_alone(offset, "too-many-arguments")
     values = {name: call.args[position].value for name, position in places.items()}
-    role, in_order = loader_role(module, call, values)
+    role = loader_role(module, call, values) if by_role else ""
     method = f"create_{role}_loader" if role else "create_loader"
     message = f"`DataLoader` call: uses `{method}`{'' if role else ', with the same arguments'}"
     change.rename(f"{FACTORY}.{method}")
@@ -182,8 +210,6 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
             message += "; `num_workers` becomes `max_workers`, an upper bound"
         elif position >= 2 and call.args[position].keyword is None:
             change.name(position, name)
-    if in_order:
-        change.add("shuffle=False")
     if (config := config_expression(module, project, call)) is not None:
         change.add(f"optimize={config}.get('optimize_dataloaders', True)")
         change.add(f"benchmark={config}.get('benchmark_performance', False)")

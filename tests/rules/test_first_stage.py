@@ -176,11 +176,11 @@ def test_a_class_goes_by_the_name_that_another_file_imported_it_as() -> None:
     [
         ("CHP017", "def seeded(worker):\n    numpy.random.seed(7)\n\n\n{loader}0, seeded)\n"),
         ("CHP019", 'model.to("cuda")\n{loader}0, None, "fork")\n'),
-        ("CHP020", "{loader}0)\nprint(list(loader))\n"),
+        ("CHP020", "{loader}0)\nprint(list(val_loader))\n"),
     ],
 )
 def test_what_the_factory_is_given_by_name_is_seen_at_once(code: str, text: str) -> None:
-    loader = "loader = DataLoader(d, 4, False, None, None, 2, None, False, False, "
+    loader = "val_loader = DataLoader(d, 4, False, None, None, 2, None, False, False, "
     text = f"import numpy\nfrom torch.utils.data import DataLoader\n\n{text.format(loader=loader)}"
     after, found = rewrite("a.py", text, Project({"a.py": text}))
     assert code in {finding.rule for finding in found}

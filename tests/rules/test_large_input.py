@@ -51,7 +51,7 @@ def test_a_file_nested_too_deeply_is_named_and_the_others_are_planned(tmp_path: 
 )
 def test_what_is_long_is_planned(text: str) -> None:
     text = f"{LOADER}{text}\n"
-    assert "create_training_loader" in rewrite("a.py", text, Project({"a.py": text}))[0]
+    assert "create_loader" in rewrite("a.py", text, Project({"a.py": text}))[0]
 
 
 #: A loop over what has a name, to a device of that name.

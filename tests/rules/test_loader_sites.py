@@ -100,7 +100,7 @@ def test_names_that_are_not_or_may_be_another(text: str, why: list[str]) -> None
             "DataLoader(d, shuffle=a, batch_sampler=s)",
             "OptimalDataLoaderFactory.create_loader(d, shuffle=a, batch_sampler=s)",
         ),
-        ("DataLoader(d, shuffle=False)", "OptimalDataLoaderFactory.create_validation_loader(d, shuffle=False)"),
+        ("DataLoader(d, shuffle=False)", "OptimalDataLoaderFactory.create_loader(d, shuffle=False)"),
         (
             "DataLoader(d, 4, num_workers=n)  # kept",
             "OptimalDataLoaderFactory.create_loader(d, 4, num_workers=n)  # kept",
@@ -129,10 +129,10 @@ def test_shapes_of_construction(before: str, after: str | None) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        # Names: of the loader, of its dataset, of the function that returns it.
+        # Names: of the loader, of its dataset, of the functions around.
         ("train_loader = DataLoader(d, shuffle=s)", "train_loader = F.create_training_loader(d, shuffle=s)"),
         ("self.valLoader = DataLoader(d)", "self.valLoader = F.create_validation_loader(d)"),
-        ("test_loader = DataLoader(d, shuffle=True)", "test_loader = F.create_validation_loader(d, shuffle=True)"),
+        ("test_loader = DataLoader(d, shuffle=True)", "test_loader = F.create_test_loader(d, shuffle=True)"),
         ("x = DataLoader(sets['val'])", "x = F.create_validation_loader(sets['val'])"),
         ("x = DataLoader(self.eval_set)", "x = F.create_validation_loader(self.eval_set)"),
         (
@@ -140,21 +140,31 @@ def test_shapes_of_construction(before: str, after: str | None) -> None:
             "train, dev = F.create_training_loader(a, 4, shuffle=True), F.create_validation_loader(b, 4)",
         ),
         ("def val_dataloader(): return DataLoader(d)", "def val_dataloader(): return F.create_validation_loader(d)"),
-        ("f(train=DataLoader(a, shuffle=False))", "f(train=F.create_training_loader(a, shuffle=False))"),
+        ("def get_val_loader(): x = DataLoader(d)", "def get_val_loader(): x = F.create_validation_loader(d)"),
+        ("def Greedy_Decode_Eval(): x = DataLoader(d)", "def Greedy_Decode_Eval(): x = F.create_validation_loader(d)"),
+        ("def test(): x = DataLoader(d, 1)", "def test(): x = F.create_test_loader(d, 1)"),
+        ("def train(): x = DataLoader(d, 4, True)", "def train(): x = F.create_training_loader(d, 4, shuffle=True)"),
         ("x = {'valid': DataLoader(d)}", "x = {'valid': F.create_validation_loader(d)}"),
-        # Else a literal shuffle.
-        ("x = DataLoader(d, shuffle=True)", "x = F.create_training_loader(d, shuffle=True)"),
-        ("x = DataLoader(d, shuffle=False)", "x = F.create_validation_loader(d, shuffle=False)"),
-        # Not clear.
+        ("test = DataLoader(Digits(train=False))", "test = F.create_test_loader(Digits(train=False))"),
+        ("x = DataLoader(Digits(split='val'))", "x = F.create_validation_loader(Digits(split='val'))"),
+        # Not plain.
+        ("x = DataLoader(d, shuffle=True)", "x = F.create_loader(d, shuffle=True)"),
         ("x = DataLoader(d)", "x = F.create_loader(d)"),
         ("values = DataLoader(d)", "values = F.create_loader(d)"),
         ("def train(): x = DataLoader(d)", "def train(): x = F.create_loader(d)"),
+        (
+            "def Greedy_Decode_Eval(): x = DataLoader(d, 4, True)",
+            "def Greedy_Decode_Eval(): x = F.create_loader(d, 4, True)",
+        ),
         ("train_val = DataLoader(d, shuffle=True)", "train_val = F.create_loader(d, shuffle=True)"),
         ("accuracy_train = f(DataLoader(test))", "accuracy_train = f(F.create_loader(test))"),
+        ("x = DataLoader(Digits(train=False), 4, True)", "x = F.create_loader(Digits(train=False), 4, True)"),
+        ("train = DataLoader(Digits(train=False), 4, True)", "train = F.create_loader(Digits(train=False), 4, True)"),
         # `drop_last` keeps its meaning, which the method for validation refuses.
         ("val_loader = DataLoader(d, drop_last=True)", "val_loader = F.create_loader(d, drop_last=True)"),
-        # Only where a training loader would shuffle by itself is the order said; beside samplers it never is.
-        ("train_loader = DataLoader(d, 4)", "train_loader = F.create_training_loader(d, 4, shuffle=False)"),
+        # A training loader shuffles by itself, but not beside samplers.
+        ("train_loader = DataLoader(d, 4)", "train_loader = F.create_loader(d, 4)"),
+        ("train_loader = DataLoader(d, 4, False)", "train_loader = F.create_loader(d, 4, False)"),
         ("train_loader = DataLoader(d, sampler=S(d))", "train_loader = F.create_training_loader(d, sampler=S(d))"),
         ("train_loader = DataLoader(d, sampler=s)", "train_loader = F.create_loader(d, sampler=s)"),
         ("train_loader = DataLoader(d, batch_sampler=s)", "train_loader = F.create_loader(d, batch_sampler=s)"),
@@ -165,6 +175,31 @@ def test_the_method_says_what_the_loader_is_for_only_where_that_is_clear(before:
     text, _ = migrate(f"{IMPORT}{before}\n")
     written = "".join(text.partition("\n")[2].split())  # wherever the line is broken
     assert written == "".join(after.replace("F.", "OptimalDataLoaderFactory.").split())
+
+
+@pytest.mark.parametrize(
+    ("other", "is_plain"),
+    [
+        ("test = DataLoader(c)", True),
+        ("other = DataLoader(c)", False),
+        ("train_in_order = DataLoader(c, 4)", False),
+        ("test = DataLoader(c, **options)", False),
+        ("make = partial(DataLoader, batch_size=4)", False),
+        ("kinds = [DataLoader]", True),
+    ],
+)
+def test_all_loaders_of_a_file_are_built_in_one_style(other: str, is_plain: bool) -> None:
+    text, _ = migrate(
+        f"from functools import partial\n{IMPORT}train = DataLoader(a, 4, True)\n\n\ndef f():\n    {other}\n"
+    )
+    assert ("create_training_loader(a, 4, shuffle=True)" in text) is is_plain
+    assert ("create_loader(a, 4, True)" in text) is not is_plain
+
+
+def test_a_loader_beside_those_of_an_earlier_migration_is_built_in_their_style() -> None:
+    earlier = "from chirpid_patch import OptimalDataLoaderFactory\nx = OptimalDataLoaderFactory.create_loader(d)\n"
+    text, _ = migrate(f"{IMPORT}{earlier}train = DataLoader(a, 4, True)\n")
+    assert "train = OptimalDataLoaderFactory.create_loader(a, 4, True)" in text
 
 
 @pytest.mark.parametrize(
@@ -185,7 +220,8 @@ def test_the_method_says_what_the_loader_is_for_only_where_that_is_clear(before:
 @pytest.mark.parametrize("method", ["training", "validation"])
 def test_a_call_pins_as_it_said(pinned: str, method: str) -> None:
     head = f"import torch\n{IMPORT}def f(d, args, config, device):\n    pin = torch.cuda.is_available()\n    return "
-    after, _ = migrate(f"{head}DataLoader(d, shuffle={method == 'training'}, pin_memory={pinned})\n")
+    dataset = "train_set" if method == "training" else "val_set"
+    after, _ = migrate(f"{head}DataLoader({dataset}, shuffle={method == 'training'}, pin_memory={pinned})\n")
     assert f".create_{method}_loader(" in after and f"pin_memory={pinned}" in after
     assert "pin = torch.cuda.is_available()" in after
 

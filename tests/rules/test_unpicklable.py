@@ -232,6 +232,6 @@ def test_what_other_rules_rewrite_beside_it_does_not_matter() -> None:
     program = "def main():\n    loader = DataLoader(Base(4, Compose([lambda x: x])), num_workers=2, shuffle=True)\n    return loader\n"
     project = Project({"main.py": HEAD + program})
     after, findings = rewrite("main.py", HEAD + program, project)
-    assert "create_training_loader" in after
+    assert "create_loader" in after
     (found,) = (one for one in findings if one.rule == "CHP007")
     assert found.status is Status.REPORT and (HEAD + program).splitlines()[found.line - 1].count("lambda") == 1

@@ -1,4 +1,4 @@
-"""Whether a call that builds a loader makes clear what the loader is for: training, or validation."""
+"""Whether a call that builds a loader makes clear what the loader is for: training, validation or test."""
 
 from __future__ import annotations
 
@@ -7,54 +7,84 @@ from collections.abc import Mapping
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.origins import values_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import assigned_pairs, holds, is_name
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_TRAINING = re.compile(r"(?<![a-z])(?:re|pre)?train")
-_VALIDATION = re.compile(r"(?<![a-z])(?:val(?!u)|eval|test|dev(?![a-z])|infer|predict|holdout)")
+_ROLES = {
+    "training": re.compile(r"(?<![a-z])(?:re|pre)?train"),
+    "validation": re.compile(r"(?<![a-z])(?:val(?!u)|eval|dev(?![a-z])|holdout)"),
+    "test": re.compile(r"(?<![a-z])test"),
+}
+#: A role that is not the training.
+_OTHER = "other"
+#: Keywords of datasets that take a part of the data: by a truth value, or by its name.
+_PARTS = frozenset({"train", "is_train", "training", "split", "subset", "mode", "phase", "partition"})
+#: Files whose functions are called tests, whatever they do.
+_TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 
 
-def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.BaseExpression]) -> tuple[str, bool]:
+def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.BaseExpression]) -> str:
     """What the loader is for that ``call`` builds with ``arguments`` (by name of the parameter).
 
-    Names decide: of the loader and its dataset, or of the function that returns it; where they say nothing, a literal
-    ``shuffle`` does.
+    Names decide: of the loader and its dataset, or of the functions around.
 
     Returns:
-        ``training`` or ``validation``, as in the names of the factory's methods; "" where that is not clear, or where
-        the method would mean something else than the call. And whether ``shuffle=False`` has to be said, since a
-        training loader shuffles by default.
+        ``training``, ``validation`` or ``test``, as in the names of the factory's methods; "" where that is not clear,
+        or where the method would mean something else than the call.
     """
-    role = _by_names(module, call, arguments["dataset"])
+    named = {_said_by(_given_name(module, call)), *_said_by_dataset(module, arguments["dataset"])} - {""}
+    by_names = _only(named - {_OTHER})
+    around = _by_functions(module, call) if by_names == "" else ""
+    role = by_names or around
     given = {name for name, value in arguments.items() if not is_name(value, "False", "None")}
     samplers = [arguments[name] for name in ("sampler", "batch_sampler") if name in given]
     shuffle = arguments.get("shuffle")
-    if role == "" and shuffle is not None:
-        role = "training" if is_name(shuffle, "True") else role
-        role = "validation" if is_name(shuffle, "False") and not samplers else role
-    if role == "validation":
-        return "" if "drop_last" in given else role, False  # the method for it keeps every sample
-    if role == "training" and (shuffle is not None or any(map(_constructs, samplers))):
-        return role, False
-    if role == "training" and not samplers:
-        return role, True
-    return "", False  # not clear, or a sampler may be None when the call runs: then nothing shuffles
+    if role == "training":
+        # By itself the method shuffles, and a sampler may be None when the call runs.
+        shuffles = shuffle is not None and not is_name(shuffle, "False")
+        return role if _OTHER not in named and (shuffles or any(map(_constructs, samplers))) else ""
+    if "drop_last" in given or (around and is_name(shuffle, "True")):
+        return ""  # the methods for these keep every sample
+    return role or ""
 
 
-def _by_names(module: Module, call: cst.Call, dataset: cst.BaseExpression) -> str | None:
-    """``training`` or ``validation``; "" where names say nothing, ``None`` where they contradict each other."""
-    names = _given_name(module, call), _last_name(module, dataset)
-    said = set(map(_said_by, names)) - {""} or {_said_by(_returned_by(module, call))}
-    return said.pop() if len(said) == 1 else None
+def _only(said: set[str | None]) -> str | None:
+    """The only one of some roles; "" of none, ``None`` of several."""
+    return next(iter(said)) if len(said) == 1 else None if said else ""
+
+
+def _by_functions(module: Module, call: cst.Call) -> str | None:
+    """The role by the name of the innermost function around that says one."""
+    if _TESTS.search(module.path) is not None:
+        return ""
+    functions = (one.name.value for one in module.ancestors(call) if isinstance(one, cst.FunctionDef))
+    return next((said for name in functions if (said := _said_by(name)) != ""), "")
 
 
 def _said_by(name: str) -> str | None:
+    """The role that a name says; "" where it says none, ``None`` where it says several."""
     words = _CAMEL.sub("_", name).lower()
-    trains, validates = _TRAINING.search(words), _VALIDATION.search(words)
-    if trains and validates:
-        return None
-    return "training" if trains else "validation" if validates else ""
+    found = [role for role, pattern in _ROLES.items() if pattern.search(words)]
+    return None if len(found) > 1 else found[0] if found else ""
+
+
+def _said_by_dataset(module: Module, dataset: cst.BaseExpression) -> set[str | None]:
+    """The roles that the name of a dataset says, and the arguments that it is made with."""
+    name = _last_name(module, dataset)
+    values = [one.value for one in values_of(module, dataset) if one.part is None] if name else [dataset]
+    made = values[0] if len(values) == 1 else None
+    parts = [one for one in made.args if is_name(one.keyword, *_PARTS)] if isinstance(made, cst.Call) else []
+    return {_said_by(name), *(_said_by_part(module, one) for one in parts)}
+
+
+def _said_by_part(module: Module, argument: cst.Arg) -> str | None:
+    """The role of ``split="val"`` or ``train=True``; ``train=False`` only says that it is not training."""
+    if is_name(argument.value, "False"):
+        return _OTHER
+    name = argument.keyword.value if argument.keyword is not None else ""
+    return _said_by(name if is_name(argument.value, "True") else module.source(argument.value))
 
 
 def _given_name(module: Module, call: cst.Call) -> str:
@@ -82,18 +112,6 @@ def _last_name(module: Module, node: cst.BaseExpression) -> str:
         case cst.Subscript(value=owner, slice=[first, *_]):
             key = module.source(first)
             return _last_name(module, owner) if key.isdigit() else key
-    return ""
-
-
-def _returned_by(module: Module, call: cst.Call) -> str:
-    """The name of the function that returns the loader."""
-    returned = False
-    for ancestor in module.ancestors(call):
-        if isinstance(ancestor, cst.Tuple | cst.Lambda):
-            return ""
-        if isinstance(ancestor, cst.FunctionDef):
-            return ancestor.name.value if returned else ""
-        returned = returned or isinstance(ancestor, cst.Return | cst.Yield)
     return ""
 
 
