@@ -25,6 +25,16 @@ _PURE_CALLS = re.compile(r"min|max|int|bool|len|str|[\w.]+\.get")
 _WORD = re.compile(r"\w+")
 #: What stands behind the last name of an import, where its line ends before the bracket.
 _REST_OF_CLAUSE = re.compile(r"[ \t]*(?:,[ \t]*)?(#[^\r\n]*)?(?=\r?\n)")
+#: Modules that ``import torch`` imports, and names that ``import *`` gives of them.
+_DATA = frozenset({"torch.utils.data", "torch.utils.data.dataloader"})
+_GIVEN_BY_STAR = frozenset({
+    "BatchSampler", "ChainDataset", "ConcatDataset", "DFIterDataPipe", "DataChunk", "DataLoader", "Dataset",
+    "DistributedSampler", "IterDataPipe", "IterableDataset", "MapDataPipe", "RandomSampler", "Sampler",
+    "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler",
+    "_DatasetKind", "argument_validation", "default_collate", "default_convert", "functional_datapipe",
+    "get_worker_info", "guaranteed_datapipes_determinism", "non_deterministic", "random_split",
+    "runtime_validation", "runtime_validation_disabled",
+})  # fmt: skip
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -64,6 +74,8 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style:
             for binding, places in (_names_of(after).unused(names) if known else {}).items()
             if binding in known and binding not in idle and not (binding.scope == "" and is_public(binding.name))
         }
+        if names:
+            dead |= _needless(before, after, is_public)
         edits = _removals(after, dead, style)
         if not edits:
             return
@@ -72,9 +84,31 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style:
         only_imports = all(place.alias is not None for places in dead.values() for place in places)
 
 
+def _needless(before: str, after: str, is_public: Callable[[str], bool]) -> dict[_Binding, list[_Dead]]:
+    """Top-level imports that give nothing any more: ``import torch.utils.data`` beside ``import torch``, which imports
+    it by itself, and ``import *`` from there.
+    """
+    was, now = _names_of(before), _names_of(after)
+    found = {
+        _Binding("", path): places
+        for path, places in now.submodules.items()
+        if path in _DATA and path in was.paths and path not in now.paths and not now.names_in_strings(path)
+    }
+    given = _GIVEN_BY_STAR & was.free
+    if given and not given & now.free and not any(map(is_public, _GIVEN_BY_STAR)):
+        stars = [place for place in now.stars if isinstance(place.statement, ast.ImportFrom)]
+        places = [place for place in stars if getattr(place.statement, "module", "") in _DATA]
+        if places and not any(map(now.names_in_strings, given)):
+            found[_Binding("", "*")] = places
+    return found
+
+
 def top_level_names(text: str) -> set[str]:
     """Names that :func:`newly_dead` might find dead at the top level of a module."""
-    return {binding.name for binding in _names_of(text).bindings if not binding.scope}
+    names = _names_of(text)
+    return {binding.name for binding in names.bindings if not binding.scope} | (
+        _GIVEN_BY_STAR if names.stars else set()
+    )
 
 
 class _Names:
@@ -119,9 +153,54 @@ class _Names:
             if {one.name, "locals"}.isdisjoint(self._read(one.scope)) and not (one.scope == "" and self._is_quoted(one))
         }
 
+    @cached_property
+    def submodules(self) -> dict[str, list[_Dead]]:
+        """Top-level ``import package.module`` beside an ``import package``, by what they import."""
+        body = self._outline.tree.body
+        plain = [(one, alias) for one in body if isinstance(one, ast.Import) for alias in one.names if not alias.asname]
+        packages = {alias.name for _, alias in plain}
+        found: dict[str, list[_Dead]] = {}
+        for statement, alias in plain:
+            if "." in alias.name and alias.name.partition(".")[0] in packages:
+                found.setdefault(alias.name, []).append(_Dead(statement, alias, body))
+        return found
+
+    @cached_property
+    def stars(self) -> list[_Dead]:
+        """Top-level ``from module import *``."""
+        body = self._outline.tree.body
+        froms = (one for one in body if isinstance(one, ast.ImportFrom))
+        return [_Dead(one, alias, body) for one in froms for alias in one.names if alias.name == "*"]
+
+    @cached_property
+    def paths(self) -> frozenset[str]:
+        """Dotted paths that are read, with all that they begin with."""
+        found = set[str]()
+        for attribute in self._outline.find(ast.Attribute):
+            parts: list[str] = []
+            node: ast.expr = attribute
+            while isinstance(node, ast.Attribute):
+                parts.append(node.attr)
+                node = node.value
+            if isinstance(node, ast.Name):
+                words = [node.id, *reversed(parts)]
+                found.update(".".join(words[:end]) for end in range(2, len(words) + 1))
+        return frozenset(found)
+
+    @cached_property
+    def free(self) -> frozenset[str]:
+        """Names that are read and that no import, assignment or definition of the module is seen to give."""
+        bound = {one.name for one in self.bindings} | {one.name for one in self._outline.functions}
+        bound |= {one.name for one in self._outline.find(ast.ClassDef)}
+        return frozenset(self._read("") - bound)
+
+    def names_in_strings(self, path: str) -> bool:
+        """Whether code in a string reads a name, or the first name of a path that the string has."""
+        return any(path in text and path.partition(".")[0] in _read_in_string(text) for text in self._strings)
+
     def _is_quoted(self, binding: _Binding) -> bool:
         """Whether code in a string reads a name of the module: a quoted type, code to evaluate, a doctest."""
-        return any(binding.name in text and binding.name in _read_in_string(text) for text in self._strings)
+        return self.names_in_strings(binding.name)
 
     @cached_property
     def _strings(self) -> list[str]:

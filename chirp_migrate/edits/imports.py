@@ -12,10 +12,11 @@ from itertools import takewhile
 
 import libcst as cst
 
+from chirp_migrate.edits.statements import with_comments
 from chirp_migrate.plans.plan import Edit, Import
 from chirp_migrate.source.text import edited
 from chirp_migrate.syntax.import_style import ImportStyle
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_docstring
 from chirp_migrate.syntax.scopes import Kind
@@ -24,8 +25,7 @@ _RUNTIME = "chirpid_patch"
 #: Packages that need torch: once they are imported, importing the runtime costs nothing and cannot fail for torch.
 _NEEDS_TORCH = re.compile(r"(torch\w*|pytorch_lightning|lightning|chirpid_patch|timm|accelerate)(\.|$)")
 
-#: From so many imports on, that their names are in order is no chance.
-_FEWEST_SORTED = 3
+_TORCH = re.compile(r"torch(\.|$)")
 
 _Statement = cst.Import | cst.ImportFrom
 
@@ -102,7 +102,7 @@ def import_edits(
         elif missing and source == _RUNTIME and (guarded := _guarded_import(module)) is not None:
             edits += _beside(module, guarded, _line(source, missing), style)
         elif missing:
-            edits += _in_order(module, source, missing, style)
+            edits += _in_order(module, source, missing, style, first_use)
     return edits
 
 
@@ -194,8 +194,10 @@ def _as_written(module: Module, statement: cst.ImportFrom, edits: Iterable[Edit]
     return edits if written == after else [Edit(start, end, written)]
 
 
-def _in_order(module: Module, source: str, clauses: list[str], style: ImportStyle) -> list[Edit]:
-    """A line of its own: in the order of the run of imports it belongs to, or with those of its section."""
+def _in_order(module: Module, source: str, clauses: list[str], style: ImportStyle, first_use: int | None) -> list[Edit]:
+    """A line of its own: where the project sorts imports, in their order; else that of the runtime below what it takes
+    the place of, and any other with those of its section.
+    """
     line = style.written(_line(source, clauses)).replace("\n", module.newline)
     body = module.tree.body
     run = _run(module, source)
@@ -204,44 +206,39 @@ def _in_order(module: Module, source: str, clauses: list[str], style: ImportStyl
             return [_line_after(module, body[0], module.newline + line)]
         offset = module.line_start(module.span(body[0])[0]) if body else len(module.text)
         return [Edit(offset, offset, f"{line}{module.newline}")]
-    edits = _sorted_in(module, body[run[0]], body[run[-1]], _line(source, clauses), style)
-    if edits is not None:
-        return edits
-    among = _among_neighbours(module, [body[position] for position in run], source, line)
-    if among is not None:
-        return [among]
-    imports, section = _imports_in(module, body), style.section(source)
+    imports = _imports_in(module, body)
+    below = _loader_import(module, imports, run, first_use) if source == _RUNTIME else None
+    if below is None or style.is_configured:
+        edits = _sorted_in(module, body[run[0]], body[run[-1]], _line(source, clauses), style)
+        if edits is not None:
+            return edits
+    if below is not None:
+        return [_line_after(module, below, line)]
+    section = style.section(source)
     alike = [n for n in run if n in imports and {*map(style.section, imports[n])} == {section}]
     if not alike and source != _RUNTIME:
-        start = module.line_start(module.span(body[run[0]])[0])
+        start = with_comments(module, module.line_start(module.span(body[run[0]])[0]), "")
         return [Edit(start, start, f"{line}{module.newline}{module.newline}")]
     return [_line_after(module, body[(alike or run)[-1]], line)]
 
 
-def _among_neighbours(module: Module, run: Sequence[cst.CSTNode], source: str, line: str) -> Edit | None:
-    """``line`` among the statements beside those of torch, where their modules are in the order of their names.
+def _loader_import(
+    module: Module, imports: Mapping[int, list[str]], run: Sequence[int], first_use: int | None
+) -> cst.CSTNode | None:
+    """The import below which that of the runtime goes, among those at the positions ``run``.
 
-    This is for sorting that isort has no settings for; ``from`` imports follow the others, or stand among them.
+    It is the one that ``DataLoader`` comes from, else another one of ``torch.utils.data``, else the first of torch; or
+    the last of those of torch on the lines that follow.
     """
-    blocks: list[list[tuple[str, cst.CSTNode]]] = [[]]
-    for statement in run:
-        match statement:
-            case cst.SimpleStatementLine(leading_lines=leading, body=[small, *_]):
-                if any(not above.comment for above in leading):
-                    blocks.append([])
-                if isinstance(small, cst.ImportFrom):
-                    blocks[-1].append((_sources(module, small)[0].casefold(), statement))
-    block = next((block for block in blocks if any(_NEEDS_TORCH.match(name) for name, _ in block)), [])
-    names = [name for name, _ in block]
-    if len(names) < _FEWEST_SORTED or names != sorted(names):
-        return None
-    following = next((statement for name, statement in block if name > source.casefold()), None)
-    if following is None:
-        return _line_after(module, block[-1][1], line)
-    if getattr(following, "leading_lines", ()):
-        return None  # a comment is about what it stands above
-    offset = module.line_start(module.span(following)[0])
-    return Edit(offset, offset, f"{line}{module.newline}")
+    body = module.tree.body
+    places = [n for n in run if n in imports and (first_use is None or module.span(body[n])[1] <= first_use)]
+    loaders = [
+        n for n in places if any(one.evaluated_name == "DataLoader" for one in find_in(body[n], cst.ImportAlias))
+    ]
+    data = [n for n in places if any(one.startswith("torch.utils") for one in imports[n])]
+    torch = [n for n in places if any(map(_NEEDS_TORCH.match, imports[n]))]
+    found = next(iter((*loaders, *data, *torch)), None)
+    return None if found is None else _last_of_torch(body, {n: imports[n] for n in places}, found)
 
 
 def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
@@ -297,15 +294,24 @@ def _is_for_checkers(module: Module, statement: cst.CSTNode) -> bool:
 
 
 def _beside(module: Module, statement: cst.CSTNode, line: str, style: ImportStyle) -> list[Edit]:
-    """``line`` among the imports around one of them, where these are sorted; else after it, on a line of its own."""
+    """``line`` among the imports around one of them, where the project sorts them; else below it."""
     parent = module.parents[statement]
     if not isinstance(parent, cst.SimpleStatementLine):
         end = module.span(statement)[1]
         return [Edit(end, end, f"; {line}")]
     body: Sequence[cst.CSTNode] = getattr(module.parents[parent], "body", (parent,))
-    run = _around(_imports_in(module, body), body.index(parent))
-    edits = _sorted_in(module, body[run[0]], body[run[-1]], line, style)
-    return [_line_after(module, parent, line)] if edits is None else edits
+    imports = _imports_in(module, body)
+    run = _around(imports, body.index(parent))
+    edits = _sorted_in(module, body[run[0]], body[run[-1]], line, style) if style.is_configured else None
+    return [_line_after(module, _last_of_torch(body, imports, body.index(parent)), line)] if edits is None else edits
+
+
+def _last_of_torch(body: Sequence[cst.CSTNode], imports: Mapping[int, list[str]], position: int) -> cst.CSTNode:
+    """The import at a position of a block, or the last of those of torch on the lines that follow."""
+    following = position + 1
+    while all(map(_TORCH.match, imports.get(following, ["-"]))) and not getattr(body[following], "leading_lines", ()):
+        position, following = following, following + 1
+    return body[position]
 
 
 def _sorted_in(

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
-from chirp_migrate.edits.statements import lines_deletion
+from chirp_migrate.edits.statements import lines_deletion, with_comments
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import edited
 from chirp_migrate.syntax.module import Module
@@ -80,7 +80,7 @@ def _defines_or_imports(statement: cst.CSTNode) -> bool:
 
 
 def _above(module: Module, statement: cst.CSTNode) -> int:
-    return _with_comments(module, module.line_start(module.statement_start(statement)), "")
+    return with_comments(module, module.line_start(module.statement_start(statement)), "")
 
 
 def insert_at(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
@@ -99,7 +99,7 @@ def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tu
     """Lines of a definition, the comments straight above it and those at the end of its body included."""
     first = module.statement_start(node)
     indent = module.indentation(first)
-    start = _with_comments(module, module.line_start(first), indent)
+    start = with_comments(module, module.line_start(first), indent)
     end = at = module.line_end(module.span(node)[1] - 1)
     while at < len(module.text):
         following = module.line_end(at)
@@ -110,14 +110,6 @@ def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tu
             end = following
         at = following
     return start, end
-
-
-def _with_comments(module: Module, offset: int, indent: str) -> int:
-    """Start of the comment lines straight above ``offset``; comments that open the file are about the file."""
-    above = offset
-    while above > 0 and module.text.startswith(f"{indent}#", module.line_start(above - 1)):
-        above = module.line_start(above - 1)
-    return above if above > 0 else offset
 
 
 def joined(edits: Iterable[Edit]) -> tuple[Edit, ...]:
@@ -229,7 +221,7 @@ def opening_edits(module: Module, node: cst.FunctionDef, indent: str, lines: Seq
         return
     offset = module.line_start(module.statement_start(first))
     old = module.indentation(offset)
-    start = _with_comments(module, offset, old)
+    start = with_comments(module, offset, old)
     new = indent + old.removeprefix(module.indentation(module.span(node)[0]))
     yield Edit(start, start, "".join(f"{new}{line}{module.newline}" for line in lines))
 

@@ -56,6 +56,14 @@ def lines_deletion(module: Module, start: int, end: int) -> Edit:
     return Edit(start, end, "")
 
 
+def with_comments(module: Module, offset: int, indent: str) -> int:
+    """Start of the comment lines straight above ``offset``; comments that open the file are about the file."""
+    above = offset
+    while above > 0 and module.text.startswith(f"{indent}#", module.line_start(above - 1)):
+        above = module.line_start(above - 1)
+    return above if above > 0 else offset
+
+
 def first_in_block(module: Module, header: cst.CSTNode, block: cst.BaseSuite, lines: Sequence[str]) -> Edit | None:
     """Put lines, a tab for each step of indentation, before the first statement of a block and the comments above it.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -38,6 +39,8 @@ _SAME_IN_ISORT = (
     "order-by-type",
     "single-line-exclusions",
 )
+#: Hooks that sort imports.
+_SORTS = re.compile(r"\b(isort|usort|ufmt)\b")
 _SECTIONS = {
     "future": "FUTURE",
     "standard-library": "STDLIB",
@@ -69,6 +72,21 @@ class ImportStyle:
         """Isort's settings of the project, else ruff's, else those that isort has beside black."""
         return self._read[0][0]
 
+    @cached_property
+    def is_configured(self) -> bool:
+        """Whether the project sorts imports: by settings of isort, by a rule of ruff, or by a hook of its commits."""
+        if self.root is None:
+            return False
+        if _has_settings(self.config):
+            return True
+        found = ruff_table(self.root) if not self.problem else None
+        table = found[1] if found is not None else {}
+        chosen = [one.get(key, ()) for one in (table, table.get("lint", {})) for key in ("select", "extend-select")]
+        if any(code in ("ALL", "I", "I0", "I00", "I001") for codes in chosen for code in codes):
+            return True
+        hooks = self.root / ".pre-commit-config.yaml"
+        return hooks.is_file() and _SORTS.search(hooks.read_text(encoding="utf-8", errors="replace")) is not None
+
     @property
     def problem(self) -> str:
         """Why the project's settings could not be used; "" where they could."""
@@ -86,7 +104,7 @@ class ImportStyle:
         plain, found, problem = _plain(self.root), [], ""
         try:
             own = isort.Config(settings_path=str(self.root))
-            found += [own] if any(source.get("source") != "defaults" for source in own.sources) else []
+            found += [own] if _has_settings(own) else []
             ruff = _ruff_options(self.root)
             found += [isort.Config(**{**plain, **ruff})] if ruff else []
         except (ISortError, ValueError, TypeError, AttributeError, OSError) as error:
@@ -158,6 +176,12 @@ class ImportStyle:
         import isort
 
         return isort.place_module(module, config=self.config)
+
+
+def _has_settings(config: isort.Config) -> bool:
+    """Whether a file of the project has settings for isort; that of editors has some for other reasons."""
+    files = (Path(str(source.get("source", ""))) for source in config.sources)
+    return any(file.is_absolute() and file.name != ".editorconfig" for file in files)
 
 
 def _sorted(imports: str, config: isort.Config) -> str:

@@ -12,6 +12,8 @@ from ruff import find_ruff_bin
 
 from chirp_migrate.engine.migration import plan_migration
 from chirp_migrate.engine.plan_tree import plan_tree
+from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.syntax.project import Project
 
 MODULE = '''"""Training of a bird-sound classifier."""
 
@@ -136,7 +138,7 @@ def test_what_is_not_sorted_stays_as_it_is(tmp_path: Path) -> None:
     module.write_text(unsorted, encoding="utf-8")
     before, after = unsorted.splitlines(), migrate(tmp_path, module).splitlines()
     new = "from chirpid_patch import OptimalDataLoaderFactory"
-    assert after.index(new) == after.index("import torch") + 1
+    assert after.index(new) == after.index("from torch.utils.data import TensorDataset") + 1
     imports = after.index("def train(x, y, epochs):")
     assert [one for one in after[:imports] if one != new] == [
         one.replace("DataLoader, ", "") for one in before[: before.index("def train(x, y, epochs):")]
@@ -293,3 +295,90 @@ def test_an_import_that_is_not_always_run_is_not_relied_upon(tmp_path: Path, gua
     names: dict[str, Any] = {"__name__": "train"}
     exec(compile(migrated.after, "train.py", "exec"), names)
     assert list(names["loader"]([1, 2, 3, 4, 5], 2)) == [[1, 2], [5]]
+
+
+NEW = "from chirpid_patch import OptimalDataLoaderFactory\n"
+
+
+def placed(imports: str, name: str = "DataLoader", *, more: str = "") -> str:
+    """The imports after a migration of a file that makes one loader."""
+    text = f"{imports}\n\ndef f(d):\n    return {name}(d, 4)\n{more}"
+    after, _ = rewrite("a.py", text, Project({"a.py": text}))
+    return after.partition("\n\ndef f(d)")[0]
+
+
+@pytest.mark.parametrize(
+    ("imports", "after"),
+    [
+        ("import os\nfrom torch.utils.data import DataLoader\nfrom x import y\n", f"import os\n{NEW}from x import y\n"),
+        ("import os\n\nfrom torch.utils.data import DataLoader\n\nimport x\n", f"import os\n\n{NEW}\nimport x\n"),
+        ("# data\nfrom torch.utils.data import DataLoader\n# model\nimport m\n", f"# data\n{NEW}# model\nimport m\n"),
+    ],
+)
+def test_the_import_takes_the_place_of_the_one_that_goes(imports: str, after: str) -> None:
+    assert placed(imports) == after
+
+
+@pytest.mark.parametrize(
+    ("imports", "after"),
+    [
+        (
+            "import numpy\nfrom torch.utils.data import DataLoader, Dataset\nimport os\n",
+            f"import numpy\nfrom torch.utils.data import Dataset\n{NEW}import os\n",
+        ),
+        # Imports of torch that follow one another stay together.
+        (
+            "import torch\nfrom torch.utils.data import DataLoader\nfrom torch import nn\nimport os\n",
+            f"import torch\nfrom torch import nn\n{NEW}import os\n",
+        ),
+        (
+            "import torch\nfrom torch.utils.data import DataLoader, Dataset\n",
+            f"import torch\nfrom torch.utils.data import Dataset\n{NEW}",
+        ),
+        (
+            "from torch.utils.data import DataLoader, Dataset\n# The model.\nfrom model import Net\n",
+            f"from torch.utils.data import Dataset\n{NEW}# The model.\nfrom model import Net\n",
+        ),
+    ],
+)
+def test_an_import_that_stays_has_the_new_one_below(imports: str, after: str) -> None:
+    assert placed(imports, more="x: Dataset\n") == after
+
+
+@pytest.mark.parametrize(
+    ("imports", "name", "more", "after"),
+    [
+        (
+            "import torch\nimport torch.utils.data\n",
+            "torch.utils.data.DataLoader",
+            "torch.rand(1)\n",
+            f"import torch\n{NEW}",
+        ),
+        ("import torch\nfrom torch.utils.data import *\n", "DataLoader", "torch.rand(1)\n", f"import torch\n{NEW}"),
+        ("import torch.utils.data as tud\nimport os\n", "tud.DataLoader", "", f"{NEW}import os\n"),
+        ("from torch.utils import data\nimport os\n", "data.DataLoader", "", f"{NEW}import os\n"),
+    ],
+)
+def test_what_gave_nothing_but_the_class_goes(imports: str, name: str, more: str, after: str) -> None:
+    assert placed(imports, name, more=more) == after
+
+
+@pytest.mark.parametrize(
+    ("imports", "name", "more"),
+    [
+        ("import torch\nimport torch.utils.data\n", "torch.utils.data.DataLoader", "x: torch.utils.data.Dataset\n"),
+        ("import torch\nimport torch.utils.data\n", "torch.utils.data.DataLoader", "x: 'torch.utils.data.Dataset'\n"),
+        ("import torch.utils.data\n", "torch.utils.data.DataLoader", "torch.rand(1)\n"),
+        ("from torch.utils.data import *\n", "DataLoader", "x = Subset(y, [0])\n"),
+        ("from torch.utils.data import *\n", "DataLoader", "x = 'DataLoader(d)'\n"),
+    ],
+)
+def test_what_still_gives_something_stays(imports: str, name: str, more: str) -> None:
+    assert placed(imports, name, more=more) == imports + NEW
+
+
+def test_what_another_file_takes_from_a_star_stays() -> None:
+    text = "from torch.utils.data import *\n\nloader = DataLoader(d, 4)\n"
+    project = Project({"a.py": text, "b.py": "from a import Subset\n"})
+    after, _ = rewrite("a.py", text, project)
+    assert after.startswith(f"from torch.utils.data import *\n{NEW}")

@@ -438,8 +438,8 @@ def test_what_is_built_by_the_factory_is_counted_as_fine() -> None:
             os.environ["OMP_NUM_THREADS"] = "1"
             import sys
             sys.path.insert(0, "..")
-            import here
             from chirpid_patch import OptimalDataLoaderFactory
+            import here
             x = OptimalDataLoaderFactory.create_loader(d)
             """,
         ),
