@@ -27,7 +27,7 @@ WHOLE_PROJECT = ("CHP013", "CHP018", "CHP024", "CHP025")
 #: How many findings a rule has in a file: path below the folder of all packages, and rule.
 Findings = Counter[tuple[str, str]]
 
-_PLAN = [*TOOL, "apply", "--tests", "--diff"]
+_PLAN = [*TOOL, "apply", "--tests", "--all-loaders", "--diff"]
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def contenders(jobs: int, torchfix: Path | None) -> list[Contender]:
     # Its own options only as one word each: otherwise it takes their values for the name of the command.
     rename = ["codemod", "--no-format", "--hide-progress", f"--jobs={jobs}", "rename.RenameCommand"]
     tool = [python, "-m", "libcst.tool", *rename, "--old_name", _OLD, "--new_name", _NEW]
-    apply = [python, "-m", "chirp_migrate", "apply", "--tests"]
+    apply = [python, "-m", "chirp_migrate", "apply", "--tests", "--all-loaders"]
     write = [*apply, "--no-scaffold", "--allow-dirty"]
     # Exit code 1 of all three: files were left out that could not be read, or there is something to mend.
     everyone = [

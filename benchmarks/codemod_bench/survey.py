@@ -15,7 +15,17 @@ from typing import Any
 from . import account, census, checks
 from .packages import Package, fetch, unpack
 
-_APPLY = [sys.executable, "-m", "chirp_migrate", "apply", "--no-scaffold", "--no-notebooks", "--tests", "--allow-dirty"]
+_APPLY = [
+    sys.executable,
+    "-m",
+    "chirp_migrate",
+    "apply",
+    "--no-scaffold",
+    "--no-notebooks",
+    "--tests",
+    "--all-loaders",
+    "--allow-dirty",
+]
 
 
 @dataclass

@@ -37,6 +37,7 @@ _MARKS = {
     Status.REPORT: "listed only",
     Status.SUPPRESSED: "suppressed",
     Status.REFUSED: "refused",
+    Status.UNCHANGED: "unchanged",
 }
 
 
@@ -131,7 +132,11 @@ def _add_ignores(found: Check, project: Path, output: Output) -> str:
 
 def _text(found: Check, base: Path, screen: Screen) -> Iterator[str]:
     """A line for each finding and each file that was not handled."""
-    shown = {*found.work, *found.stopping, *((*found.others, *found.suppressed) if screen.verbose else ())}
+    shown = {
+        *found.work,
+        *found.stopping,
+        *((*found.others, *found.suppressed, *found.unchanged) if screen.verbose else ()),
+    }
     for finding in found.plan.findings:
         if finding in shown:
             yield _line(finding, base, screen)
@@ -162,6 +167,7 @@ def _verdict(found: Check, path: Path) -> str:
         verdict += f" To rewrite: chirp-migrate apply {shlex.quote(str(path))}"
     uncounted = [f"{len(found.others)} listed or proposed (--strict counts them)"] if found.others else []
     uncounted += [f"{len(found.suppressed)} suppressed"] if found.suppressed else []
+    uncounted += [f"{len(found.unchanged)} unchanged (nothing to gain)"] if found.unchanged else []
     in_tests = applied.loaders_in_tests(plan)
     verdict += f"\n{in_tests}" if in_tests else ""
     return f"{verdict}\nNot counted: {', '.join(uncounted)}; --verbose shows them." if uncounted else verdict

@@ -33,6 +33,7 @@ class Request:
     scaffold: bool | None = None
     vendor: bool | None = None
     tests: bool | None = None
+    all_loaders: bool | None = None
     exclude: tuple[str, ...] = ()
 
     @property
@@ -50,6 +51,7 @@ class Request:
             tests=self.tests,
             scaffold=self.scaffold,
             vendor=self.vendor,
+            all_loaders=self.all_loaders,
             exclude=self.exclude,
         )
 
@@ -75,6 +77,10 @@ _looked_at = (
     ),
     _codes("--ignore", callback=separated, help="Do not run these rules."),
     _rules("--unsafe/--no-unsafe", default=None, help="Also apply rules that change what training learns."),
+    _rules(
+        "--all-loaders/--no-all-loaders", default=None,
+        help="Also rewrite loaders that gain nothing from it.  [default: leave them]",
+    ),
     _rules("--notebooks/--no-notebooks", default=None, help="Look at notebooks, too, or leave them.  [default: look]"),
     _rules(
         "--tests/--no-tests", default=None,

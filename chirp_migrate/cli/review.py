@@ -219,7 +219,7 @@ def _show(session: Review, item: Item, screen: Screen) -> None:
     screen.line(f"{item.file.path}{now}", "bold")
     for one in item.findings:
         safety = "" if one.safety is Safety.SAFE else f" ({one.safety.value})"
-        screen.item(f"{one.place:>5}  {one.rule}", f"{one.message}{safety}", indent=0, style="cyan")
+        screen.item(f"{one.place:>5}  {one.rule}", f"{one.message_with_gain}{safety}", indent=0, style="cyan")
     if item.hunk is None:
         screen.line(f"       {NOTES.get(item.file.note, item.file.note)} as a whole")
     lines = [] if screen.quiet else list(item.diff(None if choice is None else choice.edits))

@@ -52,6 +52,11 @@ class Check:
         return self._with_status({Status.SUPPRESSED})
 
     @property
+    def unchanged(self) -> tuple[Finding, ...]:
+        """What could be rewritten and would gain nothing; it never counts."""
+        return self._with_status({Status.UNCHANGED})
+
+    @property
     def exit_code(self) -> ExitCode:
         """``WORK_REMAINS`` when a finding counts or a file could not be handled, else ``OK``."""
         return ExitCode.WORK_REMAINS if self.work or self.plan.skipped else ExitCode.OK

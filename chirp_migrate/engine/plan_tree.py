@@ -136,6 +136,7 @@ def plan_tree(
         vendor=vendor,
         tests=settings.tests,
         exclude=settings.excluded,
+        all_loaders=settings.all_loaders,
     )
     return Plan(found.root, tuple(files), tuple(findings), tuple(skipped), tuple(notes), left_out, options)
 

@@ -15,7 +15,7 @@ from chirp_migrate.edits.imports import conflicting, conflicting_elsewhere, hidd
 from chirp_migrate.edits.layout import layout_edits
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.suppression import Suppressions, UnreadableComments, read_suppressions
-from chirp_migrate.plans.plan import Edit, Finding, Hunk, Safety, Status
+from chirp_migrate.plans.plan import Edit, Finding, GainKind, Hunk, Safety, Status
 from chirp_migrate.rules import Proposal, Rule, all_rules
 from chirp_migrate.source.diff import changed_lines
 from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, grouped, sharing_lines
@@ -80,6 +80,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
                 unsafe=settings.unsafe,
                 rules=settings.rules,
                 ignored=settings.ignored_in(path),
+                by_gain=not settings.all_loaders,
             )
     except (UnparsableModule, UnreadableComments) as error:
         problem = str(error)
@@ -104,10 +105,16 @@ def _begin_of(message: str) -> str:
 
 
 def rewrite(
-    path: str, text: str, project: Project, *, unsafe: bool = False, rules: Sequence[Rule] | None = None
+    path: str,
+    text: str,
+    project: Project,
+    *,
+    unsafe: bool = False,
+    rules: Sequence[Rule] | None = None,
+    by_gain: bool = False,
 ) -> tuple[str, list[Finding]]:
     """The new text and the findings of :func:`rewrite_in_hunks`."""
-    result = rewrite_in_hunks(path, text, project, unsafe=unsafe, rules=rules)
+    result = rewrite_in_hunks(path, text, project, unsafe=unsafe, rules=rules, by_gain=by_gain)
     return result.text, list(result.findings)
 
 
@@ -119,6 +126,7 @@ def rewrite_in_hunks(
     unsafe: bool = False,
     rules: Sequence[Rule] | None = None,
     ignored: frozenset[str] = frozenset(),
+    by_gain: bool = False,
 ) -> FileResult:
     """Apply the rules to one module until none of them proposes an edit.
 
@@ -129,6 +137,7 @@ def rewrite_in_hunks(
         unsafe: also apply rules that change behaviour.
         rules: the rules; ``None`` means all.
         ignored: codes whose findings are left alone in this file.
+        by_gain: whether what buys nothing stays as it is (see :class:`~chirp_migrate.plans.plan.Gain`).
 
     Returns:
         The new text, its hunks and the findings, with lines and columns of the text as it was given.
@@ -152,7 +161,7 @@ def rewrite_in_hunks(
         suppressions = read_suppressions(text)
         suppressions.everywhere |= ignored
         proposals = _proposals(concerned, module, project)
-        chosen, remaining = _choose(module, project, proposals, suppressions, unsafe)
+        chosen, remaining = _choose(module, project, proposals, suppressions, unsafe, by_gain)
         # What later passes find fine is what the first one rewrote.
         findings += [work.finding(r, p, s) for r, p, s in remaining if s is Status.FINE and not number]
         if not chosen:
@@ -206,6 +215,7 @@ class _Rewriting:
             status=status,
             why=proposal.why,
             reason=rule.reason,
+            gain=proposal.gain,
         )
 
     def splice(
@@ -341,6 +351,7 @@ def _choose(
     proposals: Sequence[tuple[Rule, Proposal]],
     suppressions: Suppressions,
     unsafe: bool,
+    by_gain: bool,
 ) -> tuple[list[tuple[Rule, Proposal]], list[tuple[Rule, Proposal, Status]]]:
     """Proposals to apply in this pass (none overlapping another), and those that stay findings."""
     chosen: list[tuple[Rule, Proposal]] = []
@@ -357,6 +368,9 @@ def _choose(
             remaining.append((rule, proposal, Status.SUPPRESSED))
         elif not proposal.edits:
             remaining.append((rule, proposal, Status.REPORT))
+        elif by_gain and proposal.gain is not None and proposal.gain.kind is GainKind.NOTHING:
+            message = f"not rewritten: {proposal.gain.why}; with --all-loaders: {proposal.message}"
+            remaining.append((rule, replace(proposal, message=message, why="no-gain"), Status.UNCHANGED))
         elif clash := _clash(module, project, proposal) if proposal.imports else "":
             # What the rule says is what it would do.
             message = f"not rewritten: {clash}; otherwise: {proposal.message}"

@@ -32,7 +32,7 @@ _TABLE = "chirp-migrate"
 _COMMANDS = ("verify", "tune")
 KEYS = (
     *("include", "exclude", "select", "ignore", "per-file-ignores", "unsafe", "notebooks", "tests", "scaffold"),
-    *("vendor", *_COMMANDS),
+    *("vendor", "all-loaders", *_COMMANDS),
 )
 #: A project's own tests, as pytest finds them, and what they share.
 _TEST = re.compile(r"(?:.*/)?(?:tests/.*|test_[^/]*|[^/]*_test|conftest)\.(?:py|ipynb)", re.DOTALL)
@@ -52,6 +52,7 @@ class Settings:
         tests: also look at tests.
         scaffold: whether the scaffold is added; ``None`` where ``utils/`` has training modules.
         vendor: whether the runtime is copied into the project.
+        all_loaders: also rewrite loaders that gain nothing.
         excluded: globs of further files that are not rewritten, relative to the folder of the run.
         prefix: what goes before a path of the run to make it one of the patterns', ``""`` or ending in ``/``.
     """
@@ -65,6 +66,7 @@ class Settings:
     tests: bool = False
     scaffold: bool | None = None
     vendor: bool = False
+    all_loaders: bool = False
     excluded: tuple[str, ...] = ()
     prefix: str = ""
 
@@ -103,6 +105,7 @@ class Settings:
         tests: bool | None = None,
         scaffold: bool | None = None,
         vendor: bool | None = None,
+        all_loaders: bool | None = None,
         exclude: Sequence[str] = (),
     ) -> Settings:
         """These settings with what the command line says above them.
@@ -135,6 +138,7 @@ class Settings:
             tests=self.tests if tests is None else tests,
             scaffold=self.scaffold if scaffold is None else scaffold,
             vendor=self.vendor if vendor is None else vendor,
+            all_loaders=self.all_loaders if all_loaders is None else all_loaders,
             excluded=(*self.excluded, *exclude),
         )
 
@@ -246,6 +250,7 @@ class _Reader:
             tests=self._flag("tests", default=False),
             scaffold=self._flag("scaffold", default=True) if "scaffold" in self.table else None,
             vendor=self._flag("vendor", default=False),
+            all_loaders=self._flag("all-loaders", default=False),
             prefix=prefix,
         )
 

@@ -15,6 +15,8 @@ __all__ = [
     "Edit",
     "FilePlan",
     "Finding",
+    "Gain",
+    "GainKind",
     "Hunk",
     "Import",
     "Note",
@@ -46,7 +48,7 @@ class Status(str, Enum):
     """What happens to a finding: rewritten, rewritten only with ``--unsafe``, or only reported.
 
     ``SUPPRESSED``: left alone because a comment or setting says so. ``REFUSED``: the user refused it in a review.
-    ``FINE``: nothing to do, counted only.
+    ``FINE``: nothing to do, counted only. ``UNCHANGED``: the rewrite would gain nothing (see :class:`Gain`).
     """
 
     REWRITE = "rewrite"
@@ -55,6 +57,44 @@ class Status(str, Enum):
     SUPPRESSED = "suppressed"
     REFUSED = "refused"
     FINE = "fine"
+    UNCHANGED = "unchanged"
+
+
+class GainKind(str, Enum):
+    """What the rewrite of a loader, or of what a loader holds, buys; docs/apply.md describes each kind."""
+
+    BATCHED = "batched-reading"
+    AT_RUN_TIME = "decided-at-run-time"
+    PICKLABLE = "picklable-workers"
+    PINNED = "pinned-transfers"
+    NOTHING = "nothing"
+
+    @property
+    def words(self) -> str:
+        """The kind as people read it."""
+        return self.value.replace("-", " ")
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a rewrite buys, and why.
+
+    Attributes:
+        kind: what it buys.
+        why: the reason, as the end of a sentence.
+        path: file of the code that is the reason, relative to the root of the plan; "" if there is no such code.
+        line: its line in that file, from 1; 0 if there is no such code.
+    """
+
+    kind: GainKind
+    why: str
+    path: str = ""
+    line: int = 0
+
+    @property
+    def text(self) -> str:
+        """The reason with its place."""
+        return f"{self.why}, {self.path}:{self.line}" if self.path else self.why
 
 
 @dataclass(frozen=True)
@@ -108,6 +148,7 @@ class Finding:
         cell: in a notebook, the cell that ``line`` is counted in, from 1 over all cells.
         hunk: number of the hunk that rewrites it, or would.
         reason: why its rule is there.
+        gain: what the rewrite of a loader, or of what loaders hold, buys; None of any other finding.
     """
 
     rule: str
@@ -122,6 +163,14 @@ class Finding:
     cell: int | None = None
     hunk: int | None = None
     reason: str = ""
+    gain: Gain | None = None
+
+    @property
+    def message_with_gain(self) -> str:
+        """The message; of what gains something, also what and why."""
+        if self.gain is None or self.status is Status.UNCHANGED:
+            return self.message
+        return f"{self.message}; gain: {self.gain.kind.words} ({self.gain.text})"
 
     @property
     def place(self) -> str:
@@ -175,6 +224,7 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
         vendor: whether the runtime is copied into the project.
         tests: whether tests were looked at.
         exclude: globs of files that were left out besides those of the settings.
+        all_loaders: whether loaders are rewritten that gain nothing.
     """
 
     rules: tuple[str, ...] | None = None
@@ -184,6 +234,7 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
     vendor: bool = False
     tests: bool = False
     exclude: tuple[str, ...] = ()
+    all_loaders: bool = False
 
 
 @dataclass(frozen=True)
@@ -212,7 +263,7 @@ class Plan:
             self,
             root=folder,
             files=_below(between, self.files),
-            findings=_below(between, self.findings),
+            findings=tuple(_gained_below(between, one) for one in _below(between, self.findings)),
             skipped=_below(between, self.skipped),
             left_out=_below(between, self.left_out),
         )
@@ -232,6 +283,13 @@ def _below(folder: Path, parts: tuple[_Placed, ...]) -> tuple[_Placed, ...]:
         structs.replace(part, path=path) if isinstance(part, Skipped) else replace(part, path=path)
         for part, path in zip(parts, paths, strict=True)
     )
+
+
+def _gained_below(folder: Path, finding: Finding) -> Finding:
+    gain = finding.gain
+    if gain is None or not gain.path:
+        return finding
+    return replace(finding, gain=replace(gain, path=(folder / gain.path).as_posix()))
 
 
 def sha256(content: bytes) -> str:

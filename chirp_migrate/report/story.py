@@ -162,5 +162,5 @@ def _alike(stories: Iterable[FindingStory]) -> list[list[FindingStory]]:
     """Findings that say the same, together; in the order of the first of each."""
     kinds: dict[tuple[str, str], list[FindingStory]] = {}
     for story in stories:
-        kinds.setdefault((story.finding.rule, story.finding.message), []).append(story)
+        kinds.setdefault((story.finding.rule, story.finding.message_with_gain), []).append(story)
     return list(kinds.values())

@@ -9,6 +9,7 @@ from chirp_migrate.console.text import count
 from chirp_migrate.plans.plan import Finding, Safety, Status
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.rules import all_rules
+from chirp_migrate.rules.base import listed
 
 __all__ = [
     "ADVICE",
@@ -16,10 +17,12 @@ __all__ = [
     "NOTES",
     "SAFETIES",
     "SUPPRESSED",
+    "UNCHANGED",
     "ledger_sentences",
     "outcomes",
     "parts_of",
     "sections",
+    "unchanged_loaders",
 ]
 
 _T = TypeVar("_T")
@@ -47,6 +50,7 @@ SAFETIES = {
 _FATES = {
     Status.REWRITE: "migrated",
     Status.FINE: "already fine",
+    Status.UNCHANGED: "unchanged",
     Status.SUPPRESSED: "suppressed",
     Status.OPT_IN: "proposed",
     Status.REFUSED: "refused",
@@ -55,7 +59,13 @@ _FATES = {
 _PROPOSED = "Proposed, not applied: these change training (--unsafe applies them)"
 _REFUSED, _BUGS, _LEFT = "Refused in the review", "Likely bugs, for you to look at", "Left alone"
 ADVICE, SUPPRESSED = "Advice", "Suppressed by a comment or a setting"
-_TITLES = {Status.OPT_IN: _PROPOSED, Status.REFUSED: _REFUSED, Status.SUPPRESSED: SUPPRESSED}
+UNCHANGED = "Unchanged, as nothing would be gained (--all-loaders rewrites them)"
+_TITLES = {
+    Status.OPT_IN: _PROPOSED,
+    Status.REFUSED: _REFUSED,
+    Status.SUPPRESSED: SUPPRESSED,
+    Status.UNCHANGED: UNCHANGED,
+}
 _ALWAYS = (Status.REWRITE, Status.FINE, Status.SUPPRESSED, Status.REPORT)
 
 
@@ -94,8 +104,31 @@ def sections(found: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[t
             return _TITLES.get(finding.status, _LEFT)
         return _BUGS if rule.finds_bugs else ADVICE if rule.safety is Safety.ADVICE else _LEFT
 
-    by_title: dict[str, list[_T]] = {name: [] for name in (_PROPOSED, _REFUSED, _BUGS, _LEFT, ADVICE, SUPPRESSED)}
+    by_title: dict[str, list[_T]] = {
+        name: [] for name in (_PROPOSED, _REFUSED, _BUGS, _LEFT, ADVICE, UNCHANGED, SUPPRESSED)
+    }
     for one in found:
         if finding_of(one).status not in (Status.REWRITE, Status.FINE):
             by_title[title(finding_of(one))].append(one)
     return [(name, of) for name, of in by_title.items() if of]
+
+
+def unchanged_loaders(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
+    """The loaders that stay as they are because nothing would be gained: file and one sentence on it."""
+    counting = {rule.code for rule in all_rules() if rule.counts_sites}
+    by_file: dict[str, list[Finding]] = {}
+    for one in findings:
+        if one.status is Status.UNCHANGED and one.rule in counting:
+            by_file.setdefault(one.path, []).append(one)
+    for path, found in by_file.items():
+        reasons: dict[str, list[str]] = {}
+        for gain in dict.fromkeys(one.gain for one in found if one.gain is not None):
+            reasons.setdefault(gain.why, []).append(f"{gain.path}:{gain.line}")
+        why = listed([f"{reason} ({', '.join(places)})" for reason, places in reasons.items()])
+        yield (
+            path,
+            (
+                f"{count(len(found), 'loader')} unchanged: {why}, so the factory has nothing to speed up; "
+                "chirp-migrate tune finds the best number of workers"
+            ),
+        )

@@ -78,6 +78,7 @@ def _by_name(counts: Mapping[Status, int]) -> dict[str, int]:
     names = {
         "migrated": Status.REWRITE,
         "fine": Status.FINE,
+        "unchanged": Status.UNCHANGED,
         "suppressed": Status.SUPPRESSED,
         "refused": Status.REFUSED,
         "opt_in": Status.OPT_IN,

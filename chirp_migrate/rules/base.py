@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from chirp_migrate.plans.plan import Edit, Import, Safety
+from chirp_migrate.plans.plan import Edit, Gain, Import, Safety
 from chirp_migrate.syntax.queries import one_line
 from chirp_migrate.syntax.word_index import words_of
 
@@ -33,6 +33,7 @@ class Proposal:
         fine: nothing is wanting here; the place is only counted (see ``Rule.counts_sites``).
         why: short machine-readable reason, such as ``used-as-value``, by which reports are counted.
         by_default: whether it is applied without ``--unsafe`` although its rule changes behaviour.
+        gain: what the edits buy; edits that buy nothing are made only if all loaders are to be rewritten.
     """
 
     offset: int
@@ -42,6 +43,7 @@ class Proposal:
     fine: bool = False
     why: str = ""
     by_default: bool = False
+    gain: Gain | None = None
 
 
 #: What a text has to have: a word, a match of a pattern, or what a test says.

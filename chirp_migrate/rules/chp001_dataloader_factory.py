@@ -9,6 +9,7 @@ from dataclasses import replace
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced
+from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_role import loader_role
@@ -152,7 +153,8 @@ def _proposal(
     if others:
         proposal = _left_alone(offset, "ambiguous-name", others)
     elif use.call is not None:
-        proposal = _rewrite(module, project, use.call, by_role=by_role)
+        rewritten = _rewrite(module, project, use.call, by_role=by_role)
+        proposal = replace(rewritten, gain=loader_gains(project).of_call(module, use.call))
     elif use.what:
         proposal = _left_alone(offset, use.why, use.what)
     else:

@@ -12,6 +12,8 @@ from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_set
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations
+from chirp_migrate.analysis.datasets.declared_class import may_declare
+from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.objects.pickled import Sort
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
@@ -135,7 +137,10 @@ class LocalDatasetClass(Rule):
                     yield Proposal(module.span(node.name)[0], message)
                 else:
                     message = f"local class `{node.name.value}` cannot be pickled for workers: moved to module level"
-                    yield Proposal(module.span(node.name)[0], message, edits)
+                    place = module.span(node.name)[0]
+                    declares = may_declare(module, project, node)
+                    gain = loader_gains(project).of_held(module, place, reads_batches=declares)
+                    yield Proposal(place, message, edits, gain=gain)
         yield from unpicklable_proposals(module, project, Sort.CLASS, (module.span(one.name)[0] for one in seen))
 
 

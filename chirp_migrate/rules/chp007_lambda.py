@@ -10,7 +10,9 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_set
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations, lambdas_may_go, may_have_destinations
+from chirp_migrate.analysis.datasets.declared_class import may_declare
 from chirp_migrate.analysis.datasets.lambda_meaning import shipped_instead
+from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.objects.pickled import Sort
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
@@ -125,7 +127,8 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     if shipped is not None:
         message = f"a lambda that {shipped.does}: {shipped.name} does it for whole batches"
         edits = move.joined([move.instead_of(module, node, shipped.source), *left_over])
-        return Proposal(span[0], message, edits, frozenset({runtime(shipped.name)}))
+        gain = loader_gains(project).of_held(module, span[0], reads_batches=True)
+        return Proposal(span[0], message, edits, frozenset({runtime(shipped.name)}), gain=gain)
     moved.check_callers([node, *reads])
     if moved.is_changed and isinstance(scope.node, cst.ClassDef):
         raise NotMovable("in the body of a class it is a method, and a `partial` would not be")
@@ -145,7 +148,11 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     taken.add(moved.spelled(name))
     what = f"the {'method' if moved.method else 'function'} `{name}`"
     message = f"lambda cannot be pickled for workers: now {what}"
-    return Proposal(span[0], message, move.joined([move.instead_of(module, node, value), *place, *left_over]), imports)
+    edits = move.joined([move.instead_of(module, node, value), *place, *left_over])
+    owner = module.enclosing_class(node)
+    declares = owner is not None and may_declare(module, project, owner)
+    gain = loader_gains(project).of_held(module, span[0], reads_batches=declares)
+    return Proposal(span[0], message, edits, imports, gain=gain)
 
 
 def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:

@@ -15,6 +15,7 @@ from chirp_migrate.analysis.dataflow.worker_escape import (
     local_functions_may_go,
     may_have_destinations,
 )
+from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.objects.pickled import Sort
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
@@ -174,7 +175,9 @@ def _lift(
     taken.add(moved.spelled(name))
     what = f"the method `{name}`" if moved.method else f"the module-level function `{name}`"
     message = f"local function `{title}` cannot be pickled for workers: now {what}"
-    return Proposal(module.span(node.name)[0], message, move.joined(edits), imports)
+    place_of_name = module.span(node.name)[0]
+    gain = loader_gains(project).of_held(module, place_of_name)
+    return Proposal(place_of_name, message, move.joined(edits), imports, gain=gain)
 
 
 def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> None:

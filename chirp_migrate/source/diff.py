@@ -31,7 +31,7 @@ def unified_diff(plan: Plan) -> Iterator[str]:
 def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
     """Lines of the diff of one file, with the findings as comments in front."""
     for finding in findings:
-        reason = " ".join(finding.message.split())
+        reason = " ".join(finding.message_with_gain.split())
         yield f"# {_one_line(finding.path)}:{finding.place}: {finding.rule} {finding.name}: {reason}\n"
     old, new = _quoted(f"a/{file.path}"), _quoted(f"b/{file.path}")
     # Only git's header can say that an empty file is made, and once there is one every file needs it.

@@ -586,6 +586,11 @@ class Project:
         pattern = re.compile(rf"\.\s*{re.escape(attribute)}\b")
         return any(pattern.search(text) for text in self._others(besides, attribute))
 
+    def named_elsewhere(self, name: str, besides: str) -> bool:
+        """Whether any other file or notebook, or a file of settings, holds a name as a word."""
+        word = re.compile(rf"\b{re.escape(name)}\b")
+        return any(word.search(text) for text in self._others(besides, name)) or self.settings_match(word)
+
     def _others(self, besides: str, word: str) -> Iterator[str]:
         """Texts of the other files that hold a whole word, and of notebooks that hold it anywhere."""
         paths = self.holding(word) if word else iter(self._texts)

@@ -16,7 +16,7 @@ def build(data):
     if data:
         return DataLoader(  # all of them
             data,
-            batch_size=4, collate_fn=lambda batch: "\\
+            batch_size=4, num_workers=2, collate_fn=lambda batch: "\\
 ".join(batch),
         )
     else: return [DataLoader(data), DataLoader(data, shuffle=True)]

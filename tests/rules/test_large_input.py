@@ -24,7 +24,9 @@ TOO_DEEP = {
     "calls": f"x = a{'.b()' * 1500}",
     "powers": "x = " + "**".join(["a"] * 1500),
     "branches": "if a:\n    pass\n" + "".join(f"elif a{number}:\n    pass\n" for number in range(1500)),
-    "lambdas": "loader = DataLoader(data, collate_fn=" + "".join(f"lambda a{n}: " for n in range(60)) + "a0)",
+    "lambdas": "loader = DataLoader(data, num_workers=2, collate_fn="
+    + "".join(f"lambda a{n}: " for n in range(60))
+    + "a0)",
 }
 
 

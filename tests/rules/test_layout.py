@@ -142,8 +142,8 @@ from torch.utils.data import DataLoader
 {}
 SIZE = 4
 data = torch.arange(9)
-train = DataLoader(data, batch_size=SIZE, collate_fn=lambda rows: rows[:SIZE])
-print(train, DataLoader(data, batch_size=SIZE, collate_fn=lambda rows: rows[SIZE:]))
+train = DataLoader(data, batch_size=SIZE, num_workers=2, collate_fn=lambda rows: rows[:SIZE])
+print(train, DataLoader(data, batch_size=SIZE, num_workers=2, collate_fn=lambda rows: rows[SIZE:]))
 """
 
 

@@ -19,7 +19,7 @@ from chirp_migrate.rules import Rule, all_rules, codes_of, selected_codes
 from chirp_migrate.syntax.project import Project
 
 IMPORT = "from torch.utils.data import DataLoader\n"
-LOADER = IMPORT + "loader = DataLoader(data, collate_fn=lambda batch: [batch])\n"
+LOADER = IMPORT + "loader = DataLoader(data, num_workers=2, collate_fn=lambda batch: [batch])\n"
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -315,13 +315,13 @@ def test_the_ledger_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "a = DataLoader(d)\n"
         "b = DataLoader(d)  # chirp: ignore\n"
         "kept = [DataLoader]\n"
-        "c = DataLoader(d, collate_fn=lambda batch: [batch])\n"
+        "c = DataLoader(d, num_workers=2, collate_fn=lambda batch: [batch])\n"
     )
     root = tree(tmp_path, {"a.py": IMPORT + body, "bad.py": "DataLoader(\n"})
     plan = planned(root, select=["CHP001", "CHP007"])
     ledger = Ledger.of(plan)
     content = plain(ledger.account())
-    counted = {"migrated": 2, "fine": 0, "suppressed": 1, "refused": 0, "opt_in": 0, "listed": 1}
+    counted = {"migrated": 2, "fine": 0, "unchanged": 0, "suppressed": 1, "refused": 0, "opt_in": 0, "listed": 1}
     assert content["sites"] == {"found": 4, **counted}
     assert sum(content["listed_by_reason"].values()) == 1
     assert content["rules"]["CHP007"]["migrated"] == 1

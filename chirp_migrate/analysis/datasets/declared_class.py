@@ -41,12 +41,15 @@ _CLEAR = frozenset({"torch", "builtins.None", "builtins.True", "builtins.False"}
 _OTHER_ACCESS = frozenset({"__getitems__", "__iter__", "__getattr__", "__getattribute__"})
 
 
+#: The decorator of the runtime that says each meaning.
 _DECORATORS: dict[type, str] = {
     Standardizing: "standardizes",
     Augmenting: "augments",
     SequenceSamples: "lists",
     Imaging: "augments_images",
 }
+#: Decorators of the runtime that declare the samples of a class.
+DECORATORS = frozenset(_DECORATORS.values())
 
 
 class _NotOwn(Exception):
@@ -61,10 +64,23 @@ class Declared:
     arguments: tuple[str, ...]
 
 
-def read_declared(module: Module, project: Project, node: cst.ClassDef) -> Declared | str | None:
+def may_declare(module: Module, project: Project, node: cst.ClassDef) -> bool:
+    """Whether ``node`` can declare its samples, or could if its lambdas were methods, or if little about it changed."""
+    return read_declared(module, project, node, lambdas=True) is not None
+
+
+def read_declared(
+    module: Module, project: Project, node: cst.ClassDef, *, lambdas: bool = False
+) -> Declared | str | None:
     """What ``node`` can declare; the reason why it cannot, though it looks like it; ``None`` for any other class.
 
     See ``chirp_migrate.rules.chp002_dataset_class`` for what it takes.
+
+    Args:
+        module: where the class is.
+        project: the backend.
+        node: the class.
+        lambdas: read lambdas that ``__init__`` keeps in attributes as the methods that CHP007 makes of them.
     """
     if node.keywords or node.decorators:
         return None
@@ -74,7 +90,7 @@ def read_declared(module: Module, project: Project, node: cst.ClassDef) -> Decla
     getitem = methods.get("__getitem__")
     if getitem is None or not _OTHER_ACCESS.isdisjoint(methods):
         return None
-    reader = _DeclaredReader(module, project, methods)
+    reader = _DeclaredReader(module, project, methods | (_kept_lambdas(methods) if lambdas else {}))
     try:
         paths = reader.paths_of(getitem)
     except NotStraightLine:
@@ -182,6 +198,21 @@ def _held_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> dic
     assigns = find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []
     stores = (re.fullmatch(r"self\.(\w+) = self\.(\w+)", plain_source(module, assign)) for assign in assigns)
     return {store[1]: store[2] for store in stores if store is not None and store[2] in methods}
+
+
+def _kept_lambdas(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst.FunctionDef]:
+    """Lambdas that ``__init__`` assigns to attributes, as methods of these names."""
+    found: dict[str, cst.FunctionDef] = {}
+    for assign in find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []:
+        match assign:
+            case cst.Assign(
+                targets=[cst.AssignTarget(target=cst.Attribute(value=owner, attr=cst.Name(value=name)))],
+                value=cst.Lambda(params=params, body=body),
+            ) if name not in methods and isinstance(owner, cst.Name):
+                taken = params.with_changes(params=(cst.Param(owner), *params.params))
+                block = cst.IndentedBlock([cst.SimpleStatementLine([cst.Return(body)])])
+                found[name] = cst.FunctionDef(cst.Name(name), taken, block)
+    return found
 
 
 def _arguments(meaning: Meaning | Imaging) -> Iterator[str]:

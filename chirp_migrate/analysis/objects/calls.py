@@ -51,6 +51,8 @@ class Calls(ObjectAccess):
     Attributes:
         instances: the objects of the project's classes that were made.
         called: the functions of the project that were run.
+        callers: the calls that a function was run from, by its definition.
+        loops: what a loop iterates over, by its statement.
         iterated: the loaders that importing a module iterates over, or hands to code that is not known, each with the
             calls that led there, outermost first.
     """
@@ -59,6 +61,8 @@ class Calls(ObjectAccess):
         super().__init__()
         self.instances: list[Instance] = []
         self.called: set[ast.AST] = set()
+        self.callers: dict[Place, set[Place]] = {}
+        self.loops: dict[Place, Value] = {}
         self.iterated: list[tuple[Loader, tuple[Place, ...]]] = []
         self._stack: list[tuple[ast.AST, Place]] = []
         self._is_import = False
@@ -158,6 +162,7 @@ class Calls(ObjectAccess):
         if len(self._stack) >= _DEPTH or same >= _SAME:
             return UNKNOWN
         self.called.add(node)
+        self.callers.setdefault(function.place, set()).add(place)
         scope = Scope(function.place.path, function.scope, "function")
         self._receive(function, node, arguments, scope)
         if function.owner is not None and arguments.positional:

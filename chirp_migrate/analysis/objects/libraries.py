@@ -25,7 +25,7 @@ __all__ = [
 #: Classes and functions whose result holds all that they are given.
 KEEPS = re.compile(
     r"functools\.partial(method)?|itertools\.\w+|builtins\.(map|filter|zip|enumerate|reversed|slice|bound_method)"
-    r"|torch\.utils\.data\.(\w+\.)*[A-Z]\w*"
+    r"|torch\.utils\.data\.(\w+\.)*([A-Z]\w*|random_split)"
     r"|torch\.nn\.(\w+\.)*[A-Z]\w*"
     r"|(torchvision|torchaudio|albumentations|kornia|monai|torchio|audiomentations|torch_audiomentations)\.([\w.]+\.)?[A-Z]\w*"
     r"|chirpid_patch\.([\w.]+\.)?[A-Z]\w*|argparse\.Namespace|types\.SimpleNamespace|collections\.(ChainMap|UserDict|UserList)"

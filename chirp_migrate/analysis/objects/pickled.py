@@ -89,11 +89,16 @@ class Unpicklable:
 
     Args:
         project: the backend, as it was read.
+
+    Attributes:
+        run: the run of the project that showed it.
+        held: what each loader of the run holds that cannot be pickled.
     """
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._run = Run(project)
+        self.run = Run(project)
+        self.held: dict[Loader, list[Found]] = {}
         self._seen_loaders = self._seen_instances = 0
         self._reached: set[ast.AST] = set()
         self._idle: set[tuple[str, str]] = set()
@@ -107,14 +112,14 @@ class Unpicklable:
         self._lines: tuple[str, list[str]] = ("", [])
         paths, about = self._all_about_loading()
         for path in paths:
-            self._run.guarded(path)
+            self.run.guarded(path)
             self._settle()
         for path in paths:
             for _ in self._leftovers(path, about):
                 self._settle()
-        for cls in [one for one in self._run.classes if one.scope.is_local and _is_dataset(one)]:
+        for cls in [one for one in self.run.classes if one.scope.is_local and _is_dataset(one)]:
             if cls.place.node not in self._made:
-                self._run.call_alone(cls)
+                self.run.call_alone(cls)
                 self._settle()
         for made, found in self._others:
             if isinstance(made.cls, ClassThing) and made.cls.place.node not in self._reached:
@@ -129,7 +134,7 @@ class Unpicklable:
     def run_of(self, path: str) -> Run:
         """A run that knows the modules of the project; of one that has been rewritten since, not as it was."""
         is_as_read = self._read.setdefault(path, self._project.text(path)) == self._project.text(path)
-        return self._run if is_as_read else self._run.without(path)
+        return self.run if is_as_read else self.run.without(path)
 
     def in_file(self, path: str, sort: Sort) -> list[Found]:
         """What is made in a file."""
@@ -155,13 +160,13 @@ class Unpicklable:
     def places(self, module: Module, sort: Sort) -> Iterator[tuple[int, Found]]:
         """Where a module, which may have been rewritten, has what is found in it: offset and find."""
         by_node = {one.place.node: one for one in self.in_file(module.path, sort)}
-        yield from ((offset, by_node[node]) for offset, node in self._now(module, list(by_node)))
+        yield from ((offset, by_node[node]) for offset, node in self.now(module, list(by_node)))
 
-    def _now(self, module: Module, nodes: list[ast.AST]) -> Iterator[tuple[int, ast.AST]]:
+    def now(self, module: Module, nodes: list[ast.AST]) -> Iterator[tuple[int, ast.AST]]:
         """Where a module has nodes of the text that was read: offset and node; without those that are gone."""
         if not nodes:
             return
-        before, now = self._texts[module.path], module.text
+        before, now = self._read.get(module.path, module.text), module.text
         if before != now:
             same, others = _alike(syntax_tree(before), nodes), _alike(syntax_tree(now), nodes)
         for node in nodes:
@@ -183,7 +188,7 @@ class Unpicklable:
 
         Methods are called on objects of which nothing is known.
         """
-        run = self._run
+        run = self.run
         for name, value in list(run.module(path).cells.items()):
             for thing in value if name in about else ():
                 match thing:
@@ -222,7 +227,7 @@ class Unpicklable:
         return paths, about
 
     def _collect_words(self, path: str, words: dict[str, set[str]], about: set[str]) -> None:
-        for name, value in self._run.module(path).cells.items():
+        for name, value in self.run.module(path).cells.items():
             for thing in value:
                 if isinstance(thing, FunctionThing | ClassThing) and thing.place.path == path:
                     text = self._text_of(thing.place)
@@ -238,7 +243,7 @@ class Unpicklable:
         return "\n".join(self._lines[1][_at(place.node)[0] - 1 : last])
 
     def _leftover_methods(self, cls: ClassThing, about: Set[str]) -> Iterator[None]:
-        run, is_made = self._run, cls.place.node in self._made
+        run, is_made = self.run, cls.place.node in self._made
         if _is_dataset(cls):
             if not is_made:
                 run.call_alone(cls)
@@ -271,20 +276,21 @@ class Unpicklable:
 
     def _settle(self) -> None:
         """Walk the loaders and datasets that have been made since."""
-        run = self._run
+        run = self.run
         loaders, instances = run.loaders[self._seen_loaders :], run.instances[self._seen_instances :]
         for loader in loaders:
             walk = _Walk(run)
             walk.value(loader.arguments.get("dataset", ()), "the dataset")
             self._reached |= {node for *_, node in walk.met}
             titles = {(path, title) for path, title, _ in walk.met}
+            for name in ("collate_fn", "worker_init_fn"):
+                walk.value(loader.arguments.get(name, ()), f"`{name}`")
+            self.held[loader] = walk.found
             if not loader.sends_to_workers:
                 self._idle |= titles - self._busy
                 continue
             self._busy |= titles
             self._idle -= titles
-            for name in ("collate_fn", "worker_init_fn"):
-                walk.value(loader.arguments.get(name, ()), f"`{name}`")
             self._keep(walk.found)
         for made in instances:
             cls = made.cls
@@ -407,6 +413,8 @@ def _looks(node: ast.AST) -> str:
     """What a node has in common with itself in a text that was rewritten around it."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return f"{type(node).__name__} {node.name}"
+    if isinstance(node, ast.For | ast.AsyncFor):
+        return f"{ast.dump(node.target)} {ast.dump(node.iter)}"
     return ast.dump(node)
 
 

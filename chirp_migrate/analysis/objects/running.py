@@ -164,7 +164,10 @@ class Run(Calls):
                 ast.For(target=target, iter=iterable, body=body, orelse=orelse)
                 | ast.AsyncFor(target=target, iter=iterable, body=body, orelse=orelse)
             ):
-                self._assign(target, self._elements(self._value(iterable, scope), node.iter, scope), scope)
+                found = self._value(iterable, scope)
+                place = Place(scope.path, node)
+                self.loops[place] = unite(self.loops.get(place, ()), found)
+                self._assign(target, self._elements(found, node.iter, scope), scope)
                 self._either([lambda: self._block(body, scope) and False, lambda: False])
                 self._block(orelse, scope)
             case ast.While(test=test, body=body, orelse=orelse):

@@ -48,7 +48,9 @@ class _Run:
         self._check = check
         self._places = Places(check.plan)
         self._rules = check.settings.rules
-        self._findings = [finding for finding in check.plan.findings if finding.status is not Status.FINE]
+        self._findings = [
+            finding for finding in check.plan.findings if finding.status not in (Status.FINE, Status.UNCHANGED)
+        ]
         self._numbers = {path: n for n, path in enumerate(dict.fromkeys(finding.path for finding in self._findings))}
 
     def to_json(self) -> _Json:

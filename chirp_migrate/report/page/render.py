@@ -32,6 +32,7 @@ _DASH, _MINUS, _TIMES = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN
 _SWATCHES = {
     Status.REWRITE: "migrated",
     Status.FINE: "fine",
+    Status.UNCHANGED: "unchanged",
     Status.SUPPRESSED: "suppressed",
     Status.OPT_IN: "proposed",
     Status.REFUSED: "refused",

@@ -12,9 +12,18 @@ from pathlib import Path
 
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count
-from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Safety, Skipped, Status
+from chirp_migrate.plans.plan import FilePlan, Finding, GainKind, Plan, Safety, Skipped, Status
 from chirp_migrate.report.file_lines import placed_after
-from chirp_migrate.report.wording import ADVICE, NOTES, SUPPRESSED, ledger_sentences, outcomes, sections
+from chirp_migrate.report.wording import (
+    ADVICE,
+    NOTES,
+    SUPPRESSED,
+    UNCHANGED,
+    ledger_sentences,
+    outcomes,
+    sections,
+    unchanged_loaders,
+)
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
@@ -23,6 +32,7 @@ from chirp_migrate.transaction.commit import CommitResult
 #: Reasons for not looking at something that a user may not expect.
 _TELLING = re.compile("vendored|larger than|cannot be listed|leaves the folder|leads nowhere|not a regular")
 _NOTHING = "Nothing to do: already migrated, or nothing here that any rule knows."
+_NO_GAIN = "Nothing to rewrite: no loader here gains from a migration. No file was changed, and none was added."
 #: Behind it, where nothing was found at all.
 _NOTHING_FOUND = (
     "No file was changed, and none was added: no dependency either.",
@@ -41,7 +51,14 @@ def _nothing(plan: Plan) -> str:
         return "Nothing was rewritten."
     if all(finding.status is Status.FINE for finding in plan.findings):
         return _NOTHING
+    if gains_nothing(plan):
+        return _NO_GAIN
     return f"Nothing to rewrite. Found: {_counts(plan.findings)}."
+
+
+def gains_nothing(plan: Plan) -> bool:
+    """Whether nothing is rewritten, and loaders stay as they are because nothing would be gained."""
+    return not plan.files and any(finding.status is Status.UNCHANGED for finding in plan.findings)
 
 
 def _counted(files: Sequence[FilePlan], rewritten: str, created: str) -> str:
@@ -109,10 +126,13 @@ def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: 
             created.setdefault(note, []).append(file.path)
         else:
             by_rule = _by_rule(rewrites.get(file.path, []))
-            named = [[f"{same[0].rule} {same[0].name}", _places(same, 2)] for same in by_rule] or [[note, ""]]
-            rows += [[file.path if number == 0 else "", *one] for number, one in enumerate(named)]
+            named = [
+                [f"{same[0].rule} {same[0].name}", _places(same, 2), same[0].gain.kind.words if same[0].gain else ""]
+                for same in by_rule
+            ]
+            rows += [[file.path if number == 0 else "", *one] for number, one in enumerate(named or [[note, "", ""]])]
     if rows:
-        screen.table(("file", "rule", "at"), rows, left=(0, 1, 2), indent=0)
+        screen.table(("file", "rule", "at", "gain"), rows, left=(0, 1, 2, 3), indent=0)
     for note, paths in created.items():
         screen.text(f"{note}: {', '.join(paths)}", hang=2)
 
@@ -133,19 +153,27 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
     curious = {rule.code for rule in all_rules() if rule.for_the_curious}
     stopping = {rule.code for rule in all_rules() if rule.stops_workers}
     hidden: list[Finding] = []
+    unchanged = list(unchanged_loaders(plan.findings))
+    if unchanged:
+        screen.heading("Unchanged:")
+    for path, sentence in unchanged:
+        screen.text(f"{path}: {sentence}.", 2)
+    sites = {rule.code for rule in all_rules() if rule.counts_sites}
     for title, seen in sections(plan.findings, lambda finding: finding):
         findings = [
             f
             for f in seen
             if screen.verbose
+            or (title == ADVICE and gains_nothing(plan))
             or not (
-                (title in (ADVICE, SUPPRESSED) and (f.rule not in stopping or title == SUPPRESSED))
+                title == UNCHANGED
+                or (title in (ADVICE, SUPPRESSED) and (f.rule not in stopping or title == SUPPRESSED))
                 or f.rule in curious
                 or (f.rule in unasked and f.status is Status.REPORT)
             )
         ]
         shown = set(findings)
-        hidden += [f for f in seen if f not in shown]
+        hidden += [f for f in seen if f not in shown and not (title == UNCHANGED and f.rule in sites)]
         if findings:
             screen.heading(f"{title}:")
         for name, group in groupby(findings, key=lambda f: f.path):
@@ -224,18 +252,19 @@ def _show_findings(findings: Sequence[Finding], screen: Screen) -> None:
     for same in [[finding] for finding in findings] if screen.verbose else _by_rule(findings, urgent):
         first = same[0]
         if screen.verbose:
-            screen.item(f"{first.place:>5}  {first.rule}", first.message, indent=0, style="cyan")
+            screen.item(f"{first.place:>5}  {first.rule}", first.message_with_gain, indent=0, style="cyan")
         else:
             text, most = f"{first.path}:{_places(same, 4)}: {first.message}.", None if first.rule in urgent else 1
             screen.text(text, 2, first=f"{first.rule}  ", most=most)
 
 
 def _by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> list[list[Finding]]:
-    """Findings of one rule together; those of rules in ``apart`` only where they say the same."""
-    groups: dict[tuple[str, str], list[Finding]] = {}
+    """Findings of the same rule and kind of gain; those of rules in ``apart`` only where they say the same."""
+    groups: dict[tuple[str, str, GainKind | None], list[Finding]] = {}
     for finding in findings:
         message = finding.message if finding.rule in apart else ""
-        groups.setdefault((finding.rule, message), []).append(finding)
+        kind = None if finding.gain is None else finding.gain.kind
+        groups.setdefault((finding.rule, message, kind), []).append(finding)
     return list(groups.values())
 
 

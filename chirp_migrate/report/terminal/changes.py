@@ -132,7 +132,7 @@ def _finding(finding: Finding, screen: Screen, places: str | None = None) -> Non
     """Rule, place and message of what was found."""
     safety = "" if finding.safety is Safety.SAFE else f" ({finding.safety.value})"
     place = places or (f"line {finding.line}" if finding.cell is None else finding.place)
-    screen.item(finding.rule, f"{finding.name}, {place}{safety}: {finding.message}", style="cyan")
+    screen.item(finding.rule, f"{finding.name}, {place}{safety}: {finding.message_with_gain}", style="cyan")
 
 
 def _added(files: list[FileStory], screen: Screen, *, planned: bool) -> None:

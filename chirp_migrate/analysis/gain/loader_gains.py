@@ -1,0 +1,217 @@
+"""What the migration buys of each loader, and of what loaders hold: the one place where that is decided.
+
+The program is run on abstract values (``analysis/objects``), so that a dataset is known wherever it was made: in a
+function that is called, in an attribute, in a list. *Nothing* is said only where every dataset that a loader may be
+given is known, and none of them can be read a batch at a time; whatever is not known is decided when the program runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TypeGuard
+
+import libcst as cst
+
+from chirp_migrate.analysis.gain.reading import Reading, Way, readings_of
+from chirp_migrate.analysis.objects.importers import with_importers
+from chirp_migrate.analysis.objects.pickled import Sort, Unpicklable, unpicklable
+from chirp_migrate.analysis.objects.things import Constant, External, FunctionThing, Loader, Place, Thing
+from chirp_migrate.plans.plan import Gain, GainKind
+from chirp_migrate.syntax.module import Module, syntax_tree
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["LoaderGains", "loader_gains"]
+
+#: What can be made a definition that workers find.
+_HOISTED = frozenset({Sort.LAMBDA, Sort.FUNCTION, Sort.CLASS})
+#: Collation that puts samples together as the runtime does.
+_STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_GUARD = re.compile(r"(?m)^if\b.*\b__name__\b")
+#: What may call a function of the module by a name that is not written there.
+_CALLS_BY_NAME = re.compile(
+    r"\b(globals|locals|vars|eval|exec|getattr|Fire|__import__|modules|argh|typer|defopt|plac)\b"
+)
+_AT_RUN_TIME = Gain(GainKind.AT_RUN_TIME, "the dataset is known only when the program runs")
+
+
+@lru_cache(maxsize=4)
+def loader_gains(project: Project) -> LoaderGains:
+    """The gains of a project, as it was when they were first asked for."""
+    return LoaderGains(project, unpicklable(project))
+
+
+class LoaderGains:
+    """What is gained by the loaders of a project, and by what they hold.
+
+    Args:
+        project: the backend, as it was read.
+        objects: what its loaders hold.
+    """
+
+    def __init__(self, project: Project, objects: Unpicklable) -> None:
+        self._project, self._objects, self._run = project, objects, objects.run
+        self._loaders: dict[str, dict[ast.AST, list[Loader]]] = {}
+        self._holders: dict[str, dict[ast.AST, list[Loader]]] = {}
+        self._known: dict[Place, Gain] = {}
+        for loader in self._run.loaders:
+            self._loaders.setdefault(loader.place.path, {}).setdefault(loader.place.node, []).append(loader)
+        for loader, held in objects.held.items():
+            for one in held:
+                self._holders.setdefault(one.place.path, {}).setdefault(one.place.node, []).append(loader)
+
+    def of_call(self, module: Module, call: cst.Call) -> Gain:
+        """What is gained by rewriting a call that builds a loader."""
+        unused = _unused_function(module, self._project, call)
+        if unused is not None:
+            line = module.position(module.span(unused.name)[0])[0]
+            return Gain(GainKind.NOTHING, f"nothing calls `{unused.name.value}`", module.path, line)
+        nodes = self._nodes_at(module, self._loaders, module.span(call)[0])
+        gains = [self._gain(Place(module.path, node)) for node in nodes]
+        # Of calls that look alike, some of them rewritten by now, those are left that gain nothing.
+        return next((one for one in gains if one.kind is GainKind.NOTHING), gains[0] if gains else _AT_RUN_TIME)
+
+    def of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
+        """What is gained if worker processes can be sent an object that loaders hold.
+
+        Args:
+            module: where it is made.
+            offset: where; of a definition, its name.
+            reads_batches: whether loaders that hold it then read whole batches.
+        """
+        nodes = self._nodes_at(module, self._holders, offset)
+        holders = [loader for node in nodes for loader in self._holders[module.path][node]]
+        if not holders:
+            return Gain(GainKind.AT_RUN_TIME, "which loaders hold it is known only when the program runs")
+        sending = next((one for one in holders if one.sends_to_workers), None)
+        if sending is not None:
+            return _gain_at(GainKind.PICKLABLE, "workers then start without fork, too", sending.place)
+        if reads_batches:
+            gains = (self._gain(one.place) for one in holders)
+            return next((one for one in gains if one.kind is not GainKind.NOTHING), self._gain(holders[0].place))
+        return _gain_at(GainKind.NOTHING, "no loader that holds it has workers", holders[0].place)
+
+    def _nodes_at(self, module: Module, known: dict[str, dict[ast.AST, list[Loader]]], offset: int) -> list[ast.AST]:
+        """The nodes of the text that was read that a module has at an offset now."""
+        now = self._objects.now(module, list(known.get(module.path, ())))
+        return [node for place, node in now if place == offset]
+
+    def _gain(self, place: Place) -> Gain:
+        """What is gained by the call at a place, which builds loaders."""
+        if place not in self._known:
+            self._known[place] = self._judged(self._loaders[place.path][place.node])
+        return self._known[place]
+
+    def _judged(self, loaders: list[Loader]) -> Gain:
+        """What is gained by a call that builds these loaders."""
+        datasets = [loader.arguments.get("dataset", ()) for loader in loaders]
+        readings = [one for value in datasets for one in readings_of(self._project, value)]
+        at_once = next((one for one in readings if one.way is Way.AT_ONCE), None)
+        collations = [one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks(one)]
+        own = [one.place for one in collations if _is_own_function(one)]
+        if at_once is not None and not collations:
+            return _gain_at(GainKind.BATCHED, at_once.why, at_once.place)
+        if any(one.way is Way.UNKNOWN for one in readings) or (at_once is not None and len(own) < len(collations)):
+            return _AT_RUN_TIME
+        if not self._has_all_callers(loaders[0].place, readings):
+            return _AT_RUN_TIME
+        held = [one for loader in loaders if loader.sends_to_workers for one in self._objects.held.get(loader, ())]
+        if held and all(one.sort in _HOISTED for one in held):
+            return _gain_at(GainKind.PICKLABLE, "workers then start without fork, too", held[0].place)
+        if at_once is not None:
+            return _gain_at(GainKind.NOTHING, "its own `collate_fn` puts the batches together", own[0])
+        return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
+
+    def _has_all_callers(self, place: Place, readings: list[Reading]) -> bool:
+        """Whether a loader can be given no other datasets than those that the run gave it.
+
+        It can if the function around it, or the class, may have calls that the run has not reached.
+        """
+        tree = syntax_tree(self._project.text(place.path))
+        around = [node for node in _around(tree, place.node) if isinstance(node, (*_FUNCTIONS, ast.ClassDef))]
+        if not around or _is_inside(place.path, around[0], readings):
+            return True
+        for node in around:
+            here = Place(place.path, node)
+            if isinstance(node, ast.ClassDef):
+                calls = {one.place for one in self._run.instances if getattr(one.cls, "place", None) == here}
+            elif isinstance(node, _FUNCTIONS) and _takes_arguments(node):
+                calls = self._run.callers.get(here, set())
+            else:
+                continue
+            if _mentions(self._project, node.name) > len(calls):
+                return False
+        return True
+
+
+def _gain_at(kind: GainKind, why: str, place: Place | None) -> Gain:
+    return Gain(kind, why) if place is None else Gain(kind, why, place.path, getattr(place.node, "lineno", 1))
+
+
+def _stacks(collation: Thing) -> bool:
+    """Whether a `collate_fn` puts samples together as the runtime does."""
+    match collation:
+        case Constant(value=None):
+            return True
+        case External(name=name):
+            return _STACKING.fullmatch(name) is not None
+    return False
+
+
+def _is_own_function(collation: Thing) -> TypeGuard[FunctionThing]:
+    """Whether a `collate_fn` is a function of the project. A lambda may become one of the runtime's."""
+    return isinstance(collation, FunctionThing) and isinstance(collation.place.node, _FUNCTIONS)
+
+
+def _around(tree: ast.Module, node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that hold another one, innermost first."""
+    line, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
+    holding = [
+        one
+        for one in ast.walk(tree)
+        if getattr(one, "lineno", end + 1) <= line and end <= (getattr(one, "end_lineno", 0) or 0) and one is not node
+    ]
+    yield from reversed(holding)
+
+
+def _is_inside(path: str, node: ast.AST, readings: list[Reading]) -> bool:
+    """Whether the datasets are all made in the code of a definition."""
+    first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
+    made = [place for one in readings for place in one.made]
+    return bool(made) and all(
+        place.path == path and first <= getattr(place.node, "lineno", 0) <= last for place in made
+    )
+
+
+def _takes_arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    given = node.args
+    names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return bool(given.vararg or given.kwarg or set(names) - {"self", "cls"})
+
+
+def _mentions(project: Project, name: str) -> int:
+    """How often the files of a project name a definition, apart from defining and importing it."""
+    word = re.compile(rf"^(?![ \t]*(?:from|import)\b).*?\b(?<!def )(?<!class ){re.escape(name)}\b", re.MULTILINE)
+    return sum(len(word.findall(project.text(path))) for path in project.holding(name))
+
+
+def _unused_function(module: Module, project: Project, call: cst.Call) -> cst.FunctionDef | None:
+    """The function around a call that surely nothing calls: a private one, or one of a script that nobody imports."""
+    outermost = next((one for one in reversed(list(module.ancestors(call))) if isinstance(one, cst.FunctionDef)), None)
+    if outermost is None or outermost.decorators or module.parents[outermost] is not module.tree:
+        return None
+    name = outermost.name.value
+    words = len(re.findall(rf"\b{re.escape(name)}\b", module.text))
+    if words > 1 or project.named_elsewhere(name, besides=module.path):
+        return None
+    is_private = name.startswith("_") and not name.startswith("__")
+    return outermost if is_private or _is_script(module, project) else None
+
+
+def _is_script(module: Module, project: Project) -> bool:
+    """Whether a module is only run, and calls no functions by computed names."""
+    is_run = _GUARD.search(module.text) is not None and _CALLS_BY_NAME.search(module.text) is None
+    return is_run and with_importers(project, [module.path], 1) == [module.path]

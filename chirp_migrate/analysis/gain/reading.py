@@ -1,0 +1,166 @@
+"""How the runtime reads the samples of a dataset: whole batches at once, one by one, or not known before it runs.
+
+It is the static side of ``chirpid_patch.datasets.gather.node_of``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+import libcst as cst
+
+from chirp_migrate.analysis.datasets.declared_class import DECORATORS, Declared, may_declare, read_declared
+from chirp_migrate.analysis.known_names import ITERABLE_DATASET, TORCH_DATASET
+from chirp_migrate.analysis.objects.things import ClassThing, Container, External, FunctionThing, Instance, Place, Thing
+from chirp_migrate.analysis.objects.values import bases_of
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["Reading", "Way", "readings_of"]
+
+_DEPTH = 8
+_TORCH = "torch.utils.data."
+_SHIPPED = "chirpid_patch."
+#: Libraries whose datasets read a sample with their own code.
+_LIBRARIES = ("torchvision.", "torchaudio.")
+
+
+class Way(Enum):
+    """How samples are read."""
+
+    AT_ONCE = "at once"
+    ONE_BY_ONE = "one by one"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the samples of one dataset are read.
+
+    Attributes:
+        why: the reason, as the end of a sentence.
+        place: the code that is the reason.
+        made: the call that makes the dataset, and datasets inside of it.
+    """
+
+    way: Way
+    why: str = ""
+    place: Place | None = None
+    made: tuple[Place, ...] = ()
+
+
+_UNKNOWN = Reading(Way.UNKNOWN)
+
+
+def readings_of(project: Project, value: Iterable[Thing], depth: int = 0) -> list[Reading]:
+    """How the samples are read of each dataset that a value may stand for; ``None`` is no dataset."""
+    things = [one for one in value if getattr(one, "value", one) is not None]
+    return [_reading(project, thing, depth) for thing in things] or [_UNKNOWN]
+
+
+def _reading(project: Project, thing: Thing, depth: int) -> Reading:
+    match thing:
+        case Instance(cls=ClassThing() as cls) if depth < _DEPTH:
+            return _of_class(project, thing, cls, depth)
+        case Instance(cls=str() as name) if depth < _DEPTH:
+            return _of_library(project, thing, name, depth)
+    return _UNKNOWN
+
+
+def _of_library(project: Project, made: Instance, name: str, depth: int) -> Reading:
+    """How an object is read whose way of reading is that of a library's class."""
+    short = name.rpartition(".")[2]
+    if name.startswith(_SHIPPED):
+        return Reading(Way.AT_ONCE, f"`{short}` reads whole batches", made.place, (made.place,))
+    if name.startswith(_LIBRARIES):
+        return Reading(Way.ONE_BY_ONE, f"`{short}` reads samples one by one", made.place, (made.place,))
+    if not name.startswith(_TORCH):
+        return _UNKNOWN
+    if ITERABLE_DATASET.fullmatch(name):
+        return Reading(Way.ONE_BY_ONE, "the dataset is a stream", made.place, (made.place,))
+    cells = made.cells
+    match short:
+        case "TensorDataset":
+            return Reading(Way.AT_ONCE, "the samples are in memory", made.place, (made.place,))
+        case "Subset" | "random_split":
+            return _joined(readings_of(project, cells.get(0) or cells.get("dataset") or (), depth + 1), made)
+        case "ConcatDataset":
+            held = [one for one in cells.get(0) or cells.get("datasets") or () if isinstance(one, Container)]
+            parts = [part for one in held for value in one.cells.values() for part in value]
+            return _joined(readings_of(project, parts, depth + 1), made)
+    return _UNKNOWN
+
+
+def _joined(parts: list[Reading], made: Instance) -> Reading:
+    """How a dataset is read that has the samples of others: at once only if each of them is."""
+    ways = {one.way for one in parts}
+    way = next(one for one in (Way.UNKNOWN, Way.ONE_BY_ONE, Way.AT_ONCE) if one in ways)
+    first = next(one for one in parts if one.way is way)
+    return Reading(way, first.why, first.place, (made.place, *(place for one in parts for place in one.made)))
+
+
+def _of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> Reading:
+    """How objects of a class of the project are read: as its first base with a method for that does it."""
+    order = bases_of(cls)
+    libraries = [one.name for one in order if isinstance(one, External)]
+    if any(map(ITERABLE_DATASET.fullmatch, libraries)):
+        return Reading(Way.ONE_BY_ONE, "the dataset is a stream", cls.place, (made.place,))
+    for one in order:
+        match one:
+            case ClassThing(body=body) if "__getitem__" in body.cells or "__getitems__" in body.cells:
+                reading = _own_code(project, one, is_it=one is cls)
+                return Reading(reading.way, reading.why, reading.place, (made.place,))
+            case ClassThing():
+                continue
+            case External(name=name) if TORCH_DATASET.fullmatch(name) or not name.startswith(
+                (_TORCH, _SHIPPED, *_LIBRARIES)
+            ):
+                return _UNKNOWN
+            case External(name=name):
+                return _of_library(project, made, name, depth + 1)
+            case _:
+                return _UNKNOWN
+    return _UNKNOWN
+
+
+def _own_code(project: Project, cls: ClassThing, *, is_it: bool) -> Reading:
+    """How the ``__getitem__`` of a class is read: at once where the class declares, or will declare, its samples."""
+    node = cls.place.node
+    if not isinstance(node, ast.ClassDef) or cls.scope.is_local:
+        return _UNKNOWN  # CHP005 and CHP006 may make a class of it that declares its samples
+    if any(_last_name(one) in DECORATORS for one in node.decorator_list):
+        return Reading(Way.AT_ONCE, f"`{cls.name}` declares its samples", cls.place) if is_it else _UNKNOWN
+    if node.decorator_list:
+        return _UNKNOWN
+    module = project.module(cls.place.path)
+    definition = _definition(module, node)
+    if definition is None:
+        return _UNKNOWN
+    if isinstance(read_declared(module, project, definition), Declared):
+        return Reading(Way.AT_ONCE, f"`{cls.name}` declares its samples", cls.place) if is_it else _UNKNOWN
+    if may_declare(module, project, definition):
+        return _UNKNOWN  # another rewrite may make it do so, or its author
+    cells = cls.body.cells
+    reader = next((one for name in ("__getitem__", "__getitems__") for one in cells.get(name, ())), None)
+    place = reader.place if isinstance(reader, FunctionThing) else cls.place
+    return Reading(Way.ONE_BY_ONE, "samples are read one by one", place)
+
+
+def _last_name(node: ast.expr) -> str:
+    called = node.func if isinstance(node, ast.Call) else node
+    return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+
+
+def _definition(module: Module, node: ast.ClassDef) -> cst.ClassDef | None:
+    """The same definition as LibCST has it, unless the module was rewritten since."""
+    named = [one for one in module.find(cst.ClassDef) if one.name.value == node.name]
+    at = [one for one in named if module.position(module.span(one)[0])[0] in _lines(node)]
+    return at[0] if at else (named[0] if len(named) == 1 else None)
+
+
+def _lines(node: ast.ClassDef) -> range:
+    first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+    return range(first, node.lineno + 1)

@@ -1,0 +1,282 @@
+"""What the migration of each loader buys, and that what buys nothing stays as it is, by the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import run, snapshot, write_files
+
+HEAD = """\
+import torch
+import torchvision
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, TensorDataset, random_split
+
+"""
+#: A dataset that decodes each sample by itself: its `__getitem__` stands in line 14.
+PICTURES = """\
+from PIL import Image
+from torch.utils.data import Dataset, IterableDataset
+
+
+class Pictures(Dataset):
+    def __init__(self, paths, transform=None):
+        self.paths = paths
+        self.transform = transform
+
+    def __len__(self):
+        return len(self.paths)
+
+
+    def __getitem__(self, index):
+        return self.transform(Image.open(self.paths[index])), index
+
+
+class Photos(Pictures):
+    pass
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(range(9))
+
+
+def padded(batch):
+    return batch
+"""
+#: A dataset whose samples CHP002 declares.
+STANDARDIZED = """\
+class Standardized(Dataset):
+    def __init__(self, dataset, indices, mean, std):
+        self.dataset, self.indices = dataset, indices
+        self.mean, self.std = mean, std
+
+    def __len__(self):
+        return len(self.indices)
+
+    def __getitem__(self, index):
+        x, y = self.dataset[self.indices[index]]
+        return (x - self.mean) / (self.std + 1e-8), y
+
+
+"""
+
+
+def loaders(root: Path, *options: object) -> list[dict[str, Any]]:
+    """What ``apply`` finds of the loaders, in the order of files and lines; nothing is written."""
+    target = root.parent / "found.json"
+    assert run("apply", "--diff", "--json", target, *options, root).exit_code == 0
+    found = [one for one in json.loads(target.read_text())["findings"] if one["rule"] == "CHP001"]
+    return sorted(found, key=lambda one: (one["path"], one["line"]))
+
+
+def gains(root: Path, **files: str) -> list[tuple[str, str]]:
+    """Kind and status of each loader of some modules."""
+    write_files(root / "project", {"data.py": PICTURES, **{f"{name}.py": text for name, text in files.items()}})
+    return [(one["gain"]["kind"], one["status"]) for one in loaders(root / "project")]
+
+
+BATCHED, AT_RUN_TIME = ("batched-reading", "rewrite"), ("decided-at-run-time", "rewrite")
+PICKLABLE, NOTHING = ("picklable-workers", "rewrite"), ("nothing", "unchanged")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "TensorDataset(x, y)",
+        "Subset(TensorDataset(x, y), range(3))",
+        "ConcatDataset([TensorDataset(x, y), Subset(TensorDataset(x, y), range(3))])",
+        "random_split(TensorDataset(x, y), [3, 6])[0]",
+        "Standardized(TensorDataset(x, y), range(3), 0.0, 1.0)",
+        "Subset(Standardized(anything, range(3), 0.0, 1.0), [0])",
+    ],
+)
+def test_samples_that_are_read_at_once(tmp_path: Path, made: str) -> None:
+    text = f"{HEAD}{STANDARDIZED}def train(x, y, anything):\n    data = {made}\n    return DataLoader(data, 4)\n"
+    assert gains(tmp_path, train=text) == [BATCHED]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "Pictures(paths)",
+        "Photos(paths)",
+        "Subset(Pictures(paths), range(3))",
+        "ConcatDataset([Pictures(paths), Pictures(paths)])",
+        "random_split(Pictures(paths), [3, 6])[1]",
+        "Stream()",
+        "torchvision.datasets.ImageFolder('train', transform=torchvision.transforms.ToTensor())",
+        "Subset(torchvision.datasets.CIFAR10('.'), range(3))",
+        "Pictures(paths) if len(paths) else Stream()",
+    ],
+)
+def test_samples_that_only_their_own_code_reads(tmp_path: Path, made: str) -> None:
+    text = f"{HEAD}from data import *\n\ndef train(paths):\n    data = {made}\n    return DataLoader(data, 4)\n"
+    assert gains(tmp_path, train=text) == [NOTHING]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "data",
+        "build(data)",
+        "Pictures(data) if data else data",
+        "Subset(data, range(3))",
+        "[(x, 1) for x in data]",
+        "sets[data]",
+        "elsewhere.Dataset(data)",
+    ],
+)
+def test_what_is_not_known_is_decided_when_the_program_runs(tmp_path: Path, made: str) -> None:
+    text = f"{HEAD}import elsewhere\nfrom data import Pictures\n\ndef train(data):\n    return DataLoader({made}, 4)\n"
+    assert gains(tmp_path, train=text) == [AT_RUN_TIME]
+
+
+def test_a_dataset_is_followed_from_all_of_its_callers(tmp_path: Path) -> None:
+    build = f"{HEAD}def loader_of(dataset):\n    return DataLoader(dataset, batch_size=4)\n"
+    call = "from build import loader_of\nfrom data import Pictures\n\nloader = loader_of(Pictures([]))\n"
+    assert gains(tmp_path, build=build, a=call, b=call) == [NOTHING]
+    other = call.replace("Pictures([])", "torch.utils.data.TensorDataset(x)").replace(
+        "from build", "import torch\nfrom build", 1
+    )
+    assert gains(tmp_path, build=build, a=call, b=other) == [BATCHED]
+    assert gains(tmp_path, build=build, a=call, b="from build import loader_of\n\nf = [loader_of]\n") == [AT_RUN_TIME]
+    assert gains(tmp_path, build=build, a="", b="") == [AT_RUN_TIME], "who calls it is not in the project"
+
+
+def test_a_dataset_is_followed_through_attributes_and_methods(tmp_path: Path) -> None:
+    text = f"""{HEAD}from data import Pictures
+
+class Module:
+    def setup(self):
+        self.train_set = Pictures([])
+        self.kept = TensorDataset(torch.zeros(3))
+
+    def train_dataloader(self):
+        return DataLoader(self.train_set, batch_size=4)
+
+    def val_dataloader(self):
+        return DataLoader(self.kept, batch_size=4)
+
+    def test_dataloader(self):
+        return DataLoader(self.unheard_of, batch_size=4)
+"""
+    assert gains(tmp_path, module=text) == [NOTHING, BATCHED, AT_RUN_TIME]
+
+
+def test_own_collation_leaves_nothing_to_read_at_once(tmp_path: Path) -> None:
+    text = f"""{HEAD}from data import padded
+data = TensorDataset(torch.zeros(3))
+a = DataLoader(data, batch_size=4, collate_fn=padded)
+b = DataLoader(data, batch_size=4, collate_fn=torch.utils.data.default_collate)
+c = DataLoader(data, batch_size=4, collate_fn=None)
+d = DataLoader(data, batch_size=4, collate_fn=lambda batch: batch)
+"""
+    assert gains(tmp_path, train=text) == [NOTHING, BATCHED, BATCHED, AT_RUN_TIME]
+
+
+@pytest.mark.parametrize("workers", ["2", "workers"])
+def test_workers_that_become_startable_are_a_gain(tmp_path: Path, workers: str) -> None:
+    text = f"""{HEAD}from data import Pictures
+
+def train(paths, workers):
+    data = Pictures(paths, transform=lambda image: image)
+    train_loader = DataLoader(data, batch_size=4, num_workers={workers})
+    return train_loader, DataLoader(data, batch_size=4)
+"""
+    assert gains(tmp_path, train=text) == [PICKLABLE, NOTHING]
+    assert run("apply", tmp_path / "project").exit_code == 0
+    after = (tmp_path / "project" / "train.py").read_text()
+    assert "lambda" not in after and "create_training_loader(" in after and ", DataLoader(data, batch_size=4)" in after
+    assert "Clean" in run("check", tmp_path / "project").stdout
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "transform = lambda image: image",
+        "def transform(image):\n        return image",
+        "transform = torchvision.transforms.Compose([torchvision.transforms.Lambda(lambda image: image)])",
+    ],
+)
+def test_what_loaders_without_workers_hold_stays_where_it_is(tmp_path: Path, held: str) -> None:
+    text = f"""{HEAD}from data import Pictures
+
+def train(paths):
+    {held}
+    return DataLoader(Pictures(paths, transform), batch_size=4)
+"""
+    root = write_files(tmp_path, {"data.py": PICTURES, "train.py": text})
+    before = snapshot(root)
+    done = run("apply", root)
+    assert done.exit_code == 0 and snapshot(root) == before
+    assert "1 loader unchanged: samples are read one by one (data.py:14)" in " ".join(done.stdout.split())
+    assert run("check", root).exit_code == 0
+    assert run("apply", "--all-loaders", root).exit_code == 0
+    assert "OptimalDataLoaderFactory" in (root / "train.py").read_text()
+    assert run("rollback", root).exit_code == 0
+    assert snapshot(root, journal=False) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "rest", "expected"),
+    [
+        ("_old", "", NOTHING),
+        ("_old", "use = _old\n", AT_RUN_TIME),
+        ("old", "", AT_RUN_TIME),
+        ("old", "if __name__ == '__main__':\n    print()\n", NOTHING),
+        ("old", "if __name__ == '__main__':\n    old(1)\n", AT_RUN_TIME),
+        ("old", "if __name__ == '__main__':\n    globals()[input()]()\n", AT_RUN_TIME),
+    ],
+)
+def test_functions_that_nothing_calls_gain_nothing(
+    tmp_path: Path, name: str, rest: str, expected: tuple[str, str]
+) -> None:
+    text = f"{HEAD}def {name}(data):\n    return DataLoader(data, batch_size=4)\n\n{rest}"
+    assert gains(tmp_path, train=text) == [expected]
+    write_files(tmp_path / "project", {"train.py": text, "other.py": f"from train import {name}\n"})
+    assert [one["status"] for one in loaders(tmp_path / "project")] == ["rewrite"]
+
+
+def test_reason_and_line_stand_beside_each_loader(tmp_path: Path) -> None:
+    text = f"{HEAD}from data import Pictures\n\ndata = TensorDataset(torch.zeros(3))\na = DataLoader(data)\n"
+    root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": f"{text}b = DataLoader(Pictures([]))\n"})
+    first, second = loaders(root)
+    assert first["gain"] == {
+        "kind": "batched-reading",
+        "why": "the samples are in memory",
+        "path": "train.py",
+        "line": 7,
+    }
+    assert second["gain"] == {"kind": "nothing", "why": "samples are read one by one", "path": "data.py", "line": 14}
+    assert "batched reading" in run("plan", root).stdout
+    assert (
+        "gain: batched reading (the samples are in memory, train.py:7)" in run("plan", "-v", root, COLUMNS="200").stdout
+    )
+    shown = run("review", "--plan", tmp_path / "plan.json", root, answers="q\n", COLUMNS="200").stdout
+    assert "gain: batched reading (the samples are in memory, train.py:7)" in " ".join(shown.split())
+    page = tmp_path / "report.html"
+    run("plan", root, "-o", tmp_path / "plan.json")
+    run("report", "--plan", tmp_path / "plan.json", "-o", page, root)
+    assert "gain: batched reading" in page.read_text(encoding="utf-8")
+
+
+def test_a_setting_rewrites_all_loaders_and_the_command_line_goes_first(tmp_path: Path) -> None:
+    text = f"{HEAD}from data import Pictures\n\na = DataLoader(Pictures([]))\n"
+    settings = "[tool.chirp-migrate]\nall-loaders = true\n"
+    root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text, "pyproject.toml": settings})
+    assert [one["status"] for one in loaders(root)] == ["rewrite"]
+    assert [one["status"] for one in loaders(root, "--no-all-loaders")] == ["unchanged"]
+
+
+def test_a_migrated_project_says_the_same_again(tmp_path: Path) -> None:
+    body = "a = DataLoader(data)\nb = DataLoader(Pictures([]))\nc = DataLoader(Pictures([]), num_workers=2)\n"
+    text = f"{HEAD}from data import Pictures\n\ndata = TensorDataset(torch.zeros(3))\n{body}"
+    root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text})
+    assert [one["gain"]["kind"] for one in loaders(root)] == ["batched-reading", "nothing", "nothing"]
+    assert run("apply", root).exit_code == 0
+    assert [one["status"] for one in loaders(root)] == ["fine", "unchanged", "unchanged"]
+    before = snapshot(root)
+    assert run("apply", root).exit_code == 0 and snapshot(root) == before
