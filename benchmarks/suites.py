@@ -1,9 +1,9 @@
 """`make bench-suites`: tests of packages from PyPI, before and after package and tests are migrated.
 
 Each source distribution is unpacked and those of its test files are run that touch data loading: they mention
-`DataLoader`, are migrated themselves, or import a module that is. They run after `apply --tests --all-loaders`, and twice more once
-that is rolled back, at the same place, in an environment with the runtime. What the two runs before do not agree about
-is flaky, and listed; of everything else no outcome may change.
+`DataLoader`, are migrated themselves, or import a module that is. They run after `apply --tests --all-loaders`, and
+twice more once that is rolled back, at the same place, in an environment with the runtime. What the two runs before do
+not agree about is flaky, and listed; of everything else no outcome may change.
 
 Writes `suites.json` and `suites.md` to `benchmarks/results/`, with `--write`; what was recorded of suites that are not
 run stays.
@@ -212,9 +212,9 @@ def as_markdown(compared: Sequence[Compared]) -> str:
         f"`make bench-suites` on {'; '.join(dict.fromkeys(one.machine for one in compared))}.",
         "",
         "Source distributions of packages that come with their tests; package and tests are migrated by "
-        "`chirp-migrate apply --tests --all-loaders`. Of the tests those files are run that mention `DataLoader`, are migrated "
-        "themselves, or import a module that is: twice before, once after. Tests on which the two runs before do not "
-        f"agree are flaky. Tests of other files are not run. Changed outcomes: **{changed}**.",
+        "`chirp-migrate apply --tests --all-loaders`. Of the tests those files are run that mention `DataLoader`, are "
+        "migrated themselves, or import a module that is: twice before, once after. Tests on which the two runs before "
+        f"do not agree are flaky. Tests of other files are not run. Changed outcomes: **{changed}**.",
         "",
         "| suite | sites migrated | files | tests | passed | failed | errors | skipped | flaky | changed outcomes |",
         "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |",
