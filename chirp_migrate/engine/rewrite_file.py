@@ -199,6 +199,7 @@ class _Rewriting:
         self._done: list[tuple[Rule, Proposal, Finding]] = []
         self._joined: set[tuple[int, int]] = set()
         self._deferred: dict[tuple[str, int], set[int]] = {}
+        self._together: dict[tuple[str, int], int] = {}
         self._passes = 0
 
     def finding(self, rule: Rule, proposal: Proposal, status: Status) -> Finding:
@@ -231,6 +232,7 @@ class _Rewriting:
             self._joined |= {(one, number) for one in self._deferred.get(place, ())}
             if first and place not in self._deferred:
                 unexplained.add(number)
+            self._joined |= {(self._together.setdefault(one, number), number) for one in proposal.together}
             for edit in proposal.edits:
                 owners[edit] = owners.get(edit, FOLLOWS) | {number}
         for rule, proposal in proposals:

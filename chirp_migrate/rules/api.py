@@ -23,7 +23,7 @@ from chirp_migrate.analysis.known_names import (
 )
 from chirp_migrate.edits.call_arguments import CallEdit
 from chirp_migrate.edits.imports import runtime
-from chirp_migrate.plans.plan import Edit, Safety
+from chirp_migrate.plans.plan import Edit, Gain, GainKind, Safety
 from chirp_migrate.rules.base import Proposal, Rule, listed, quoted
 from chirp_migrate.syntax.gaps import CALL, GAP, LINE, TO_STRING_OF_SETATTR
 from chirp_migrate.syntax.module import Module, find_in, walk
@@ -65,6 +65,8 @@ __all__ = [
     "TO_STRING_OF_SETATTR",
     "CallEdit",
     "Edit",
+    "Gain",
+    "GainKind",
     "Mention",
     "Module",
     "Outline",

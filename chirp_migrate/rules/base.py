@@ -34,6 +34,7 @@ class Proposal:
         why: short machine-readable reason, such as ``used-as-value``, by which reports are counted.
         by_default: whether it is applied without ``--unsafe`` although its rule changes behaviour.
         gain: what the edits buy; edits that buy nothing are made only if all loaders are to be rewritten.
+        together: calls that build loaders: proposals that have one in common stand or fall together.
     """
 
     offset: int
@@ -44,6 +45,7 @@ class Proposal:
     why: str = ""
     by_default: bool = False
     gain: Gain | None = None
+    together: frozenset[tuple[str, int]] = frozenset()
 
 
 #: What a text has to have: a word, a match of a pattern, or what a test says.

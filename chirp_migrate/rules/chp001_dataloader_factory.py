@@ -20,6 +20,7 @@ from chirp_migrate.rules.api import (
     TORCH_LOADER,
     CallEdit,
     Edit,
+    GainKind,
     Module,
     Outline,
     Project,
@@ -32,6 +33,7 @@ from chirp_migrate.rules.api import (
     is_read,
     runtime,
 )
+from chirp_migrate.rules.chp013_non_blocking_transfer import pinned_instead
 
 _METHOD = re.compile(r"create_(\w+_)?loader")
 #: What is said of mentions that are left alone, by the reason.
@@ -153,8 +155,9 @@ def _proposal(
     if others:
         proposal = _left_alone(offset, "ambiguous-name", others)
     elif use.call is not None:
-        rewritten = _rewrite(module, project, use.call, by_role=by_role)
-        proposal = replace(rewritten, gain=loader_gains(project).of_call(module, use.call))
+        proposal = _rewrite(module, project, use.call, by_role=by_role)
+        if proposal.edits:
+            proposal = _with_gain(module, project, use.call, proposal)
     elif use.what:
         proposal = _left_alone(offset, use.why, use.what)
     else:
@@ -171,6 +174,15 @@ def _proposal(
         else:
             proposal = replace(proposal, edits=(*proposal.edits, *beside))
     yield proposal
+
+
+def _with_gain(module: Module, project: Project, call: cst.Call, proposal: Proposal) -> Proposal:
+    """The rewrite with what it buys; where reading gains nothing, copies of its batches may."""
+    gain = loader_gains(project).of_call(module, call)
+    if gain.kind is GainKind.NOTHING:
+        gain = pinned_instead(module, project, call) or gain
+    line = module.position(module.span(call)[0])[0]
+    return replace(proposal, gain=gain, together=frozenset({(module.path, line)}))
 
 
 def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribute, root: cst.Name) -> bool:

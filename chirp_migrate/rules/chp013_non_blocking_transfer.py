@@ -9,18 +9,22 @@ import libcst as cst
 
 from chirp_migrate.analysis.devices.device_moves import is_dtype
 from chirp_migrate.analysis.devices.device_value import device_value
+from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
 from chirp_migrate.analysis.loaders.loader_values import Loader, may_use_loader
 from chirp_migrate.analysis.loops.batch_names import Batch, Path
 from chirp_migrate.analysis.loops.loop_names import statement_of
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
+from chirp_migrate.analysis.loops.sync_points import DeviceLoop, waits_at_once
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
     TO_STRING_OF_SETATTR,
     CallEdit,
     Edit,
+    Gain,
+    GainKind,
     Module,
     Outline,
     Project,
@@ -68,6 +72,11 @@ class NonBlockingTransfer(Rule):
       ``cuda`` that does not take the argument, or the ``__getattr__`` of a class. (What other libraries define is not
       looked at.)
     - `no-batch-encoding`: it is a part of a batch, or no file of the project imports transformers.
+
+    By default the argument is added only where it has an effect: a loader of the loop surely pins its batches (by
+    ``pin_memory=True``, ``torch.cuda.is_available()`` or a comparison with ``"cuda"``, or because its samples are in
+    memory and the factory allocates the batches), and the loop does not wait for the copy at once. ``--all-loaders``
+    adds it everywhere. In a review, copies and the call in the same file that builds their loader are one hunk.
     """
 
     code = "CHP013"
@@ -116,7 +125,41 @@ def _in_loop(
             yield Proposal(offset, message, why="not-surely-safe")
         else:
             message = f"`{shown}`: synchronous host-to-device copy; `non_blocking=True` lets it overlap"
-            yield Proposal(offset, message, tuple(edit for call, _ in transfers for edit in _argument(module, call)))
+            edits = tuple(edit for call, _ in transfers for edit in _argument(module, call))
+            gain, together = _gain(module, project, loop, loaders, [call for call, _ in transfers])
+            yield Proposal(offset, message, edits, gain=gain, together=together)
+
+
+def pinned_instead(module: Module, project: Project, call: cst.Call) -> Gain | None:
+    """What is gained if batches of the loader that ``call`` builds are copied beside Python, if they surely are."""
+    for path, line in loader_gains(project).loops_over(module, call):
+        owner = module if path == module.path else project.module(path)
+        for loop, loaders in loader_loops(owner, project):
+            if owner.position(owner.span(loop)[0])[0] != line:
+                continue
+            for found in _in_loop(owner, project, loop, loaders):
+                if found.gain is not None and found.gain.kind is GainKind.PINNED:
+                    at = owner.position(found.offset)[0]
+                    return Gain(GainKind.PINNED, "its batches are copied to the device beside Python", path, at)
+    return None
+
+
+def _gain(
+    module: Module,
+    project: Project,
+    loop: cst.For,
+    loaders: list[tuple[cst.BaseExpression, Loader]],
+    transfers: list[cst.Call],
+) -> tuple[Gain, frozenset[tuple[str, int]]]:
+    """What copies of one statement gain, and the calls in the module that build the loaders."""
+    pinned = loader_gains(project).pinned_in(module, loop)
+    if not pinned:
+        return Gain(GainKind.NOTHING, "the loader does not surely pin its batches"), frozenset()
+    path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)
+    if waits_at_once(DeviceLoop(module, loop, [target for target, _ in loaders]), transfers):
+        return Gain(GainKind.NOTHING, "the loop waits for the copy at once"), frozenset()
+    places = [(one.path, getattr(one.node, "lineno", 1)) for one in pinned if one.path == module.path]
+    return Gain(GainKind.PINNED, "the loader pins its batches", path, line), frozenset(places)
 
 
 def _pins(project: Project, loader: Loader) -> bool:

@@ -153,7 +153,7 @@ def test_diff_writes_nothing_and_git_accepts_it(tmp_path: Path) -> None:
 def test_json_lists_every_finding_with_place_rule_and_reason(migrated: Path) -> None:
     written = json.loads(migrated.with_name("findings.json").read_text())
     assert written["schema"] == 1 and written["skipped"] == []
-    assert {finding["status"] for finding in written["findings"]} == {"rewrite", "opt-in", "report"}
+    assert {finding["status"] for finding in written["findings"]} == {"rewrite", "opt-in", "report", "unchanged"}
     reports = [finding for finding in written["findings"] if finding["status"] == "report"]
     assert Counter(finding["rule"] for finding in reports) == {"CHP024": 9, "CHP025": 6, "CHP026": 5}
     rewritten = Counter(finding["rule"] for finding in written["findings"] if finding["status"] == "rewrite")

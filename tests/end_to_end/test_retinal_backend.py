@@ -48,10 +48,10 @@ def trained(root: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> list[An
 def test_apply_then_the_training_is_the_same(root: Path, monkeypatch: pytest.MonkeyPatch, modules: None) -> None:
     migrated = root.with_name("after")
     shutil.copytree(root, migrated)
-    assert run("apply", migrated, "--no-scaffold").exit_code == 0
+    assert run("apply", migrated, "--no-scaffold", "--all-loaders").exit_code == 0
     text = (migrated / "scripts" / "train.py").read_text()
     assert "create_training_loader" in text and "create_validation_loader" in text
-    assert run("apply", migrated, "--no-scaffold").exit_code == 0
+    assert run("apply", migrated, "--no-scaffold", "--all-loaders").exit_code == 0
     assert (migrated / "scripts" / "train.py").read_text() == text
     (before,) = trained(root, monkeypatch, "train-plain")
     (after,) = trained(migrated, monkeypatch, "train-plain")

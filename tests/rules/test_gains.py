@@ -280,3 +280,87 @@ def test_a_migrated_project_says_the_same_again(tmp_path: Path) -> None:
     assert [one["status"] for one in loaders(root)] == ["fine", "unchanged", "unchanged"]
     before = snapshot(root)
     assert run("apply", root).exit_code == 0 and snapshot(root) == before
+
+
+TRAIN = """{head}from data import Pictures
+
+def run_epoch(model, loader, device):
+    for x, y in loader:
+        {copy}
+        {then}
+
+def train(model, paths, pin, device="cuda"):
+    pin_memory = torch.cuda.is_available()
+    loader = DataLoader({dataset}, batch_size=4{pinning})
+    run_epoch(model, loader, device)
+"""
+
+
+def migrated_transfer(root: Path, **parts: str) -> str:
+    """A training loop after ``apply``."""
+    parts = {"copy": "x = x.to(device)", "then": "model(x).backward()", "dataset": "Pictures(paths)", **parts}
+    write_files(root, {"data.py": PICTURES, "train.py": TRAIN.format(head=HEAD, **parts)})
+    assert run("apply", root).exit_code == 0
+    return (root / "train.py").read_text()
+
+
+@pytest.mark.parametrize(
+    "pinning",
+    [
+        ", pin_memory=True",
+        ", pin_memory=torch.cuda.is_available()",
+        ", pin_memory=pin_memory",
+        ", pin_memory=torch.device(device).type == 'cuda'",
+        ", pin_memory=True if torch.cuda.is_available() else False",
+    ],
+)
+def test_copies_from_pinned_memory_are_a_gain(tmp_path: Path, pinning: str) -> None:
+    after = migrated_transfer(tmp_path, pinning=pinning)
+    assert "x.to(device, non_blocking=True)" in after and "OptimalDataLoaderFactory" in after
+    assert [one["status"] for one in loaders(tmp_path)] == ["fine"]
+
+
+@pytest.mark.parametrize(
+    ("pinning", "dataset"),
+    [("", "TensorDataset(paths)"), (", pin_memory=None", "Subset(TensorDataset(paths), [0])")],
+)
+def test_the_factory_pins_the_batches_that_it_allocates(tmp_path: Path, pinning: str, dataset: str) -> None:
+    assert "non_blocking=True" in migrated_transfer(tmp_path, pinning=pinning, dataset=dataset)
+
+
+@pytest.mark.parametrize(
+    ("pinning", "dataset"),
+    [
+        ("", "Pictures(paths)"),
+        (", pin_memory=False", "TensorDataset(paths)"),
+        (", pin_memory=pin", "Pictures(paths)"),
+        (", pin_memory=False", "Pictures(paths)"),
+    ],
+)
+def test_copies_of_what_may_not_be_pinned_stay_as_they_are(tmp_path: Path, pinning: str, dataset: str) -> None:
+    assert "non_blocking" not in migrated_transfer(tmp_path, pinning=pinning, dataset=dataset)
+
+
+@pytest.mark.parametrize(
+    ("copy", "then", "added"),
+    [
+        ("x = x.to(device)", "total = x.sum().item()", False),
+        ("total = x.to(device).sum().item()", "", False),
+        ("x = x.to(device)", "total = model(x).sum().item()", True),
+        ("x = x.to(device)", "model(x).backward(); total = x.sum().item()", True),
+    ],
+)
+def test_a_loop_that_waits_for_the_copy_at_once_gains_nothing(
+    tmp_path: Path, copy: str, then: str, added: bool
+) -> None:
+    after = migrated_transfer(tmp_path, copy=copy, then=then, pinning=", pin_memory=True")
+    assert ("non_blocking=True" in after, "OptimalDataLoaderFactory" in after) == (added, added)
+
+
+def test_a_loader_and_the_copies_of_its_batches_are_one_hunk(tmp_path: Path) -> None:
+    text = TRAIN.format(
+        head=HEAD, copy="x = x.to(device)", then="model(x)", dataset="Pictures(paths)", pinning=", pin_memory=True"
+    )
+    root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text})
+    done = run("review", "--plan", tmp_path / "plan.json", root, answers="n\n")
+    assert "1 hunk to decide on" in done.stdout and "0 accepted, 1 refused" in done.stdout

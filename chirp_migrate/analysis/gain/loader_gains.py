@@ -18,7 +18,18 @@ import libcst as cst
 from chirp_migrate.analysis.gain.reading import Reading, Way, readings_of
 from chirp_migrate.analysis.objects.importers import with_importers
 from chirp_migrate.analysis.objects.pickled import Sort, Unpicklable, unpicklable
-from chirp_migrate.analysis.objects.things import Constant, External, FunctionThing, Loader, Place, Thing
+from chirp_migrate.analysis.objects.things import (
+    Constant,
+    Container,
+    External,
+    FunctionThing,
+    Instance,
+    Loader,
+    Place,
+    Thing,
+    Value,
+)
+from chirp_migrate.analysis.objects.values import NONE
 from chirp_migrate.plans.plan import Gain, GainKind
 from chirp_migrate.syntax.module import Module, syntax_tree
 from chirp_migrate.syntax.project import Project
@@ -94,6 +105,29 @@ class LoaderGains:
             return next((one for one in gains if one.kind is not GainKind.NOTHING), self._gain(holders[0].place))
         return _gain_at(GainKind.NOTHING, "no loader that holds it has workers", holders[0].place)
 
+    def pinned_in(self, module: Module, loop: cst.For) -> tuple[Place, ...]:
+        """The calls that build the loaders that a loop iterates over and that surely pin their batches."""
+        now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
+        value = self._run.loops.get(Place(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
+        return tuple(dict.fromkeys(one.place for one in _loaders_in(value) if self._pins(one)))
+
+    def loops_over(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
+        """File and line, as read, of the loops over the loaders that a call builds."""
+        nodes = self._nodes_at(module, self._loaders, module.span(call)[0])
+        own = [loader for node in nodes for loader in self._loaders[module.path][node]]
+        return [
+            (place.path, getattr(place.node, "lineno", 1))
+            for place, value in self._run.loops.items()
+            if any(one is loader for one in _loaders_in(value) for loader in own)
+        ]
+
+    def _pins(self, loader: Loader) -> bool:
+        """Whether a loader surely pins its batches where there is a device to copy them to."""
+        given = loader.arguments.get("pin_memory", NONE)
+        if given == NONE:
+            return self._gain(loader.place).kind is GainKind.BATCHED
+        return all(_is_pinning(one) for one in given) or _asks_for_cuda(loader.place.node)
+
     def _nodes_at(self, module: Module, known: dict[str, dict[ast.AST, list[Loader]]], offset: int) -> list[ast.AST]:
         """The nodes of the text that was read that a module has at an offset now."""
         now = self._objects.now(module, list(known.get(module.path, ())))
@@ -149,6 +183,45 @@ class LoaderGains:
 
 def _gain_at(kind: GainKind, why: str, place: Place | None) -> Gain:
     return Gain(kind, why) if place is None else Gain(kind, why, place.path, getattr(place.node, "lineno", 1))
+
+
+def _loaders_in(value: Value, depth: int = 4) -> Iterator[Loader]:
+    """The loaders that a loop over a value gets its batches from."""
+    for thing in value:
+        match thing:
+            case Loader() as loader:
+                yield loader
+            case Instance(loader=Loader() as loader):
+                yield loader
+            case Instance(cls=str() as name, cells=cells) if depth and name.startswith(("builtins.", "itertools.")):
+                yield from (one for held in cells.values() for one in _loaders_in(held, depth - 1))
+            case Container(cells=cells) if depth:
+                yield from (one for held in cells.values() for one in _loaders_in(held, depth - 1))
+
+
+def _is_pinning(given: Thing) -> bool:
+    """Whether a `pin_memory` is true, or asks whether there is CUDA."""
+    match given:
+        case Constant(value=value, is_whole=True):
+            return bool(value)
+        case Instance(cls="torch.cuda.is_available"):
+            return True
+    return False
+
+
+def _asks_for_cuda(call: ast.AST) -> bool:
+    """Whether `pin_memory` is true for a device of CUDA: ``device.type == "cuda"``, ``True if … else False``."""
+    given = [one.value for one in call.keywords if one.arg == "pin_memory"] if isinstance(call, ast.Call) else []
+    for value in given:
+        match value:
+            case ast.IfExp(test=test, body=ast.Constant(value=True), orelse=ast.Constant(value=False)):
+                value = test
+        match value:
+            case ast.Compare(ops=[ast.Eq()], comparators=[ast.Constant(value="cuda")]):
+                return True
+            case ast.Call(func=function):
+                return ast.unparse(function) == "torch.cuda.is_available"
+    return False
 
 
 def _stacks(collation: Thing) -> bool:

@@ -16,8 +16,8 @@ from chirp_migrate.analysis.devices.device_moves import moved_to, names_device
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
 from chirp_migrate.analysis.loaders.loader_values import Loader
 from chirp_migrate.analysis.loops.batch_names import Batch
-from chirp_migrate.analysis.loops.loop_names import LoopNames
-from chirp_migrate.syntax.module import Module, code_children, find_in
+from chirp_migrate.analysis.loops.loop_names import LoopNames, statement_of
+from chirp_migrate.syntax.module import Module, code_children, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, find_own, mention, method_called, owner_name
 
@@ -78,6 +78,12 @@ def device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
             yield there
 
 
+def waits_at_once(loop: DeviceLoop, transfers: Iterable[cst.Call]) -> bool:
+    """Whether a loop waits for what it copies in the same statement or the next, and computes nothing meanwhile."""
+    copies = list(transfers)
+    return any(loop.waits_for(wait, copies) for wait in loop.waits())
+
+
 def by_advice(waits: Iterable[Wait], advice: Callable[[Wait], str | None]) -> dict[str, list[Wait]]:
     """Waits by what to do about them, as ``advice`` says; those are left out of which it says nothing."""
     groups: dict[str, list[Wait]] = {}
@@ -120,6 +126,22 @@ class DeviceLoop(LoopNames[bool]):
                 mention(self._module, name) is Mention.READ and batch.value(name) is not None for name in names
             ):
                 yield call, device
+
+    def waits_for(self, wait: Wait, copies: list[cst.Call]) -> bool:
+        """Whether one wait is for the copies themselves, by methods of tensors only, right behind them."""
+        module = self._module
+        statement, waiting = statement_of(module, copies[0]), statement_of(module, wait.node)
+        calls = [wait.node, *find_in(wait.value, cst.Call)]
+        if not all(
+            isinstance(one.func, cst.Attribute) and self.value(one.func.value) for one in calls if one not in copies
+        ):
+            return False
+        if waiting is statement:
+            return any(copy in set(walk(wait.value)) for copy in copies)
+        start, end = module.span(statement)[1], module.span(waiting)[0]
+        names = {name.value for name in find_in(wait.value, cst.Name)}
+        bound = {name.value for one in _targets(statement) for name in find_in(one, cst.Name)}
+        return start <= end and not module.text[start:end].strip(" \t\r\n;") and not names.isdisjoint(bound)
 
     def waits(self) -> list[Wait]:
         """What waits for the device in every step, in order of the text."""
@@ -201,3 +223,8 @@ class DeviceLoop(LoopNames[bool]):
         name = owner_name(target)
         if value and name not in ("", "self"):
             self._bind([(name, True)], self._module.span(node)[1], node)
+
+
+def _targets(statement: cst.CSTNode) -> list[cst.BaseExpression]:
+    """What an assignment binds."""
+    return [one.target for one in statement.targets] if isinstance(statement, cst.Assign) else []

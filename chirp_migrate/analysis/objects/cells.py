@@ -10,7 +10,7 @@ __all__ = ["ALONE", "STEPS", "State", "Stopped"]
 
 #: Expressions and statements that are run of a module, and of a function that nobody calls.
 STEPS = 3_000
-ALONE = 600
+ALONE = 1_200
 
 
 class Stopped(Exception):

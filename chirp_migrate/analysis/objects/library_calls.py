@@ -150,6 +150,8 @@ class LibraryCalls(State, ABC):
         node = place.node if isinstance(place.node, ast.expr) else ast.Constant(None)
         inner = scope or Scope(place.path, None, "module")
         match name:
+            case "torch.cuda.is_available":
+                return (Instance(place, name),)
             case "builtins.sorted":
                 return (Container("list", {None: self._elements(first, node, inner)}),)
             case "builtins.iter":

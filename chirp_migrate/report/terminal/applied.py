@@ -29,6 +29,14 @@ from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
 from chirp_migrate.transaction.commit import CommitResult
 
+#: Kinds of gains where several stand in one cell of a table.
+_SHORT = {
+    GainKind.BATCHED: "batched",
+    GainKind.AT_RUN_TIME: "at run time",
+    GainKind.PICKLABLE: "picklable",
+    GainKind.PINNED: "pinned",
+    GainKind.NOTHING: "nothing",
+}
 #: Reasons for not looking at something that a user may not expect.
 _TELLING = re.compile("vendored|larger than|cannot be listed|leaves the folder|leads nowhere|not a regular")
 _NOTHING = "Nothing to do: already migrated, or nothing here that any rule knows."
@@ -126,13 +134,10 @@ def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: 
             created.setdefault(note, []).append(file.path)
         else:
             by_rule = _by_rule(rewrites.get(file.path, []))
-            named = [
-                [f"{same[0].rule} {same[0].name}", _places(same, 2), same[0].gain.kind.words if same[0].gain else ""]
-                for same in by_rule
-            ]
-            rows += [[file.path if number == 0 else "", *one] for number, one in enumerate(named or [[note, "", ""]])]
+            named = [[_name(same), _places(same, 2)] for same in by_rule] or [[note, ""]]
+            rows += [[file.path if number == 0 else "", *one] for number, one in enumerate(named)]
     if rows:
-        screen.table(("file", "rule", "at", "gain"), rows, left=(0, 1, 2, 3), indent=0)
+        screen.table(("file", "rule", "at"), rows, left=(0, 1, 2), indent=0)
     for note, paths in created.items():
         screen.text(f"{note}: {', '.join(paths)}", hang=2)
 
@@ -259,13 +264,23 @@ def _show_findings(findings: Sequence[Finding], screen: Screen) -> None:
 
 
 def _by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> list[list[Finding]]:
-    """Findings of the same rule and kind of gain; those of rules in ``apart`` only where they say the same."""
-    groups: dict[tuple[str, str, GainKind | None], list[Finding]] = {}
+    """Findings of the same rule; those of rules in ``apart`` only where they say the same."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         message = finding.message if finding.rule in apart else ""
-        kind = None if finding.gain is None else finding.gain.kind
-        groups.setdefault((finding.rule, message, kind), []).append(finding)
+        groups.setdefault((finding.rule, message), []).append(finding)
     return list(groups.values())
+
+
+def _name(same: Sequence[Finding]) -> str:
+    """Code and name of the rule of some findings; of loaders the code and what they gain."""
+    rule, counting = same[0].rule, {one.code for one in all_rules() if one.counts_sites}
+    kinds = Counter(one.gain.kind for one in same if one.gain is not None)
+    if rule not in counting or not kinds:
+        return f"{rule} {same[0].name}"
+    if len(kinds) == 1:
+        return f"{rule} {next(iter(kinds)).words}"
+    return f"{rule} {', '.join(f'{number} {_SHORT[kind]}' for kind, number in kinds.items())}"
 
 
 def _places(findings: Sequence[Finding], most: int) -> str:
