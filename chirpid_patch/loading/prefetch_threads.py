@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,18 +30,24 @@ def _modes() -> tuple[bool, bool]:
 
 
 class PrefetchThreads:
-    """``count`` threads of this process that load batches, each computing on one CPU."""
+    """``count`` threads of this process that load batches, each computing on one CPU.
+
+    Attributes:
+        are_refused: the system starts no more threads, or the interpreter ends and takes no more orders.
+    """
 
     def __init__(self, count: int) -> None:
         self.count = count
         self._process = os.getpid()
-        self._closed = False
+        self._closed = self.are_refused = False
         here = torch.get_num_threads()
         all_there = threading.Barrier(count + 1)
         self._executor = ThreadPoolExecutor(count, "chirpid-prefetch", _begin_thread, (all_there,))
-        for _ in range(count):
-            self._executor.submit(int)
-        all_there.wait()
+        if any(self.submit(int).cancelled() for _ in range(count)):
+            all_there.abort()
+            self.close(wait=True)
+        else:
+            all_there.wait()
         # The number of compute threads is each thread's own, but threads still to come inherit the last one set.
         torch.set_num_threads(here)
 
@@ -55,8 +62,14 @@ class PrefetchThreads:
         return not self._closed and self.exist
 
     def submit(self, call: Callable[[], Any]) -> Future[Any]:
-        """Have ``call`` made on one of the threads."""
-        return self._executor.submit(call)
+        """Have ``call`` made on one of the threads; cancelled where they take no more orders."""
+        try:
+            return self._executor.submit(call)
+        except RuntimeError:
+            self._closed = self.are_refused = True
+            refused: Future[Any] = Future()
+            refused.cancel()
+            return refused
 
     def close(self, *, wait: bool) -> None:
         """Drop what has not begun and end the threads, which finish the batches being loaded; ``wait`` for that.
@@ -71,7 +84,8 @@ class PrefetchThreads:
 def _begin_thread(all_there: threading.Barrier) -> None:
     torch.get_num_threads()  # a thread's first use of its number takes over the common one: let that be now
     torch.set_num_threads(1)
-    all_there.wait()
+    with suppress(threading.BrokenBarrierError):  # others could not be started
+        all_there.wait()
 
 
 class KeptThreads:
@@ -81,9 +95,13 @@ class KeptThreads:
         self._threads: PrefetchThreads | None = None
 
     def get(self, count: int) -> PrefetchThreads:
-        """``count`` threads at work."""
+        """``count`` threads, at work unless they are refused here, for which the loader asks once."""
         threads = self._threads
-        if threads is None or threads.count != count or not threads.at_work:
+        if (
+            threads is None
+            or threads.count != count
+            or not (threads.at_work or (threads.exist and threads.are_refused))
+        ):
             self.close(wait=False)
             threads = self._threads = PrefetchThreads(count)
         return threads
@@ -176,7 +194,7 @@ class PrefetchQueue:
             return self._reader.read(order.request)
         try:
             loaded_from, batch = order.batch.result()
-        except CancelledError:  # the threads were closed before they came to it
+        except CancelledError:  # the threads were closed before they came to it, or took no more orders
             return self._reader.read(order.request)
         except Exception:
             if not is_in_memory(self._reader.dataset):

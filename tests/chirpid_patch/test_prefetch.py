@@ -7,6 +7,8 @@ import gc
 import multiprocessing
 import pickle
 import random
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -332,6 +334,67 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
     assert results.get(timeout=60) == [x.numpy().tobytes() for x, _ in expected]
     child.join(60)
     assert child.exitcode == 0 and same(list(loader), expected)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_loop_goes_on_where_the_system_starts_no_more_threads(
+    most: int, num_workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, start, here = [], threading.Thread.start, torch.get_num_threads()
+
+    def limited(thread: threading.Thread) -> None:
+        if thread.name.startswith("chirpid-prefetch"):
+            if len(started) == most:
+                raise RuntimeError("can't start new thread")
+            started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    loader: Any = OptimalDataLoaderFactory.create_loader(
+        tensors(), 4, shuffle=True, num_workers=num_workers, prefetch_threads=2
+    )
+    torch.manual_seed(3)
+    given = epochs(loader)
+    torch.manual_seed(3)
+    assert same(given, epochs(DataLoader(tensors(), 4, shuffle=True)))
+    assert len(started) == most and not prefetch_threads() and torch.get_num_threads() == here
+
+
+OUTLIVES = """
+import sys, threading, time, torch
+from torch.utils.data import TensorDataset
+import {module}
+
+def train():
+    for _ in range(2):
+        for x, in {module}.{name}(TensorDataset(torch.arange(400.)), 2, num_workers={num_workers}, {options}):
+            time.sleep(0.0005)
+            total.append(float(x.sum()))
+    print(sum(total))
+
+if __name__ == "__main__":
+    total = []
+    training = threading.Thread(target=train)
+    training.start()
+    while not total:
+        time.sleep(0.001)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_training_thread_outlives_the_main_thread_as_with_the_plain_loader(num_workers: int) -> None:
+    printed = []
+    for module, name, options in (
+        ("torch.utils.data", "DataLoader", ""),
+        ("chirpid_patch", "BatchedDataLoader", "prefetch_threads=2"),
+        ("chirpid_patch", "OptimalDataLoaderFactory.create_loader", "prefetch_threads=2"),
+    ):
+        program = OUTLIVES.format(module=module, name=name, options=options, num_workers=num_workers)
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        printed.append((ended.returncode, ended.stdout))
+    assert printed[0] == (0, f"{2 * sum(range(400)):.1f}\n") and len(set(printed)) == 1, ended.stderr
 
 
 def steps(
