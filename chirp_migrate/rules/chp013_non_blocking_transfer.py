@@ -156,7 +156,7 @@ def _gain(
     if not pinned:
         return Gain(GainKind.NOTHING, "the loader does not surely pin its batches"), frozenset()
     path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)
-    if waits_at_once(DeviceLoop(module, loop, [target for target, _ in loaders]), transfers):
+    if waits_at_once(DeviceLoop(module, loop, loaders), transfers):
         return Gain(GainKind.NOTHING, "the loop waits for the copy at once"), frozenset()
     places = [(one.path, getattr(one.node, "lineno", 1)) for one in pinned if one.path == module.path]
     return Gain(GainKind.PINNED, "the loader pins its batches", path, line), frozenset(places)

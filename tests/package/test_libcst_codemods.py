@@ -78,7 +78,7 @@ def test_a_name_that_another_file_takes_stays(backend: Path) -> None:
 
     assert codemod(EVERYTHING, "train.py") == 0
     assert (backend / "train.py").read_text() == MIGRATED.replace(
-        "Factory\n", "Factory\nfrom torch.utils.data import DataLoader\n"
+        "from chirpid_patch", "from torch.utils.data import DataLoader\nfrom chirpid_patch"
     )
 
     (backend / "evaluate.py").unlink()

@@ -46,7 +46,7 @@ def project(tmp_path: Path) -> Path:
 
 def places(printed: str, code: str) -> list[int]:
     """The lines at which a report lists findings of a rule."""
-    rows = re.findall(rf"{code}  train\.py:([\d, ]+):|{code} [\w-]+  ([\d, ]+)$", printed, re.MULTILINE)
+    rows = re.findall(rf"{code}  train\.py:([\d, ]+):|{code} [\w ,-]+?  ([\d, ]+)$", printed, re.MULTILINE)
     return [int(number) for row in rows for number in "".join(row).split(",")]
 
 

@@ -189,7 +189,7 @@ def train(paths, workers):
     assert gains(tmp_path, train=text) == [PICKLABLE, NOTHING]
     assert run("apply", tmp_path / "project").exit_code == 0
     after = (tmp_path / "project" / "train.py").read_text()
-    assert "lambda" not in after and "create_training_loader(" in after and ", DataLoader(data, batch_size=4)" in after
+    assert "lambda" not in after and "create_loader(" in after and ", DataLoader(data, batch_size=4)" in after
     assert "Clean" in run("check", tmp_path / "project").stdout
 
 

@@ -289,7 +289,7 @@ def test_lines_are_told_by_cell() -> None:
         pytest.param(
             [IMPORTS, "loader = DataLoader(data, 4)", "%time list(DataLoader(data))"],
             [
-                f"{FACTORY}\n{IMPORTS}",
+                f"{IMPORTS}\n{FACTORY}",
                 "loader = OptimalDataLoaderFactory.create_loader(data, 4)",
                 "%time list(DataLoader(data))",
             ],
