@@ -15,7 +15,10 @@ class ExitCode(IntEnum):
     OK = 0, "done, or nothing to do; for check: clean; for verify: faster by the threshold, and equivalent"
     WORK_REMAINS = 1, "something is left: files that could not be handled, or, for check, work for apply"
     USAGE = 2, "the path, an option, a setting or a plan cannot be worked with"
-    REFUSED = 3, "refused, nothing was changed: work could be lost, or another run is under way"
+    REFUSED = (
+        3,
+        "refused, nothing was changed: work could be lost, another run is at work, or pins contradict the runtime",
+    )
     UNDONE = 4, "the system did not let us write: files, and what had been written was undone; or standard output"
     CHECK_FAILED = 5, "the command given to --check-with failed, and everything was rolled back"
     NOT_SHOWN = 10, "verify: not shown to be faster"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import configparser
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ __all__ = [
     "dependency_plan",
     "has_dependencies",
     "imports_runtime",
+    "need_runtime",
     "requirement",
     "with_install_requires",
     "with_project_dependency",
@@ -34,6 +35,8 @@ __all__ = [
 ]
 
 _DISTRIBUTION = "chirp-migrate"
+#: What is added to a list of dependencies, and with the comment to a requirements file.
+_ADDED = re.compile(r"chirp-migrate>=\d+\.\d+(  # provides chirpid_patch, the migrated data loading)?")
 _COMMENT = "  # provides chirpid_patch, the migrated data loading"
 
 #: Requirement files of a project, the first that exists is the one.
@@ -56,6 +59,11 @@ def requirement(version: str) -> str:
 def imports_runtime(content: bytes) -> bool:
     """Whether a file of Python, or a notebook, imports the runtime."""
     return _IMPORT.search(content) is not None
+
+
+def need_runtime(files: Iterable[FilePlan]) -> bool:
+    """Whether files that are written import the runtime, apart from those that only provide it."""
+    return any(imports_runtime(file.after) for file in files if file.note not in ("dependency", "vendor"))
 
 
 def has_dependencies(root: Path) -> bool:
@@ -103,6 +111,48 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     if name and other:
         return plan, f"{other} lists dependencies besides {name}: add {wanted} there too if you install from it."
     return plan, None
+
+
+def dependency_removal(root: Path) -> FilePlan | None:
+    """What takes back the dependency that :func:`dependency_plan` added, for a project that gets a copy instead."""
+    for name, without in (*((one, without_requirement) for one in _REQUIREMENTS), (_PYPROJECT, without_entry),
+                          (_SETUP, without_requirement)):  # fmt: skip
+        try:
+            before = read_file(root / name)
+            after = without(before.decode("utf-8")).encode("utf-8")
+        except (OSError, ValueError):
+            continue
+        if after != before:
+            return FilePlan(name, before, after, "dependency")
+    return None
+
+
+def without_requirement(text: str) -> str:
+    """A requirements file or ``setup.cfg`` without the lines that were added to it."""
+    lines = text.splitlines(keepends=True)
+    kept = [line for line in lines if not _ADDED.fullmatch(line.strip())]
+    after = "".join(kept)
+    return after if text.endswith(("\n", "\r")) or len(kept) == len(lines) else after.rstrip("\r\n")
+
+
+def without_entry(text: str) -> str:
+    """A ``pyproject.toml`` without the dependency that was added to it; as it is if that is not plain to do."""
+    listed = _project_dependencies(text) or []
+    mine = [place for place, one in enumerate(listed) if isinstance(one, str) and _ADDED.fullmatch(one)]
+    if not mine:
+        return text
+    import tomlkit.exceptions
+
+    before = _parsed(text)
+    left = [one for place, one in enumerate(listed) if place not in mine]
+    try:
+        whole: Any = tomlkit.parse(text)
+        for place in reversed(mine):
+            del whole["project"]["dependencies"][place]
+        after = tomlkit.dumps(whole)
+    except tomlkit.exceptions.TOMLKitError:
+        return text
+    return after if _parsed(after) == {**before, "project": {**before["project"], "dependencies": left}} else text
 
 
 def with_requirement(text: str, wanted: str) -> str:

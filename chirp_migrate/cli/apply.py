@@ -10,7 +10,17 @@ from shlex import quote
 
 import click
 
-from chirp_migrate.cli.options import Command, Text, option, output_options, plan_file_option, wait_option
+from chirp_migrate.additions.dependency import need_runtime
+from chirp_migrate.additions.pins import contradictions
+from chirp_migrate.cli.options import (
+    Command,
+    Text,
+    ignore_pins_option,
+    option,
+    output_options,
+    plan_file_option,
+    wait_option,
+)
 from chirp_migrate.cli.planning import Request, planned, planning_options, read_plan_file
 from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.output import Output
@@ -41,7 +51,8 @@ from chirp_migrate.transaction.rollback import rollback
             ExitCode.OK: "done, or nothing to do",
             ExitCode.WORK_REMAINS: "done, but some files left out (listed)",
             ExitCode.USAGE: "PATH cannot be migrated, or an option, setting or plan is wrong",
-            ExitCode.REFUSED: "refused, nothing changed (uncommitted changes, a file changed meanwhile, another run)",
+            ExitCode.REFUSED: "refused, nothing changed (uncommitted changes, pins that contradict the runtime, a file "
+            "changed meanwhile, another run)",
             ExitCode.UNDONE: "failed midway and undone",
             ExitCode.CHECK_FAILED: "the command of --check-with failed, and everything was rolled back",
         },
@@ -60,6 +71,7 @@ from chirp_migrate.transaction.rollback import rollback
     help="Run CMD with the shell in the project's folder afterwards; if it fails, roll everything back.",
 )  # fmt: skip
 @option("--allow-dirty", is_flag=True, group="Safety", help="Proceed over uncommitted changes in a git work tree.")
+@ignore_pins_option
 @wait_option
 @output_options("the findings")
 def apply(
@@ -68,6 +80,7 @@ def apply(
     show_diff: bool,
     command: str | None,
     allow_dirty: bool,
+    ignore_pins: bool,
     wait_s: float,
     output: Output,
 ) -> None:
@@ -93,6 +106,8 @@ def apply(
         if show_diff:
             _show_diff(plan.seen_from(project), output)
             sys.exit(ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK)
+        if not ignore_pins:
+            check_pins(plan)
         result = apply_plan(request, plan, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
         if command is not None and result.run:
             _check(command, plan.root, project, result, output)
@@ -159,6 +174,22 @@ def apply_plan(
         progress(Step("taking the lock of the journal"))
         return commit(
             recorded, wait_s=wait_s, on_step=progress, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))}
+        )
+
+
+def check_pins(plan: Plan) -> None:
+    """See that the project can be installed together with the runtime, if anything that is written imports it.
+
+    Raises:
+        Refused: the project pins versions that the runtime does not work with.
+    """
+    if not need_runtime(plan.files):
+        return
+    pins = contradictions(plan.root, journal_root(plan.root))
+    if pins:
+        raise Refused(
+            f"{'; '.join(pins)}: the project could not be installed with what the migrated files import. Nothing was "
+            "changed. Change the pins, or apply the migration anyway with --ignore-pins."
         )
 
 

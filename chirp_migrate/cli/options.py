@@ -28,6 +28,7 @@ __all__ = [
     "Whole",
     "complete_rules",
     "gathered",
+    "ignore_pins_option",
     "option",
     "output_options",
     "path_argument",
@@ -248,6 +249,12 @@ class _Project(File):
 #: ``path``: the project; by default the folder one is in. Keywords are those of ``click.argument``.
 argument = partial(click.argument, "path", type=_Project(), default=".")
 path_argument = argument()
+
+#: ``ignore_pins``: whether versions that the project pins may contradict the runtime.
+ignore_pins_option = option(
+    "--ignore-pins", is_flag=True, group="Safety",
+    help="Apply even if the project pins versions that chirpid_patch does not work with.",
+)  # fmt: skip
 
 #: ``wait_s``: how long to wait for another run.
 wait_option = option(

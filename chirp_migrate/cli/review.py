@@ -11,8 +11,8 @@ from shlex import quote
 
 import click
 
-from chirp_migrate.cli.apply import apply_plan, chosen, told_of_runs
-from chirp_migrate.cli.options import Command, option, output_options, plan_file_option, wait_option
+from chirp_migrate.cli.apply import apply_plan, check_pins, chosen, told_of_runs
+from chirp_migrate.cli.options import Command, ignore_pins_option, option, output_options, plan_file_option, wait_option
 from chirp_migrate.cli.planning import Request, planned, planning_options, read_plan_file
 from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.output import Output
@@ -62,13 +62,16 @@ _SHOWN_LINES = 40
     "The plan to review, and where decisions are kept; it is made if it is not there.", default=DEFAULT_FILE
 )
 @option("--allow-dirty", is_flag=True, help="Apply over uncommitted changes in a git work tree.")
+@ignore_pins_option
 @wait_option
 @output_options(
     "how many hunks were accepted and refused",
     "Print the questions without diffs.",
     "Print whole diffs, and explain each rule.",
 )
-def review(request: Request, plan_file: Path, allow_dirty: bool, wait_s: float, output: Output) -> None:
+def review(
+    request: Request, plan_file: Path, allow_dirty: bool, ignore_pins: bool, wait_s: float, output: Output
+) -> None:
     """Walk through the migration of the project at PATH hunk by hunk, and accept, refuse or edit each.
 
     Every answer is kept in the plan file at once, so that you can quit and go on later, or hand the file to somebody
@@ -119,6 +122,8 @@ def review(request: Request, plan_file: Path, allow_dirty: bool, wait_s: float, 
             f"Kept in {plan_file}. Apply it with: chirp-migrate apply {quote(str(path))} --plan {quote(str(plan_file))}"
         )
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.OK)
+    if not ignore_pins:
+        check_pins(selected)
     with told_of_runs(path):
         result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
     # Neither -q nor -v is about what comes after the review.

@@ -9,14 +9,21 @@ from pathlib import Path
 from msgspec import structs
 
 from chirp_migrate import __version__
-from chirp_migrate.additions.dependency import dependency_plan, has_dependencies, imports_runtime, requirement
+from chirp_migrate.additions.dependency import (
+    dependency_plan,
+    dependency_removal,
+    has_dependencies,
+    imports_runtime,
+    requirement,
+)
 from chirp_migrate.additions.scaffold import has_training_modules, scaffold_files
-from chirp_migrate.additions.vendor import vendor_files
+from chirp_migrate.additions.vendor import PACKAGE, vendor_files
 from chirp_migrate.console.progress import Progress, untold
-from chirp_migrate.engine.discover import journal_root
+from chirp_migrate.engine.discover import discover, journal_root
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.plans.plan import FilePlan, Plan
+from chirp_migrate.source.files import read_file
 
 _NO_PLACE = "There is no folder utils/ for what --scaffold adds: nothing of it was added."
 
@@ -48,7 +55,9 @@ def plan_migration(
     root = plan.root
     files = list(plan.files)
     notes = list(plan.notes)
-    if path.is_dir() and files:
+    if path.is_dir() and not files and vendor and _imports_runtime(plan, settings):
+        files += _vendored(root)
+    elif path.is_dir() and files:
         is_used = any(imports_runtime(file.after) for file in files)
         if scaffold is None:
             scaffold = is_used and has_training_modules(root)
@@ -60,7 +69,7 @@ def plan_migration(
         if not is_used:
             pass
         elif vendor:
-            files += vendor_files(root)
+            files += _vendored(root)
         elif not (root / "chirpid_patch").is_dir():
             project = root if has_dependencies(root) else journal_root(root)
             dependency, note = dependency_plan(project, __version__)
@@ -72,3 +81,22 @@ def plan_migration(
             notes += [note] if note is not None else []
     options = structs.replace(plan.options, scaffold=bool(scaffold))
     return replace(plan, files=tuple(files), notes=tuple(notes), options=options)
+
+
+def _vendored(root: Path) -> list[FilePlan]:
+    """The copy of the runtime, which takes the place of a dependency that an earlier run added."""
+    removal = dependency_removal(root)
+    return [*vendor_files(root), *([] if removal is None else [removal])]
+
+
+def _imports_runtime(plan: Plan, settings: Settings | None) -> bool:
+    """Whether a file of a project, which was migrated before, imports the runtime."""
+    settings = settings or Settings()
+    found = discover(plan.root, notebooks=settings.notebooks, left_out_by=settings.why_left_out)
+    for path in (*found.files, *found.notebooks):
+        try:
+            if not path.startswith(f"{PACKAGE}/") and imports_runtime(read_file(plan.root / path)):
+                return True
+        except OSError:
+            continue
+    return False

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from chirp_migrate.analysis.removed_names import removed_from_numpy
 from chirp_migrate.console.progress import Progress, Step, untold
 from chirp_migrate.console.text import count
 from chirp_migrate.engine.discover import discover
@@ -124,6 +125,8 @@ def plan_tree(
         findings += (one for path, text in held_settings.items() for one in loaders_in_settings(path, text, rules))
     if any(hunk.imports for file in files for hunk in file.hunks) and project.import_style.problem:
         notes.append(f"{project.import_style.problem}: imports are where isort has them by default.")
+    if overlay is None and any(hunk.imports for file in files for hunk in file.hunks):
+        notes += removed_from_numpy(project)
     skipped.sort(key=lambda one: one.path)
     left_out = found.left_out
     if left_tests and overlay is None:

@@ -1,0 +1,49 @@
+"""Names of NumPy that its lowest version for the runtime no longer has: code that uses them stops with an error."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["removed_from_numpy"]
+
+#: Removed in NumPy 1.24, and what takes their place. ``bool`` and ``long`` are names again from NumPy 2.0 on.
+_INSTEAD = {"int": "int", "float": "float", "complex": "complex", "object": "object", "str": "str", "unicode": "str"}
+_MAY_USE = re.compile(rf"\.\s*(?:{'|'.join(_INSTEAD)})\b")
+#: Places that one sentence names.
+_SHOWN = 3
+
+
+def removed_from_numpy(project: Project) -> list[str]:
+    """A sentence for each such name that files of a project use."""
+    places: dict[str, list[str]] = {}
+    for path, text in project.matching(_MAY_USE, "numpy"):
+        try:
+            tree = syntax_tree(text)
+        except UnparsableModule:
+            continue
+        for name, line in _uses(tree):
+            places.setdefault(name, []).append(f"{path}:{line}")
+    return [_sentence(name, found) for name, found in sorted(places.items())]
+
+
+def _sentence(name: str, places: list[str]) -> str:
+    more = len(places) - _SHOWN
+    where = ", ".join(places[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    needed = f"`np.{name}` was removed in numpy 1.24, and chirpid-patch needs numpy>=1.24"
+    return f"{needed}: replace it with `{_INSTEAD[name]}` in {where}."
+
+
+def _uses(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Name and line of each use of a removed name."""
+    nodes = list(ast.walk(tree))
+    imported = (alias for node in nodes if isinstance(node, ast.Import) for alias in node.names)
+    modules = {alias.asname or alias.name for alias in imported if alias.name == "numpy"}
+    for node in nodes:
+        match node:
+            case ast.Attribute(value=ast.Name(id=module), attr=name) if module in modules and name in _INSTEAD:
+                yield name, node.lineno
