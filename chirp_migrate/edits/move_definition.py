@@ -29,7 +29,7 @@ class NotMovable(Exception):
 
 
 def free_name(module: Module, wishes: Sequence[str], taken: Collection[str] = ()) -> str:
-    """The first of ``wishes`` that the module does not use as a word, or the last one with a number after it.
+    """The first of ``wishes`` that the module does not use as a word, or the first one with a number after it.
 
     Wishes that are too long to read are passed over, or lose words in the middle.
     """
@@ -38,7 +38,7 @@ def free_name(module: Module, wishes: Sequence[str], taken: Collection[str] = ()
     found = next((wish for wish in wishes if wish not in words), None)
     number = 2
     while found is None:
-        numbered = f"{wishes[-1]}_{number}"
+        numbered = f"{wishes[0]}_{number}"
         found, number = (None if numbered in words else numbered), number + 1
     return found
 

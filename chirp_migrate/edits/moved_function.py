@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import libcst as cst
 
@@ -167,7 +167,12 @@ class MovedFunction:
         return False
 
     def check_indistinguishable(
-        self, uses: Iterable[cst.CSTNode], called: Collection[str], *, replaced: bool = False
+        self,
+        uses: Iterable[cst.CSTNode],
+        called: Collection[str],
+        *,
+        replaced: bool = False,
+        by_partial: bool = False,
     ) -> None:
         """See that nothing can tell it from what it becomes.
 
@@ -175,12 +180,13 @@ class MovedFunction:
             uses: where it stands, or is read by its name.
             called: what it is called.
             replaced: whether that is another function than its own.
+            by_partial: whether that has values bound, whatever it captures.
 
         Raises:
             NotMovable: something may.
         """
         uses = list(uses)
-        holds = replaced or self.is_changed
+        holds = replaced or by_partial or self.is_changed
         if any(isinstance(step_of(self.module, use), Member) for use in uses):
             raise NotMovable("attributes of it are used")
         if any(self._is_inspected(use) for use in uses):
@@ -193,7 +199,11 @@ class MovedFunction:
         set_directly = rf"\b(?:{names})\s*\.\s*\w+\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)"
         if self.project.search(rf"{set_directly}|\bsetattr\s*\([^,()\n]*\b(?:{names})\s*,", *called):
             raise NotMovable("the project sets attributes of what is called as it is")
-        if (self.captives or self.bound) and not replaced and self.project.holds(_TELLS_PARTIALS, "partial"):
+        if (
+            (by_partial or self.captives or self.bound)
+            and not replaced
+            and self.project.holds(_TELLS_PARTIALS, "partial")
+        ):
             raise NotMovable("the project asks whether something is a `partial`, which would bind its values")
         if holds and any(self._may_be_method(use) for use in uses):
             raise NotMovable("as an attribute of a class it is a method, and what takes its place would not be")
@@ -276,11 +286,18 @@ class MovedFunction:
         Raises:
             NotMovable: ``partial`` means something else there.
         """
-        module, node, function = self.module, self.node, self.spelled(name)
+        module = self.module
         spans = [(one.name.value, move.whole_span(module, one.default)) for one in self.bound if one.default]
         values = [*self.captives, *(f"{keyword}={module.text[start:end]}" for keyword, (start, end) in spans)]
-        if not values:
-            return function, frozenset()
+        return self.partial_of(self.spelled(name), values, around) if values else (self.spelled(name), frozenset())
+
+    def partial_of(self, function: str, values: Sequence[str], around: int) -> tuple[str, frozenset[Import]]:
+        """Source of a function with values bound, and the import that this takes; ``around``: columns beside it.
+
+        Raises:
+            NotMovable: ``partial`` means something else there.
+        """
+        module, node = self.module, self.node
         partial, imports = "partial", frozenset({("functools", "partial")})
         place = module.span(node)[0]
         spellings = (("partial", "functools.partial", "partial"), ("functools", "functools", "functools.partial"))

@@ -3,27 +3,47 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterable
+from itertools import takewhile
 
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import reads_of
-from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_set
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, may_be_set
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations, lambdas_may_go, may_have_destinations
 from chirp_migrate.analysis.datasets.declared_class import may_declare
-from chirp_migrate.analysis.datasets.lambda_meaning import shipped_instead
+from chirp_migrate.analysis.datasets.lambda_meaning import means_the_same_early, shipped_instead
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.objects.pickled import Sort
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
+from chirp_migrate.edits.function_names import lambda_names
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.moved_function import Defined, MovedFunction
-from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, runtime
+from chirp_migrate.edits.statements import with_comments
+from chirp_migrate.rules.api import (
+    Edit,
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    is_name,
+    parameters,
+    runtime,
+)
 from chirp_migrate.rules.unpicklable import (
     makes_unpicklable,
     names_unpicklable,
     unpicklable_proposals,
 )
+
+#: A comment that only permits the lambda.
+_NOQA = re.compile(r"#\s*noqa(:\s*E731)?")
+#: A statement that gives a lambda to a name.
+_LAMBDA = re.compile(r"\w+\s*=\s*\(?\s*lambda\b")
 
 #: By its parameters and lines, what was defined for a lambda.
 _Made = dict[tuple[str, ...], Defined]
@@ -66,8 +86,13 @@ class PicklableFunction(Rule):
 
     What is shipped takes its place if every name of the module in it gets its value once, above it, and no call
     passes an argument by the name of its parameter. `Standardize` has attributes `mean` and `std`, for which no
-    file may ask by `hasattr` or `getattr`. Any other lambda becomes a function of its own, also one that only calls
-    another function: other code may replace that one.
+    file may ask by `hasattr` or `getattr`.
+
+    A lambda that only calls a function of the project, with constants and values of the functions around, becomes a
+    `partial` of that function: nothing may replace the function, and no call may pass a parameter of the lambda by its
+    name. A lambda that the module gives to a name becomes a function of this name, unless the name may get another
+    value. Any other lambda becomes a function that is called after what the lambda does, or is given for; also one that
+    only calls another function: other code may replace that one.
     """
 
     code = "CHP007"
@@ -106,11 +131,15 @@ class PicklableFunction(Rule):
             if wish is not None:
                 seen.append(node)
                 try:
-                    yield _lift(module, project, node, f"_{wish.strip('_')}", taken, made)
+                    yield _lift(module, project, node, wish, taken, made)
                 except NotMovable as reason:
                     message = f"lambda cannot be pickled for workers; not rewritten: {reason}"
                     yield Proposal(module.span(node)[0], message)
-        yield from unpicklable_proposals(module, project, Sort.LAMBDA, (module.span(node)[0] for node in seen))
+        reported = [module.span(node)[0] for node in seen]
+        for proposal in unpicklable_proposals(module, project, Sort.LAMBDA, reported):
+            nodes = (node for node in module.find(cst.Lambda) if module.span(node)[0] == proposal.offset)
+            found = (_as_function(module, project, node) for node in nodes if _is_constant(module, project, node))
+            yield next((one for one in found if one is not None), proposal)
 
 
 def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str], made: _Made) -> Proposal:
@@ -119,20 +148,29 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
     moved.check()
     named = _named(module, node)
-    called = {wish.strip("_"), *named}
+    called = {wish, *named}
     shipped = shipped_instead(module, project, node)
     reads = [use for name in named for use in reads_of(module, name, scope)]
     moved.check_indistinguishable([node, *reads], called, replaced=shipped is not None)
+    if shipped is None and _is_constant(module, project, node):
+        return _defined_in_place(module, project, node)
     left_over = move.left_over_imports(module, span, moved.imports)
     if shipped is not None:
         message = f"a lambda that {shipped.does}: {shipped.name} does it for whole batches"
         edits = move.joined([move.instead_of(module, node, shipped.source), *left_over])
         gain = loader_gains(project).of_held(module, span[0], reads_batches=True)
         return Proposal(span[0], message, edits, frozenset({runtime(shipped.name)}), gain=gain)
+    bound = _existing_function(module, project, node, moved)
+    if bound is not None:
+        moved.check_indistinguishable([node, *reads], called, by_partial=True)
+        value, imports = moved.partial_of(*bound, around=_columns_beside(module, span))
+        message = f"lambda cannot be pickled for workers: `{bound[0]}` with its values bound takes its place"
+        edits = move.joined([move.instead_of(module, node, value), *left_over])
+        return Proposal(span[0], message, edits, imports, gain=loader_gains(project).of_held(module, span[0]))
     moved.check_callers([node, *reads])
     if moved.is_changed and isinstance(scope.node, cst.ClassDef):
         raise NotMovable("in the body of a class it is a method, and a `partial` would not be")
-    wishes = [wish, f"_{movability.outer_name(module, node)}{wish}".replace("__", "_")]
+    wishes = lambda_names(module, node, wish)
     name = moved.free_name(wishes, taken)
     inner = moved.indent + module.tree.default_indent
     parameters, *lines = said = (moved.parameter_text(), *moved.import_lines, *_returned_lines(module, node, inner))
@@ -143,8 +181,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
         if moved.method is None:
             made[said] = shared
     name, place = shared
-    beside = module.text[module.line_start(span[0]) : span[0]] + module.text[span[1] : module.line_end(span[1] - 1)]
-    value, imports = moved.value(name, len(beside.strip()))
+    value, imports = moved.value(name, _columns_beside(module, span))
     taken.add(moved.spelled(name))
     what = f"the {'method' if moved.method else 'function'} `{name}`"
     message = f"lambda cannot be pickled for workers: now {what}"
@@ -153,6 +190,121 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     declares = owner is not None and may_declare(module, project, owner)
     gain = loader_gains(project).of_held(module, span[0], reads_batches=declares)
     return Proposal(span[0], message, edits, imports, gain=gain)
+
+
+def _columns_beside(module: Module, span: tuple[int, int]) -> int:
+    """Columns that others take on the lines of a span."""
+    beside = module.text[module.line_start(span[0]) : span[0]] + module.text[span[1] : module.line_end(span[1] - 1)]
+    return len(beside.strip())
+
+
+def _existing_function(
+    module: Module, project: Project, node: cst.Lambda, moved: MovedFunction
+) -> tuple[str, list[str]] | None:
+    """The function of the project that a lambda only calls, and the arguments that ``partial`` is to bind.
+
+    The lambda passes its parameters on in their order, and besides them only constants and values of the functions
+    around. Nothing may replace the function, nor pass an argument by the name of a parameter of the lambda.
+    """
+    call, own = node.body, [one.name.value for one in node.params.params]
+    is_plain = own == list(parameters(node)) and all(one.default is None for one in node.params.params)
+    if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name) or not own or not is_plain:
+        return None
+    names = project.resolved_names(module, call.func)
+    found = project.function_definition(next(iter(names))) if len(names) == 1 else None
+    if found is None or moved.method is not None or not means_the_same_early(module, project, node):
+        return None
+    owner, function = found
+    given = function.params
+    if function.decorators or function.asynchronous or is_replaced(owner, project, function.name.value):
+        return None
+    positional = [one.name.value for one in (*given.posonly_params, *given.params)]
+    passed: list[str] = []
+    values: list[tuple[str, cst.BaseExpression]] = []
+    for position, argument in enumerate(call.args):
+        keyword = argument.keyword.value if argument.keyword is not None else ""
+        if is_name(argument.value, *own) and not keyword and not argument.star:
+            passed.append(module.source(argument.value))
+            continue
+        if argument.star or not _is_bindable(argument.value, moved.captives):
+            return None
+        if passed and not keyword:  # behind what the lambda passes on: by its name
+            if not len(given.posonly_params) <= position < len(positional):
+                return None
+            keyword = positional[position]
+        values.append((keyword, argument.value))
+    first = sum(not keyword for keyword, _ in values)
+    filled = positional[first : first + len(own)]
+    if passed != own or not values or len(filled) < len(own) or {*filled} & {keyword for keyword, _ in values}:
+        return None
+    texts = [f"{keyword}={module.source(value).strip()}".lstrip("=") for keyword, value in values]
+    return call.func.value, texts
+
+
+def _is_bindable(value: cst.BaseExpression, captives: Collection[str]) -> bool:
+    """Whether a value is a constant, or that of a function around."""
+    constants = cst.Integer | cst.Float | cst.SimpleString
+    return isinstance(value, constants) or is_name(value, "None", "True", "False", *captives)
+
+
+def _is_constant(module: Module, project: Project, node: cst.Lambda) -> bool:
+    """Whether a statement of the module gives a lambda to a name of its own, which nothing gives another value."""
+    match module.parents[node]:
+        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))]) as statement:
+            line = module.parents[statement]
+            is_alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
+            bindings = module.scopes.module.bindings.get(name, ())
+            is_top = isinstance(module.parents.get(line), cst.Module) and not module.scopes.stars
+            return is_alone and is_top and len(bindings) == 1 and not is_replaced(module, project, name)
+    return False
+
+
+def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal | None:
+    """A lambda of a name of the module as a function of that name; ``None`` where something may tell them apart."""
+    moved = MovedFunction(module, project, node, move.function_offset(module, node))
+    named = _named(module, node)
+    reads = [use for name in named for use in reads_of(module, name, module.scopes.module)]
+    try:
+        moved.check()
+        moved.check_indistinguishable([node, *reads], named)
+    except NotMovable:
+        return None
+    return _defined_in_place(module, project, node)
+
+
+def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Proposal:
+    """``name = lambda x: …`` as ``def name(x): …``, with two blank lines around it."""
+    statement = module.parents[node]
+    (name,) = _named(module, node)
+    start, end = module.span(statement)
+    inner, newline = module.tree.default_indent, module.newline
+    lines = [f"def {name}({module.source(node.params).strip()}):"]
+    lines += [inner + line for line in _returned_lines(module, node, inner)]
+    rest = module.text[end : module.line_end(end - 1)]
+    if _NOQA.fullmatch(rest.strip()):
+        end += len(rest.rstrip())
+    above = with_comments(module, module.line_start(start), "")
+    edits = [Edit(start, end, newline.join(lines))]
+    message = f"lambda `{name}` cannot be pickled for workers: now the function `{name}`"
+    if module.path.endswith(".ipynb"):
+        return Proposal(module.span(node)[0], message, tuple(edits), gain=gain)
+    if above > 0:
+        edits.insert(0, Edit(above, above, newline * max(0, 2 - _blank_lines(reversed(_lines(module, 0, above))))))
+    below = module.line_end(end - 1)
+    following = next((line for line in _lines(module, below, len(module.text)) if line.strip()), "")
+    if following and not following.startswith(("def ", "class ", "async ", "@")) and not _LAMBDA.match(following):
+        blank = _blank_lines(_lines(module, below, len(module.text)))
+        edits.append(Edit(below, below, newline * max(0, 2 - blank)))
+    kept = tuple(one for one in edits if one.replacement)
+    return Proposal(module.span(node)[0], message, kept, gain=gain)
+
+
+def _lines(module: Module, start: int, end: int) -> list[str]:
+    return module.text[start:end].splitlines()
+
+
+def _blank_lines(lines: Iterable[str]) -> int:
+    return sum(1 for _ in takewhile(lambda line: not line.strip(), lines))
 
 
 def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:

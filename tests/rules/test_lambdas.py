@@ -192,17 +192,17 @@ def test_a_function_does_what_the_lambda_did_and_can_be_pickled(
         ),
         ("x = g(ds, collate_fn=lambda b: pad(b))\ndef pad(b): return b", "collate_fn=_collate_fn)"),
         ("pad = 1\ndef f(ds):\n    return g(ds, collate_fn=lambda b: pad(b))\npad = 2", "collate_fn=_collate_fn)"),
-        ("from torchvision import transforms as T\nt = T.Lambda(lambda x: x / 2)", "t = T.Lambda(_t)"),
-        ("from torchvision import transforms as T\nt = T.Compose([lambda x: x / 2, T.x])", "T.Compose([_t, T.x])"),
-        ("class D:\n    transform: object = lambda x: x + 1", "transform: object = _transform"),
+        ("from torchvision import transforms as T\nt = T.Lambda(lambda x: x / 2)", "t = T.Lambda(_scale)"),
+        ("from torchvision import transforms as T\nt = T.Compose([lambda x: x / 2, T.x])", "T.Compose([_scale, T.x])"),
+        ("class D:\n    transform: object = lambda x: x + 1", "transform: object = _add"),
         (
             "from dataclasses import dataclass, field\n@dataclass\nclass D:\n"
             "    transform: object = field(default=lambda x: x + 1)",
-            "field(default=_transform)",
+            "field(default=_add)",
         ),
-        ("class D(Dataset): pass\nd = D([1], lambda x: x + 1)", "d = D([1], _function)"),
-        ("class D(Dataset):\n    def __init__(self, x, f): pass\nd = D([1], lambda x: x + 1)", "d = D([1], _f)"),
-        ("ds.dataset.transform = lambda x: x + 1", "ds.dataset.transform = _transform"),
+        ("class D(Dataset): pass\nd = D([1], lambda x: x + 1)", "d = D([1], _add)"),
+        ("class D(Dataset):\n    def __init__(self, x, f): pass\nd = D([1], lambda x: x + 1)", "d = D([1], _add)"),
+        ("ds.dataset.transform = lambda x: x + 1", "ds.dataset.transform = _add"),
     ],
 )
 def test_where_lambdas_go(before: str, after: str) -> None:
@@ -314,9 +314,9 @@ def test_an_attribute_with_a_computed_name_may_hide_a_method(setting: str, moves
 )
 def test_a_lambda_with_bound_values_is_no_method(owner: str, moves: bool) -> None:
     text = f"class A(Dataset):\n    def f(self, ds, k):\n        {owner}.transform = lambda ds, x: x * k\n"
-    assert ("partial(_transform, k)" in migrate(text)[0]) is moves
+    assert ("partial(_scale, k)" in migrate(text)[0]) is moves
     text = "def f(ds, k):\n    setattr(ds, 'transform', lambda self: k)\n    ds.transform = lambda x: x * k\n"
-    assert "transform = partial(_transform, k)" in migrate(text)[0]
+    assert "transform = partial(_scale, k)" in migrate(text)[0]
 
 
 def test_a_default_that_other_code_sets_is_bound_where_it_stood() -> None:
@@ -516,3 +516,163 @@ def test_brackets_that_only_the_lambda_needed_go_with_it(before: str, after: str
     text, _ = migrate(body.format(before))
     assert f"collate_fn={after})" in text, text
     compile(text, "after.py", "exec")
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ("x", "_identity"),
+        ("torch.Tensor(x)", "_to_tensor"),
+        ("torch.from_numpy(x)", "_to_tensor"),
+        ("np.asarray(x)", "_to_array"),
+        ("float(x)", "_to_float"),
+        ("x.to(torch.float32)", "_to_float32"),
+        ("F.pad(x.unsqueeze(0), (4, 4), mode='reflect').data.squeeze()", "_pad_reflect"),
+        ("x.unsqueeze(0)", "_unsqueeze"),
+        ("x.permute(2, 0, 1)", "_permute"),
+        ("T.Resize(3)(x)", "_resize"),
+        ("T.RandomCrop(3)(x)", "_random_crop"),
+        ("x / 255", "_scale"),
+        ("x + 1", "_add"),
+        ("x * 2 - 1", "_rescale"),
+        ("(x - 1) / 3", "_standardize"),
+        ("x['image']", "_get_image"),
+        ("x.image", "_get_image"),
+        ("x[:3]", "_select"),
+        ("x > 0.5", "_threshold"),
+        ("x.repeat(3, 1) if x.dim() == 2 else x", "_repeat"),
+        ("[T.ToTensor()(one) for one in x]", "_to_tensor_each"),
+        ("(x, 1)", "_transform"),
+    ],
+)
+def test_a_function_is_called_after_what_it_does(body: str, name: str) -> None:
+    text = "import torch\nfrom torchvision import transforms as T\n"
+    after, _ = migrate(
+        f"{text}\n\ndef f(d):\n    transform = T.Compose([T.Lambda(lambda x: {body})])\n    return transform\n"
+    )
+    assert f"T.Lambda({name})" in after and f"def {name}(x):\n    return {body}\n" in after
+
+
+def test_functions_that_do_the_same_in_another_way_have_names_of_their_own() -> None:
+    bodies = ("lambda x: x / 2", "lambda x: x / 3", "lambda image: image / 4", "lambda x: torch.Tensor(x)")
+    steps = ", ".join(f"T.Lambda({body})" for body in bodies)
+    head = "import torch\nfrom torchvision import transforms as T\n\n\ndef build(d):\n"
+    text = f"{head}    t = T.Compose([{steps}])\n    return t\n"
+    after, _ = migrate(text)
+    assert re.findall(r"def (\w+)\(\w+\):\n    return", after) == [
+        "_scale",
+        "_build_scale",
+        "_scale_image",
+        "_to_tensor",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"), [("normalize = T.Lambda({})", "_normalize"), ("to_db = {}\nt = T.Compose([to_db])", "_to_db")]
+)
+def test_a_name_that_says_something_is_kept(variable: str, name: str) -> None:
+    code = textwrap.indent(variable.format("lambda x: x / 2"), "    ")
+    after, _ = migrate(f"from torchvision import transforms as T\n\n\ndef f(d):\n{code}\n    return d\n")
+    assert f"def {name}(x):" in after
+
+
+def test_functions_of_nested_lambdas_have_plain_names(load: Callable[[str], ModuleType]) -> None:
+    before = (
+        "from torch.utils.data import DataLoader\n\n\nclass Maker:\n    def __init__(self, data, a):\n"
+        "        self.collate_fn = lambda p: lambda q: lambda r: lambda b: [x * p + q - r + a for x in b]\n"
+        "        self.loader = DataLoader(data, batch_size=2, collate_fn=self.collate_fn(2)(3)(4))\n"
+    )
+    after, _ = support.migrate("CHP007", before)
+    names = ["_collate_fn", "_collate_fn_for_r", "_collate_fn_for_q", "_collate_fn_for_p"]
+    assert re.findall(r"^def (\w+)", after, re.MULTILINE) == names
+    collates = [load(text).Maker([1, 2], 5).loader.collate_fn([1, 2]) for text in (before, after)]
+    assert collates[0] == collates[1]
+
+
+COLLATE = "def collate_tts(batch, r, pad=0):\n    return batch, r, pad\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ("collate_tts(b, r=r)", "partial(collate_tts, r=r)"),
+        ("collate_tts(b, r)", "partial(collate_tts, r=r)"),
+        ("collate_tts(b, r, pad=1)", "partial(collate_tts, r=r, pad=1)"),
+        ("collate_tts(b, 3)", "partial(collate_tts, r=3)"),
+        # The first argument is bound, too: a value of another kind than a constant or one of the function is not.
+        ("collate_tts(b, r=r + 1)", "partial(_collate_fn, r)"),
+        ("collate_tts(b, r=args.r)", "partial(_collate_fn, args)"),
+        ("collate_tts(b, *r)", "partial(_collate_fn, r)"),
+        ("collate_tts(batch=b, r=r)", "partial(_collate_fn, r)"),
+        ("collate_tts(b)", "_collate_fn"),
+    ],
+)
+def test_a_function_of_the_project_is_used_through_partial(
+    body: str, value: str, load: Callable[[str], ModuleType]
+) -> None:
+    text = f"{HEADER}{COLLATE}def make(data, r, args=None):\n    return DataLoader(data, collate_fn=lambda b: {body})\n"
+    after, _ = support.migrate("CHP007", text)
+    assert f"collate_fn={value})" in after
+    if "args.r" not in body and "*r" not in body and body != "collate_tts(b)":
+        made = [load(one).make([1, 2], 4).collate_fn for one in (text, after)]
+        assert made[0]([1]) == pickle.loads(pickle.dumps(made[1]))([1])
+
+
+def test_a_first_argument_is_bound_by_its_position() -> None:
+    text = "def collate(r, batch):\n    return batch\n\n\ndef make(d, r):\n    return DataLoader(d, collate_fn={})\n"
+    text = text.format("lambda b: collate(r, b)")
+    assert "collate_fn=partial(collate, r))" in migrate(text)[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "other"),
+    [
+        (lambda text: text, "from unittest.mock import patch\n\nwith patch('a.collate_tts'):\n    pass\n"),
+        (lambda text: text, "import a\n\na.collate_tts = len\n"),
+        (lambda text: text.replace("def collate_tts", "@cached\ndef collate_tts"), ""),
+        (lambda text: text.replace(COLLATE, "class collate_tts:\n    def __init__(self, batch, r): pass\n\n\n"), ""),
+        (lambda text: text + "\n\ndef collate_tts(batch, r): return r\n", ""),
+        (lambda text: text, "import a\n\na.make(d, 3).collate_fn(b=[1])\n"),
+    ],
+)
+def test_what_may_be_another_function_is_wrapped(change: Callable[[str], str], other: str) -> None:
+    text = f"{COLLATE}def make(data, r):\n    return DataLoader(data, collate_fn=lambda b: collate_tts(b, r=r))\n"
+    after, _ = migrate(change(text), other=other)
+    assert "partial(_collate_fn, r)" in after
+
+
+IDENTITY = (
+    "\nidentity = lambda x: x\n\n\n"
+    "class Clips(Dataset):\n    def __init__(self, x, transform=identity):\n        self.t = transform\n"
+)
+
+
+def test_a_lambda_of_the_module_becomes_a_function_of_its_name(load: Callable[[str], ModuleType]) -> None:
+    after, (finding,) = migrate(IDENTITY)
+    assert after == IDENTITY.replace("identity = lambda x: x\n", "\ndef identity(x):\n    return x\n", 1)
+    assert finding.message == "lambda `identity` cannot be pickled for workers: now the function `identity`"
+    assert pickle.loads(pickle.dumps(load(HEADER + after).Clips(1).t))(7) == 7
+
+
+def test_a_default_transform_of_another_file_is_found_and_named() -> None:
+    data = (
+        "from torch.utils.data import DataLoader, Dataset\nfrom a import identity\n\n\nclass Clips(Dataset):\n"
+        "    def __init__(self, x, transform=identity):\n        self.t = transform\n\n"
+        "    def __getitem__(self, i):\n        return self.t(i)\n\n\n"
+        "loader = DataLoader(Clips([1]), num_workers=2)\n"
+    )
+    after, (finding,) = support.migrate("CHP007", "identity = lambda x, k=2: x\n", data=data)
+    assert after == "def identity(x, k=2):\n    return x\n" and "`identity`" in finding.message
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["import a\n\na.identity = len\n", "from unittest.mock import patch\n\npatch('a.identity', len)\n"],
+)
+def test_a_name_that_is_replaced_keeps_its_value_apart(other: str) -> None:
+    after, _ = migrate(IDENTITY, other=other)
+    assert "def _identity(x):" in after and "identity = _identity\n" in after
+
+
+def test_a_lambda_that_is_looked_at_stays() -> None:
+    assert migrate(IDENTITY, other="print(f.__name__)\n")[0] == IDENTITY

@@ -39,13 +39,13 @@ class Shipped:
 def shipped_instead(module: Module, project: Project, node: cst.Lambda) -> Shipped | None:
     """What stands for this lambda where every name in it means what it will mean when it is called, by position."""
     shipped = _shipped(module, project, node)
-    if shipped is None or not _means_the_same_early(module, project, node):
+    if shipped is None or not means_the_same_early(module, project, node):
         return None
     owner = module.scopes.lookup(shipped.name, node)
     return shipped if owner is None or isinstance(owner[0].node, cst.Module) else None
 
 
-def _means_the_same_early(module: Module, project: Project, node: cst.Lambda) -> bool:
+def means_the_same_early(module: Module, project: Project, node: cst.Lambda) -> bool:
     """Whether every name in the lambda means where it stands what it will mean when it is called, by position."""
     if isinstance(module.scopes.scope_of(node).node, cst.ClassDef):
         return False

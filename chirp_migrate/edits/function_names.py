@@ -1,0 +1,133 @@
+"""What a function is called that takes the place of a lambda: after what the lambda does, or what it is given for."""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+
+from chirp_migrate.edits.movability import outer_name
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.queries import is_name, parameters
+
+__all__ = ["lambda_names"]
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+#: Names of arguments and variables that say nothing of what a function does.
+_VAGUE = re.compile(
+    r"\w{1,2}|fn|func|function|callable|default|lambda|apply|call|forward|run|get|map|train|test|val|valid"
+    r"|(\w+_)?(tf|tfm|trans|tform|transforms?|augs?|augment\w*|pipeline|steps?|ops?)(_fn|_func)?"
+)
+#: What a call makes, by the name of what is called.
+_MADE = {
+    **dict.fromkeys(("Tensor", "tensor", "as_tensor", "from_numpy", "FloatTensor", "LongTensor"), "to_tensor"),
+    **dict.fromkeys(("array", "asarray", "numpy"), "to_array"),
+    **{name: f"to_{name}" for name in ("float", "int", "str", "bool", "tuple", "list", "dict", "set")},
+    **{name: f"to_{name}" for name in ("half", "double", "long", "byte", "cpu", "cuda")},
+}
+#: Arguments that say how a function does what it does.
+_MANNERS = frozenset({"mode", "padding_mode", "reduction", "interpolation"})
+#: In the name of a function that makes another one, what stands before the names of its parameters.
+_FOR = "_for_"
+#: Methods that only change how a value is held.
+_HOLDS = frozenset(
+    {"squeeze", "unsqueeze", "view", "reshape", "contiguous", "detach", "clone", "flatten", "copy", "data", "numpy"}
+)
+_MULTIPLIES = (cst.Multiply, cst.Divide, cst.FloorDivide)
+_OPERATIONS: tuple[tuple[type[cst.BaseBinaryOp], str], ...] = (
+    (cst.Multiply, "scale"),
+    (cst.Divide, "scale"),
+    (cst.Add, "add"),
+    (cst.Subtract, "subtract"),
+    (cst.Power, "power"),
+)
+
+
+def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
+    """Names for the function that takes the place of a lambda, the best one first.
+
+    Args:
+        module: where it stands.
+        node: the lambda.
+        given_for: the name of what it is given to or assigned to.
+    """
+    wish, outer = given_for.strip("_").partition(_FOR)[0], outer_name(module, node).partition(_FOR)[0]
+    does = _what(node.body, node)
+    if isinstance(node.body, cst.Lambda):  # the wish is for what it makes
+        wish += _FOR + "_".join(parameters(node))
+    first, second = (does, None) if does is not None and _VAGUE.fullmatch(wish) is not None else (wish, does)
+    names = [one for one in (first, second) if one is not None]
+    if not {*first.split("_")} <= {*outer.split("_")}:
+        names.append(f"{outer}_{first}")
+    names += [f"{first}_{parameter}" for parameter in parameters(node) if len(parameter) > 2]
+    return list(dict.fromkeys(f"_{name.strip('_')}" for name in names))
+
+
+def _what(body: cst.BaseExpression, function: cst.Lambda) -> str | None:
+    """What an expression does with the parameters of a function, as a name; ``None`` where that takes many words."""
+    match body:
+        case cst.Name(value=name):
+            return "identity" if name in parameters(function) else None
+        case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value=name))) if name in _HOLDS:
+            inner = _what(value, function)
+            return _called(body, function) if inner in (None, "identity") else inner
+        case cst.Attribute(value=value, attr=cst.Name(value=name)) if name in _HOLDS:
+            return _what(value, function)
+        case cst.Call():
+            return _called(body, function)
+        case cst.Attribute(attr=cst.Name(value=name)):
+            return f"get_{_snake(name)}"
+        case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index(value=key))]):
+            text = key.raw_value if isinstance(key, cst.SimpleString) else ""
+            return f"get_{text}" if text.isidentifier() else "select"
+        case cst.Subscript():
+            return "select"
+        case cst.BinaryOperation():
+            return _computed(body)
+        case cst.Comparison():
+            return "threshold" if len(body.comparisons) == 1 else None
+        case cst.UnaryOperation(operator=operator):
+            return "negate" if isinstance(operator, cst.Minus) else "invert"
+        case cst.IfExp(body=one, orelse=other):
+            named = [_what(part, function) for part in (one, other)]
+            return next((name for name in named if name not in (None, "identity")), None)
+        case cst.ListComp(elt=element):
+            each = _what(element, function)
+            return None if each is None or each == "select" else f"{each}_each"
+    return None
+
+
+def _called(call: cst.Call, function: cst.Lambda) -> str | None:
+    match call.func:
+        case cst.Name(value=name) | cst.Attribute(attr=cst.Name(value=name)):
+            pass
+        case cst.Call():  # Resize(32)(x)
+            return _called(call.func, function)
+        case _:
+            return None
+    if name == "to":
+        target = call.args[0].value if call.args else None
+        last = target.attr if isinstance(target, cst.Attribute) else target
+        return f"to_{last.value}" if isinstance(last, cst.Name) else "move"
+    if name in _MADE:
+        return _MADE[name]
+    named = _snake(name).strip("_")
+    if name in parameters(function) or _VAGUE.fullmatch(named) is not None:
+        return None
+    manners = [one.value for one in call.args if is_name(one.keyword, *_MANNERS)]
+    texts = [one.raw_value for one in manners if isinstance(one, cst.SimpleString)]
+    return "_".join([named, *(text for text in texts if text.isidentifier())])
+
+
+def _computed(body: cst.BinaryOperation) -> str | None:
+    inner = body.left.operator if isinstance(body.left, cst.BinaryOperation) else None
+    if isinstance(body.operator, _MULTIPLIES) and isinstance(inner, cst.Add | cst.Subtract):
+        is_standard = isinstance(inner, cst.Subtract) and isinstance(body.operator, cst.Divide)
+        return "standardize" if is_standard else "rescale"
+    if isinstance(body.operator, cst.Add | cst.Subtract) and isinstance(inner, _MULTIPLIES):
+        return "rescale"
+    return next((name for kind, name in _OPERATIONS if isinstance(body.operator, kind)), None)
+
+
+def _snake(name: str) -> str:
+    return _CAMEL.sub("_", name).lower()
