@@ -1,0 +1,584 @@
+"""Reasons of findings are true: each is printed for one program, and not for a similar one of which it is false."""
+
+from __future__ import annotations
+
+import pytest
+from support import RULES, migrate
+
+from chirp_migrate.plans.plan import Finding
+
+HEAD = """\
+import copy
+import functools
+import inspect
+import math
+from functools import partial
+
+import torch
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+"""
+
+#: A loader with a lambda or function that captures a value.
+LAMBDA = "def build(data, pad):\n    return DataLoader(data, collate_fn=lambda batch: [*batch, pad])\n"
+FUNCTION = (
+    "def build(data, pad):\n    def collate(batch):\n        return [*batch, pad]\n\n"
+    "    return DataLoader(data, collate_fn=collate)\n"
+)
+METHOD = (
+    "class Data(Dataset):\n    def __init__(self, data):\n        self.data, self.k = data, 3\n"
+    "        self.scale = lambda x: x * self.k\n"
+)
+TRANSFER = (
+    "def train(data, model, device):\n    for x in DataLoader(data, collate_fn=stack, pin_memory=True):\n"
+    "        model(x.to(device))\n"
+)
+EPOCHS = (
+    "def train(data, step):\n    sampler = DistributedSampler(data)\n    loader = DataLoader(data, sampler=sampler)\n"
+    "    for epoch in range(9):\n        step(loader)\n"
+)
+CLASS = (
+    "def make(data, shift):\n    class Shifted(Dataset):\n        def __getitem__(self, i):\n"
+    "            return data[i] + shift\n\n    return Shifted()\n"
+)
+
+#: Rule, reason, a program of which it is true, and what to change so that it is not.
+REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
+    (
+        "CHP007",
+        "the project reads names or code of functions",
+        LAMBDA + "print(step.__name__)\n",
+        ("step.", "Step."),
+    ),
+    (
+        "CHP007",
+        "reads names or code of functions",
+        LAMBDA + "print(step.__name__)\n",
+        ("step.", "type(step)."),
+    ),
+    (
+        "CHP007",
+        "reads names or code of functions",
+        LAMBDA + "print(step.__name__)\n",
+        ("step.", "self.model_class."),
+    ),
+    (
+        "CHP007",
+        "reads names or code of functions",
+        LAMBDA + "print(step.__code__)\n",
+        ("__code__", "code"),
+    ),
+    (
+        "CHP012",
+        "reads names or code of functions",
+        FUNCTION + "print(f.__qualname__)\n",
+        ("f.", "Net."),
+    ),
+    (
+        "CHP012",
+        "reads names or code of functions",
+        FUNCTION + "inspect.isfunction(f)\n",
+        ("isfunction", "isclass"),
+    ),
+    (
+        "CHP007",
+        "reads attributes of functions",
+        LAMBDA + "print(step.__doc__)\n",
+        ("step.", "Step."),
+    ),
+    (
+        "CHP012",
+        "reads attributes of functions",
+        FUNCTION + "print(f.__module__)\n",
+        ("f.", "Net."),
+    ),
+    (
+        "CHP012",
+        "attributes of it are used",
+        (
+            "def build(data, pad):\n"
+            "    def collate(batch):\n"
+            "        return [*batch, pad]\n"
+            "\n"
+            "    collate.k = 3\n"
+            "    return DataLoader(data, collate_fn=collate)\n"
+        ),
+        ("collate.k", "k"),
+    ),
+    (
+        "CHP007",
+        "sets attributes of what is called as it is",
+        LAMBDA + "x.collate_fn.k = 3\n",
+        ("collate_fn.k", "other.k"),
+    ),
+    (
+        "CHP007",
+        "asks whether something is a `partial`",
+        LAMBDA + "isinstance(x, partial)\n",
+        ("partial)", "int)"),
+    ),
+    (
+        "CHP012",
+        "`inspect` looks at it",
+        (
+            "def build(data, pad):\n"
+            "    def collate(batch):\n"
+            "        return [*batch, pad]\n"
+            "\n"
+            "    inspect.signature(collate)\n"
+            "    return DataLoader(data, collate_fn=collate)\n"
+        ),
+        ("(collate)\n", "(build)\n"),
+    ),
+    (
+        "CHP007",
+        "a deep copy of what holds it",
+        LAMBDA + "copy.deepcopy(x)\n",
+        ("deepcopy", "copy"),
+    ),
+    (
+        "CHP012",
+        "a deep copy of what holds it",
+        FUNCTION + "copy.deepcopy(x)\n",
+        ("deepcopy(x)", "deepcopy(x.state_dict())"),
+    ),
+    (
+        "CHP007",
+        "`pad` is deleted",
+        ("def build(data, pad):\n    x = DataLoader(data, collate_fn=lambda batch: [*batch, pad])\n    del pad\n"),
+        ("del pad", "del data"),
+    ),
+    (
+        "CHP007",
+        "may have no value yet",
+        (
+            "def build(data):\n"
+            "    if data:\n"
+            "        pad = 3\n"
+            "    return DataLoader(data, collate_fn=lambda b: [*b, pad])\n"
+        ),
+        ("    if data:\n        pad = 3", "    pad = 3"),
+    ),
+    (
+        "CHP007",
+        "`pad` is assigned only after it",
+        ("def build(data):\n    f = lambda b: [*b, pad]\n    pad = 3\n    return DataLoader(data, collate_fn=f)\n"),
+        ("(data):", "(data, pad):"),
+    ),
+    (
+        "CHP007",
+        "is assigned again",
+        (
+            "def build(data, pad):\n"
+            "    x = DataLoader(data, collate_fn=lambda batch: [*batch, pad])\n"
+            "    pad = 4\n"
+            "    return x\n"
+        ),
+        ("pad = 4", "more = 4"),
+    ),
+    (
+        "CHP007",
+        "is a caught exception",
+        (
+            "def build(data):\n"
+            "    try:\n"
+            "        pass\n"
+            "    except OSError as pad:\n"
+            "        return DataLoader(data, collate_fn=lambda b: [*b, pad])\n"
+        ),
+        ("as pad:", "as error:\n        pad = error"),
+    ),
+    (
+        "CHP007",
+        "is rebound by an inner function",
+        (
+            "def build(data, pad):\n"
+            "    def other():\n"
+            "        nonlocal pad\n"
+            "        pad = 3\n"
+            "    return DataLoader(data, collate_fn=lambda batch: [*batch, pad])\n"
+        ),
+        ("        nonlocal pad\n", ""),
+    ),
+    (
+        "CHP007",
+        "it sees the last `pad` of the comprehension",
+        ("def build(data):\n    return [DataLoader(data, collate_fn=lambda b: [*b, pad]) for pad in data]\n"),
+        ("lambda b:", "lambda b, *, pad=pad:"),
+    ),
+    (
+        "CHP007",
+        "it uses the lambda `more`",
+        (
+            "def build(data):\n"
+            "    more = lambda b: locals()\n"
+            "    return DataLoader(data, collate_fn=lambda b: more(b))\n"
+        ),
+        ("lambda b: locals()\n", "data.more\n"),
+    ),
+    (
+        "CHP007",
+        "it uses the local function `more`",
+        ("def build(data):\n    def more(b): return b\n    return DataLoader(data, collate_fn=lambda b: more(b))\n"),
+        ("def more(b): return b", "more = data.more"),
+    ),
+    (
+        "CHP012",
+        "it uses the local class `More`",
+        (
+            "def build(data, pad):\n"
+            "    class More: pass\n"
+            "\n"
+            "    def collate(batch):\n"
+            "        return [*batch, More]\n"
+            "\n"
+            "    return DataLoader(data, collate_fn=collate)\n"
+        ),
+        ("class More: pass", "More = data.More"),
+    ),
+    (
+        "CHP007",
+        "`locals` in it depends on where it stands",
+        ("def build(data, pad):\n    return DataLoader(data, collate_fn=lambda batch: [*batch, pad, locals()])\n"),
+        ("locals()", "local()"),
+    ),
+    (
+        "CHP007",
+        "may look at its names",
+        (
+            "def build(data, pad):\n"
+            "    print(locals())\n"
+            "    return DataLoader(data, collate_fn=lambda batch: [*batch, pad])\n"
+        ),
+        ("locals()", "local()"),
+    ),
+    (
+        "CHP012",
+        "`super` in it depends",
+        (
+            "class A(B):\n"
+            "    def f(self, d):\n"
+            "        def collate(b):\n"
+            "            return super().f(b)\n"
+            "        return DataLoader(d, collate_fn=collate)\n"
+        ),
+        ("super().f", "B.f"),
+    ),
+    (
+        "CHP007",
+        "is private to the class around it",
+        ("class A:\n    def f(self, d, o):\n        return DataLoader(d, collate_fn=lambda b: o.__pad(b))\n"),
+        ("__pad", "_pad"),
+    ),
+    (
+        "CHP007",
+        "imported in different ways",
+        (
+            "def build(d):\n"
+            "    if d:\n"
+            "        from json import dumps\n"
+            "    else:\n"
+            "        from pickle import dumps\n"
+            "    return DataLoader(d, collate_fn=lambda b: dumps(b))\n"
+        ),
+        ("from pickle", "from json"),
+    ),
+    (
+        "CHP012",
+        "it is decorated",
+        (
+            "def build(data, pad):\n"
+            "    @functools.cache\n"
+            "    def collate(batch):\n"
+            "        return [*batch, pad]\n"
+            "\n"
+            "    return DataLoader(data, collate_fn=collate)\n"
+        ),
+        ("@functools.cache", "@torch.no_grad()"),
+    ),
+    (
+        "CHP012",
+        "its name is deleted",
+        (
+            "def build(data, pad):\n"
+            "    def collate(batch):\n"
+            "        return [*batch, pad]\n"
+            "\n"
+            "    del collate\n"
+            "    return DataLoader(data, collate_fn=collate)\n"
+        ),
+        ("del collate", "del data"),
+    ),
+    (
+        "CHP012",
+        "it calls itself by a name that is local",
+        (
+            "def build(data, pad):\n"
+            "    def collate(batch):\n"
+            "        return [collate(batch), pad]\n"
+            "\n"
+            "    return DataLoader(data, collate_fn=collate)\n"
+        ),
+        ("[collate(batch)", "[len(batch)"),
+    ),
+    (
+        "CHP012",
+        "it rebinds `pad` of the function around it",
+        (
+            "def build(data, pad):\n"
+            "    def collate(batch):\n"
+            "        nonlocal pad\n"
+            "        pad = 3\n"
+            "        return [*batch, pad]\n"
+            "\n"
+            "    return DataLoader(data, collate_fn=collate)\n"
+        ),
+        ("        nonlocal pad\n", ""),
+    ),
+    (
+        "CHP012",
+        "its annotations use `Batch`",
+        (
+            "def build(data, pad):\n"
+            "    def collate(batch: Batch):\n"
+            "        return [*batch, pad]\n"
+            "\n"
+            "    return DataLoader(data, collate_fn=collate)\n"
+        ),
+        ("Batch", "list"),
+    ),
+    (
+        "CHP007",
+        "a positional-only parameter has a default",
+        ("def build(d, k):\n    return DataLoader(d, collate_fn=lambda b=k, /: b)\n"),
+        ("=k, /", "=3, /"),
+    ),
+    (
+        "CHP007",
+        "the default of `k` is evaluated where the function stands",
+        ("def build(d, k, f):\n    f(collate_fn=lambda b, k=k: (b, k))\n"),
+        ("b, k=k", "b, *, k=k"),
+    ),
+    (
+        "CHP007",
+        "attributes are set by computed names",
+        METHOD + ("        for n in data:\n            setattr(self, n, 1)\n"),
+        ("n, 1", "'n', 1"),
+    ),
+    (
+        "CHP007",
+        "may look at its methods",
+        (
+            "@register\n"
+            "class Data(Dataset):\n"
+            "    def __init__(self, data):\n"
+            "        self.data, self.k = data, 3\n"
+            "        self.scale = lambda x: x * self.k\n"
+        ),
+        ("@register\n", ""),
+    ),
+    (
+        "CHP006",
+        "is assigned again",
+        (
+            "def make(data, shift):\n"
+            "    class Shifted(Dataset):\n"
+            "        def __getitem__(self, i):\n"
+            "            return data[i] + shift\n"
+            "\n"
+            "    made = Shifted()\n"
+            "    shift = 3\n"
+            "    return Shifted()\n"
+        ),
+        ("shift = 3", "other = 3"),
+    ),
+    (
+        "CHP006",
+        "it is used as a value there",
+        (
+            "def make(data, shift):\n"
+            "    class Shifted(Dataset):\n"
+            "        def __getitem__(self, i):\n"
+            "            return data[i] + shift\n"
+            "\n"
+            "    return Shifted\n"
+        ),
+        ("return Shifted\n", "return Shifted()\n"),
+    ),
+    (
+        "CHP006",
+        "it is defined in the body of another class",
+        (
+            "def make(data):\n"
+            "    class Outer:\n"
+            "        class Inner(Dataset):\n"
+            "            def __getitem__(self, i):\n"
+            "                return i\n"
+            "\n"
+            "    return Outer.Inner()\n"
+        ),
+        ("    class Outer:\n        class Inner", "    if True:\n        class Inner"),
+    ),
+    (
+        "CHP006",
+        "the module reads names of classes",
+        CLASS + ("\n\nShifted = 3\nprint(type(x).__name__)\n"),
+        ("print(type(x).__name__)\n", ""),
+    ),
+    (
+        "CHP013",
+        "the project also runs on MPS",
+        TRANSFER + "device = torch.device('mps')\n",
+        ("torch.device('mps')", "{'mps': 3.5}"),
+    ),
+    (
+        "CHP013",
+        "the project also runs on MPS",
+        TRANSFER + "torch.backends.mps.is_available()\n",
+        ("torch.backends.mps.", "meter.mps."),
+    ),
+    (
+        "CHP013",
+        "the project also runs on MPS",
+        TRANSFER + "use('mps')\n",
+        ("use('mps')", "log('mps', 12.0)"),
+    ),
+    (
+        "CHP013",
+        "whose `to` takes no `non_blocking`",
+        TRANSFER + ("class Batch:\n    def to(self, device): return self\n"),
+        ("self, device)", "self, device, **more)"),
+    ),
+    (
+        "CHP013",
+        "whose `to` takes no `non_blocking`",
+        TRANSFER + ("class Batch:\n    def to(self, device): return self\n"),
+        ("class Batch", "class Batch(torch.nn.Module)"),
+    ),
+    (
+        "CHP013",
+        "whose `to` takes no `non_blocking`",
+        TRANSFER + ("class Batch:\n    def to(self, device): return self\n"),
+        ("class Batch:\n    def to(self, device)", "if device:\n    def to(x, device)"),
+    ),
+    (
+        "CHP013",
+        "is given a `to`",
+        TRANSFER + "batch.to = send\n",
+        ("batch.to =", "to ="),
+    ),
+    (
+        "CHP013",
+        "`__getattr__` may give a `to`",
+        TRANSFER + ("class B:\n    def __getattr__(self, name): return 1\n"),
+        ("class B:\n    def __getattr__(self, name)", "def __getattr__(name)"),
+    ),
+    (
+        "CHP013",
+        "may be a `BatchEncoding`",
+        (
+            "def train(data, model, device):\n"
+            "    for x in DataLoader(data, pin_memory=True):\n"
+            "        model(x.to(device))\n"
+            "import transformers\n"
+        ),
+        ("import transformers", "import transforms"),
+    ),
+    (
+        "CHP013",
+        "is used again, and might be changed",
+        TRANSFER + "        x.add_(1)\n",
+        ("x.add_(1)", "x.size(1)"),
+    ),
+    (
+        "CHP014",
+        "it is made anew in every iteration",
+        (
+            "def train(data, step):\n"
+            "    sampler = DistributedSampler(data)\n"
+            "    loader = DataLoader(data, sampler=sampler)\n"
+            "    for epoch in range(9):\n"
+            "        sampler = DistributedSampler(data)\n"
+            "        loader = DataLoader(data, sampler=sampler)\n"
+            "        step(loader)\n"
+        ),
+        (("        sampler = DistributedSampler(data)\n        loader = DataLoader(data, sampler=sampler)\n"), ""),
+    ),
+    (
+        "CHP014",
+        "the loop has no name for the epoch",
+        (
+            "def train(data, step):\n"
+            "    sampler = DistributedSampler(data)\n"
+            "    loader = DataLoader(data, sampler=sampler)\n"
+            "    for _ in range(9):\n"
+            "        step(loader)\n"
+        ),
+        ("for _", "for number"),
+    ),
+    (
+        "CHP014",
+        "it is not clear which of the loops",
+        (
+            "def train(data, step):\n"
+            "    sampler = DistributedSampler(data)\n"
+            "    loader = DataLoader(data, sampler=sampler)\n"
+            "    for a in range(9):\n"
+            "      for b in range(9):\n"
+            "        step(loader)\n"
+        ),
+        ("for b", "for epoch"),
+    ),
+    (
+        "CHP001",
+        "is patched elsewhere",
+        ("loader = DataLoader(data)\nfrom unittest.mock import patch\npatch('a.DataLoader')\n"),
+        ("'a.DataLoader'", "'a.Dataset'"),
+    ),
+    (
+        "CHP001",
+        "may be PyTorch's or",
+        ("try:\n    from fast import DataLoader\nexcept ImportError:\n    pass\nx = DataLoader(data)\n"),
+        ("from fast import DataLoader", "from fast import Loader"),
+    ),
+    (
+        "CHP001",
+        "already means something else",
+        ("def f(OptimalDataLoaderFactory, d):\n    return DataLoader(d)\n"),
+        ("OptimalDataLoaderFactory, ", ""),
+    ),
+    (
+        "CHP001",
+        "call without a dataset",
+        "x = DataLoader(batch_size=3)\n",
+        ("batch_size", "dataset"),
+    ),
+    (
+        "CHP001",
+        "is given to",
+        "x = build(DataLoader, d)\n",
+        ("build(DataLoader, d)", "build(DataLoader(d))"),
+    ),
+    (
+        "CHP001",
+        "subclasses `DataLoader`",
+        "class L(DataLoader): pass\n",
+        ("(DataLoader)", "(Dataset)"),
+    ),
+]
+
+
+def said(code: str, program: str) -> list[str]:
+    """Messages of what a rule only reports."""
+    findings: list[Finding] = migrate(code, HEAD + program)[1]
+    return [one.message for one in findings if one.status.value in ("report", "opt-in")]
+
+
+@pytest.mark.parametrize(("code", "reason", "program", "change"), REASONS, ids=lambda value: str(value)[:40])
+def test_a_reason_is_given_where_it_is_true_alone(
+    code: str, reason: str, program: str, change: tuple[str, str]
+) -> None:
+    assert code in RULES
+    assert any(reason in message for message in said(code, program)), said(code, program)
+    near = program.replace(*change)
+    assert not any(reason in message for message in said(code, near)), said(code, near)
