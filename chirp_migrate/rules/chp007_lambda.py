@@ -286,6 +286,7 @@ def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Pro
     above = with_comments(module, module.line_start(start), "")
     edits = [Edit(start, end, newline.join(lines))]
     message = f"lambda `{name}` cannot be pickled for workers: now the function `{name}`"
+    gain = loader_gains(project).of_held(module, module.span(node)[0])
     if module.path.endswith(".ipynb"):
         return Proposal(module.span(node)[0], message, tuple(edits), gain=gain)
     if above > 0:
