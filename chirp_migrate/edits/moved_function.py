@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, captures
+from chirp_migrate.analysis.dataflow.function_looks import CODE, DETAILS, place_of_look
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     has_relatives,
@@ -33,22 +34,6 @@ from chirp_migrate.syntax.scopes import Variable
 #: The name of a function of the module, and the edits that define it.
 Defined = tuple[str, tuple[Edit, ...]]
 
-#: Reads of what differs between a function and the one that takes its place.
-_READS = (
-    r"(?<!\))(?<!__class__)(?<!\bcls)\.__({0})__\b"
-    r"""|["']__({0})__["'](?!\s*:)"""
-    # A key of a dictionary display stands after its bracket, or on a line of its own; a colon follows other code, too.
-    r"""|(?:[^\s{{,]\s*|,[ \t]*)["']__({0})__["']"""
-)
-_NAMES_AND_CODE = ("name", "qualname", "code", "defaults", "closure")
-_LOOKS = _READS.format("|".join(_NAMES_AND_CODE)) + r"|\b(isfunction|isroutine|FunctionType|LambdaType)\b"
-_LOOKED_AT = (
-    *(f"__{one}__" for one in _NAMES_AND_CODE),
-    *("isfunction", "isroutine", "FunctionType", "LambdaType"),
-)
-#: The same, of what a partial object has not.
-_OF_FUNCTIONS = ("doc", "annotations", "kwdefaults", "globals", "module")
-_LOOKS_CLOSELY = _READS.format("|".join(_OF_FUNCTIONS))
 #: Tells partial objects from functions: what stands between ``isinstance`` and the class may itself have brackets.
 _TELLS_PARTIALS = (
     r"\bisinstance\s*\([^;]{0,200}?[,|][\s(]*(?:\w+\.)*partial\b(?!\s*\()"
@@ -191,10 +176,10 @@ class MovedFunction:
             raise NotMovable("attributes of it are used")
         if any(self._is_inspected(use) for use in uses):
             raise NotMovable("`inspect` looks at it")
-        if self.project.holds(_LOOKS, *_LOOKED_AT):
-            raise NotMovable("the project reads names or code of functions")
-        if holds and self.project.holds(_LOOKS_CLOSELY, *(f"__{one}__" for one in _OF_FUNCTIONS)):
-            raise NotMovable("the project reads attributes of functions that what takes its place has not")
+        if (place := place_of_look(self.project, CODE)) is not None:
+            raise NotMovable(f"the project reads names or code of functions ({place})")
+        if holds and (place := place_of_look(self.project, DETAILS)) is not None:
+            raise NotMovable(f"the project reads attributes of functions that what takes its place has not ({place})")
         names = "|".join(map(re.escape, called))
         set_directly = rf"\b(?:{names})\s*\.\s*\w+\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)"
         if self.project.search(rf"{set_directly}|\bsetattr\s*\([^,()\n]*\b(?:{names})\s*,", *called):

@@ -9,6 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.devices.device_moves import is_dtype
 from chirp_migrate.analysis.devices.device_value import device_value
+from chirp_migrate.analysis.devices.own_transfers import own_transfer, place_of_mps
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
@@ -20,7 +21,6 @@ from chirp_migrate.analysis.loops.sync_points import DeviceLoop, waits_at_once
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
-    TO_STRING_OF_SETATTR,
     CallEdit,
     Edit,
     Gain,
@@ -43,15 +43,7 @@ _TRANSFER = re.compile(rf"\.{GAP}(to|cuda){CALL}(?![^()\r\n]*\bnon_blocking\s*=)
 _PINNING = re.compile(r"(cuda|xpu)\b")
 _MAKES_LOADERS = r"\bDataLoader\b|\bcreate_(\w+_)?loader\b"
 _CUDA = re.compile(r"[\"'](cuda|xpu)")
-_MPS = r"""["']mps\b|\bbackends\s*\.\s*mps\b"""
 _TRANSFORMERS = r"(?m)^[ \t\f]*(import|from)\s+transformers\b"
-#: A ``to`` of the project itself that would not take the argument; the ``__getattr__`` of a class may give one.
-# Each alternative begins with a letter, so that `re` passes over most of a text quickly.
-_OWN_TO = (
-    r"def\s+(to|cuda)\s*\(\s*\w+\b(?!(?:(?!def\b)[^)])*(non_blocking|\*))|to(?<!\wto)\s*=(?!=)|cuda(?<!\wcuda)\s*=(?!=)"
-    rf"|{TO_STRING_OF_SETATTR}['\"](to|cuda)['\"]|def\s+__getattr(ibute)?__\s*\(\s*\w(?:(?!def\b)[^,)])*,"
-    r"|__getattr(?<!\w__getattr)(ibute)?__\s*=(?!=)"
-)
 
 
 class NonBlockingTransfer(Rule):
@@ -208,10 +200,10 @@ def _unsure(module: Module, project: Project, call: cst.Call, path: Path, collat
     """What the project holds that makes a non-blocking copy doubtful here."""
     shown = module.source(call)
     certain = method_called(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
-    if not certain and project.holds(_MPS, "mps"):
-        return "the project also runs on MPS, where it is not known to be safe"
-    if not collated and project.holds(_OWN_TO, "to", "cuda", "__getattr__", "__getattribute__"):
-        return "the batch may be of a class of the project whose `to` lacks it"
+    if not certain and (place := place_of_mps(project)) is not None:
+        return f"the project also runs on MPS ({place}), where it is not known to be safe"
+    if not collated and (problem := own_transfer(project)) is not None:
+        return problem
     if not path and project.holds(_TRANSFORMERS, "transformers"):
         return "the batch may be a `BatchEncoding`, whose `to` lacks it in old versions of transformers"
     return None

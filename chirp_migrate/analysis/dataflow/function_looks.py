@@ -1,0 +1,71 @@
+"""Where a project looks at what differs between a function and the one that takes its place."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+
+from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["CODE", "DETAILS", "place_of_look"]
+
+#: Attributes of functions that tell one from another, and functions that tell functions from other objects.
+CODE = frozenset(f"__{name}__" for name in ("name", "qualname", "code", "defaults", "closure"))
+#: Attributes that objects which stand for functions have not.
+DETAILS = frozenset(f"__{name}__" for name in ("doc", "annotations", "kwdefaults", "globals", "module"))
+_TELLING = ("isfunction", "isroutine", "FunctionType", "LambdaType")
+#: Names of what is a class, by the way that classes are named.
+_CLASS = re.compile(r"_*[A-Z]+[a-z0-9]\w*|(\w+_)?(cls|class|klass|type|kind)_?")
+#: A string with one of these names that is no key of a dictionary display: that stands after its bracket, or on a line
+#: of its own, and a colon follows other code, too.
+_STRING = r"""["']({0})["'](?!\s*:)|(?:[^\s{{,]\s*|,[ \t]*)["']({0})["']"""
+
+
+def place_of_look(project: Project, attributes: frozenset[str]) -> str | None:
+    """Where a file reads one of some attributes of what may be a function, as ``path:line``; those of classes aside.
+
+    Args:
+        project: the files.
+        attributes: ``CODE`` or ``DETAILS``.
+    """
+    words = (*sorted(attributes), *(_TELLING if attributes == CODE else ()))
+    for path, text in project.matching(re.compile("|".join(words)), *words):
+        line = _line_of_look(text, attributes)
+        if line is not None:
+            return f"{path}:{line}"
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _line_of_look(text: str, attributes: frozenset[str]) -> int | None:
+    pattern = _STRING.format("|".join(sorted(attributes)))
+    if attributes == CODE:
+        pattern += rf"|\b(?:{'|'.join(_TELLING)})\b"
+    found = re.search(pattern, text)
+    lines = [] if found is None else [text.count("\n", 0, found.start() + 1) + 1]
+    try:
+        lines += _reads(syntax_tree(text), attributes)
+    except UnparsableModule:
+        path = rf"(?<!\))(?<!__class__)(?<!\bcls)\.({'|'.join(sorted(attributes))})\b"
+        lines += [text.count("\n", 0, one.start()) + 1 for one in re.finditer(path, text)]
+    return min(lines, default=None)
+
+
+def _reads(tree: ast.AST, attributes: Collection[str]) -> Iterator[int]:
+    classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in attributes and not _is_class(node.value, classes):
+            yield node.lineno
+
+
+def _is_class(node: ast.expr, classes: Collection[str]) -> bool:
+    """Whether an expression stands for a class, or for what a call makes: that is ``type(…)`` as a rule."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in classes or name == "__class__" or _CLASS.fullmatch(name) is not None
+        case ast.Call():
+            return True
+    return False

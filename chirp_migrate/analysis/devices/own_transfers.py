@@ -1,0 +1,131 @@
+"""What in a project makes a non-blocking copy doubtful: objects with a ``to`` of their own, and another device."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from chirp_migrate.analysis.known_names import NN_MODULE, inherits
+from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
+from chirp_migrate.syntax.outline import Outline
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["own_transfer", "place_of_mps"]
+
+_MOVES = ("to", "cuda")
+_GETTERS = ("__getattr__", "__getattribute__")
+#: Calls that show or keep what they are given, under names.
+_SHOWS = re.compile(r"print|\w*log\w*|info|debug|warning|add_scalars?|set_postfix|update|append|format|write|get|pop")
+
+
+def own_transfer(project: Project) -> str | None:
+    """Why an object of the project may have a ``to`` or ``cuda`` that takes no ``non_blocking``; ``None``: none has."""
+    wanted = re.compile(rf"\b(?:{'|'.join((*_MOVES, *_GETTERS))})\b")
+    for path, text in project.matching(wanted, *_MOVES, *_GETTERS):
+        for line, reason, owner in _transfers(text):
+            if owner is None or not _is_model(project, path, text, owner):
+                return f"{reason} ({path}:{line})"
+    return None
+
+
+def place_of_mps(project: Project) -> str | None:
+    """Where a file names Apple's device, as ``path:line``; a number that is called so is none."""
+    for path, text in project.matching(re.compile(r"\bmps\b"), "mps"):
+        line = _line_of_mps(text)
+        if line is not None:
+            return f"{path}:{line}"
+    return None
+
+
+def _is_model(project: Project, path: str, text: str, owner: str) -> bool:
+    """Whether a class of a file is a model, and so no batch."""
+    outline = Outline(path, text)
+    classes = (node for node in outline.find(ast.ClassDef) if node.name == owner)
+    bases = (name for node in classes for base in node.bases for name in project.possible_names(outline, base))
+    return any(inherits(project, name, NN_MODULE) for name in bases)
+
+
+@lru_cache(maxsize=256)
+def _transfers(text: str) -> tuple[tuple[int, str, str | None], ...]:
+    """Line and reason of each ``to`` of objects that a text makes, and the class that has it."""
+    try:
+        return tuple(_transfers_in(syntax_tree(text)))
+    except UnparsableModule:
+        return ((1, "a file that is no Python may define `to`", None),)
+
+
+def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(name=owner, body=body):
+                yield from ((line, reason, owner) for line, reason in _of_class(owner, body))
+            case ast.Attribute(attr=name, ctx=ast.Store()) if name in _MOVES:
+                yield (
+                    node.lineno,
+                    f"an object of the project is given a `{name}`, which may take no `non_blocking`",
+                    None,
+                )
+            case ast.Call(
+                func=ast.Name(id="setattr") | ast.Attribute(attr="setattr"), args=[_, ast.Constant(value=name), _]
+            ):
+                if name in _MOVES:
+                    what = f"an object of the project is given a `{name}`, which may take no `non_blocking`"
+                    yield node.lineno, what, None
+            case ast.Call(func=ast.Name(id="type"), args=[_, _, ast.Dict(keys=keys)]):
+                if any(isinstance(key, ast.Constant) and key.value in (*_MOVES, *_GETTERS) for key in keys):
+                    yield node.lineno, "a class that `type` makes may have a `to` that takes no `non_blocking`", None
+
+
+def _of_class(owner: str, body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
+    for node in (part for statement in body for part in (statement, *_under_conditions(statement))):
+        match node:
+            case ast.FunctionDef(name=name, args=arguments) if name in _MOVES:
+                names = [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+                if "non_blocking" not in names and arguments.kwarg is None and arguments.vararg is None:
+                    yield node.lineno, f"the batch may be a `{owner}`, whose `{name}` takes no `non_blocking`"
+            case ast.Assign(targets=targets):
+                given = {target.id for target in targets if isinstance(target, ast.Name)}
+                for name in (one for one in (*_MOVES, *_GETTERS) if one in given):
+                    yield node.lineno, f"the batch may be a `{owner}`, whose `{name}` may take no `non_blocking`"
+            case ast.FunctionDef(name=name) if name in _GETTERS:
+                yield (
+                    node.lineno,
+                    f"the batch may be a `{owner}`, whose `{name}` may give a `to` without `non_blocking`",
+                )
+
+
+def _under_conditions(statement: ast.stmt) -> Iterator[ast.stmt]:
+    """Statements below one that is no definition."""
+    if isinstance(statement, ast.If | ast.Try | ast.With):
+        for node in ast.walk(statement):
+            if isinstance(node, ast.stmt) and node is not statement:
+                yield node
+
+
+@lru_cache(maxsize=256)
+def _line_of_mps(text: str) -> int | None:
+    try:
+        tree = syntax_tree(text)
+    except UnparsableModule:
+        return 1 if re.search(r"""["']mps\b|\bbackends\s*\.\s*mps\b""", text) else None
+    shown = {part for node in ast.walk(tree) for part in _shown(node)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str() as value) if node not in shown and re.fullmatch(r"mps(:\d+)?", value):
+                return node.lineno
+            case ast.Attribute(attr="mps", value=ast.Attribute(attr="backends") | ast.Name(id="torch" | "backends")):
+                return node.lineno
+    return None
+
+
+def _shown(node: ast.AST) -> Iterator[ast.AST]:
+    """Strings that are names of numbers: keys, and what calls that show or keep values are given first."""
+    match node:
+        case ast.Dict(keys=keys):
+            yield from (key for key in keys if key is not None)
+        case ast.Subscript(slice=key):
+            yield key
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[first, *_]) if _SHOWS.fullmatch(name):
+            yield first
