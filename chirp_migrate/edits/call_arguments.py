@@ -13,6 +13,8 @@ from chirp_migrate.source.text import NEWLINE, edited
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module
 
+#: The share of a line behind whose column arguments do not hang.
+_FARTHEST = 0.6
 #: What stands between code and a comment that is set off: it gives way before a line gets too long.
 _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
 
@@ -75,14 +77,14 @@ class CallEdit:
         self._added += arguments
 
     def edits(self) -> tuple[Edit, ...]:
-        """All of it, with one argument a line where the lines would get too long otherwise."""
+        """All of it, laid out anew where the lines would get too long, or stand too far to the right, otherwise."""
         start, end = self._module.span(self._call.func)
         renamed = [Edit(start, end, self._callee)] if self._callee else []
         if self._callee == self._module.text[start:end]:
             renamed = [Edit(start + 1, start + 1, "")]
         shift = len(self._callee) - (end - start) if renamed else 0
         in_place = [*renamed, *self._named, *self._realigned(shift), *self._removals(), *self._insertion(shift)]
-        return self._one_per_line(in_place) or tuple(in_place)
+        return self._relaid(in_place, shift) or tuple(in_place)
 
     @property
     def _kept(self) -> list[int]:
@@ -169,26 +171,93 @@ class CallEdit:
             if aligned and stays and position - 1 not in self._dropped:
                 yield Edit(line, line, " " * shift) if shift > 0 else Edit(line, line - shift, "")
 
-    def _one_per_line(self, in_place: Sequence[Edit]) -> tuple[Edit, ...]:
-        """The call with one argument a line, when editing it in place would make its lines too long.
+    def _relaid(self, in_place: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
+        """The call with its arguments on lines of their own, when editing it in place would make its lines too long, or
+        have them hang far to the right.
 
-        Empty when the lines stay short enough, when its statement will be laid out as a whole, or when the call holds
-        comments, which have their place in its layout.
+        Empty when it does not, when its statement will be laid out as a whole, or when the call holds comments, which
+        have their place in its layout.
         """
         module, style = self._module, self._style
-        if style is None or is_laid_out(module, style, self._call):
+        if style is None or not self._kept or is_laid_out(module, style, self._call):
             return ()
         start, end = module.span(self._call)
         first, last = module.line_start(start), module.line_end(end - 1)
         before = module.text[first:last]
-        longest = max(style.longest_line(module.text), *map(len, before.splitlines()))
+        wanted = style.longest_line(module.text)
+        longest = max(wanted, *map(len, before.splitlines()))
         lines = _WIDE_GAP.sub("  ", edited(module.text, (first, last), in_place)).splitlines()
-        if all(len(line) <= longest for line in lines) or "#" in module.text[start:end]:
+        hangs = shift > 0 and self._hangs_at() + shift > _FARTHEST * wanted
+        if (not hangs and all(len(line) <= longest for line in lines)) or "#" in module.text[start:end]:
             return ()
-        indent = module.indentation(start)
-        inner = indent + ("\t" if "\t" in indent else "    ")
+        candidates = [*self._in_groups(), *self._filled(longest)]
+        ends = len(module.text[end:last].rstrip())
+        for text in candidates:
+            written = (module.text[first:start] + text).splitlines()
+            if all(map(longest.__ge__, map(len, written))) and len(written[-1]) + ends <= longest:
+                return (Edit(start, end, text),)
+        return (Edit(start, end, self._one_per_line()),)
+
+    def _hangs_at(self) -> int:
+        """The column at which later lines are aligned with the first argument; 0 if none is."""
+        positions = range(1, len(self._spans))
+        aligned = any(self._opens_line(n) and self._column(n) == self._column(0) for n in positions)
+        return self._column(0) if aligned and not self._opens_line(0) else 0
+
+    @property
+    def _indents(self) -> tuple[str, str]:
+        """The indentation of the line that the call begins in, and that of its arguments."""
+        indent = self._module.indentation(self._module.span(self._call)[0])
+        return indent, indent + ("\t" if "\t" in indent else "    ")
+
+    @property
+    def _head(self) -> str:
+        return f"{self._callee or self._module.source(self._call.func).strip()}("
+
+    def _texts(self) -> list[str]:
+        """The arguments that stay, as they are named, and those that are added."""
         named = [[one for one in self._named if start <= one.start < end] for start, end in self._spans]
-        texts = [edited(module.text, self._spans[position], named[position]) for position in self._kept]
-        body = "".join(f"{inner}{text},{module.newline}" for text in (*texts, *self._added))
-        callee = self._callee or module.source(self._call.func).strip()
-        return (Edit(start, end, f"{callee}({module.newline}{body}{indent})"),)
+        return [edited(self._module.text, self._spans[n], named[n]) for n in self._kept] + self._added
+
+    def _in_groups(self) -> Iterator[str]:
+        """The call with those arguments together on a line that were, below its name."""
+        if not any(self._opens_line(n) for n in self._kept[1:]):
+            return
+        (indent, inner), texts = self._indents, self._texts()
+        groups: list[list[str]] = []
+        for n, text in zip(self._kept, texts, strict=False):
+            if not groups or self._opens_line(n):
+                groups.append([])
+            groups[-1].append(text)
+        for text in texts[len(self._kept) :]:
+            groups.append([text])
+        module, close = self._module, self._module.span(self._call)[1] - 1
+        tail = module.text[self._spans[-1][1] : close]
+        behind = not NEWLINE.search(tail)
+        lines = f",{module.newline}{inner}".join(", ".join(group) for group in groups)
+        last = "" if behind else f"{',' if ',' in tail else ''}{module.newline}{indent}"
+        yield f"{self._head}{module.newline}{inner}{lines}{last})"
+
+    def _filled(self, longest: int) -> Iterator[str]:
+        """The call with as many arguments on each line as fit, where the file ends calls behind them; else with all
+        of them on one line, if they fit.
+        """
+        assert self._style is not None
+        module, (indent, inner), texts = self._module, self._indents, self._texts()
+        if not self._style.closes_behind_arguments(module.text):
+            yield f"{self._head}{module.newline}{inner}{', '.join(texts)}{module.newline}{indent})"
+            return
+        ends = len(module.text[module.span(self._call)[1] : module.line_end(module.span(self._call)[1] - 1)].rstrip())
+        lines = [inner]
+        for n, text in enumerate(texts):
+            room = longest - 1 - (ends if n == len(texts) - 1 else 0)
+            if lines[-1] != inner and len(f"{lines[-1]} {text}") > room:
+                lines.append(inner)
+            lines[-1] += f"{'' if lines[-1] == inner else ' '}{text}{',' if n < len(texts) - 1 else ')'}"
+        yield module.newline.join([self._head, *lines])
+
+    def _one_per_line(self) -> str:
+        """The call with one argument a line."""
+        indent, inner = self._indents
+        newline = self._module.newline
+        return f"{self._head}{newline}{''.join(f'{inner}{text},{newline}' for text in self._texts())}{indent})"

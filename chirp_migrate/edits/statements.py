@@ -1,4 +1,4 @@
-"""Edits that remove whole statements, and one that declares what a class does."""
+"""Edits of whole statements: removed, put in front of others, taken apart, and declared to do what a class does."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import libcst as cst
 
 from chirp_migrate.edits.call_arguments import call_text
 from chirp_migrate.plans.plan import Edit
+from chirp_migrate.source.text import NEWLINE, edited
 from chirp_migrate.syntax.code_style import CodeStyle
-from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.module import Module, find_in
 
 
 def line_deletion(module: Module, statement: cst.CSTNode) -> Edit:
@@ -80,3 +81,38 @@ def first_in_block(module: Module, header: cst.CSTNode, block: cst.BaseSuite, li
     while offset > top and module.text[module.line_start(offset - 1) : offset].lstrip().startswith("#"):
         offset = module.line_start(offset - 1)
     return Edit(offset, offset, text)
+
+
+def separate_assignments(
+    module: Module, style: CodeStyle, statement: cst.CSTNode, edits: Sequence[Edit]
+) -> tuple[Edit, ...] | None:
+    """``a, b = a.to(device), b.to(device)`` with ``edits`` as an assignment each, where one line would get too long.
+
+    ``None`` where it does not, or where one of the values may be read from what another assignment has changed.
+    """
+    line = module.parents[statement]
+    match statement:
+        case cst.Assign(
+            targets=[cst.AssignTarget(target=cst.Tuple(elements=names))], value=cst.Tuple(elements=values)
+        ) if len(names) == len(values):
+            pairs = [(name.value, value.value) for name, value in zip(names, values, strict=True)]
+        case _:
+            return None
+    start, end = module.span(statement)
+    is_alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
+    text = module.text[start:end]
+    longest = style.longest_line(module.text)
+    is_long = len(module.indentation(start) + edited(module.text, (start, end), edits)) > longest
+    if not (is_alone and is_long) or NEWLINE.search(text) or "#" in module.text[start : module.line_end(end - 1)]:
+        return None
+    bound: set[str] = set()
+    for name, value in pairs:
+        if not isinstance(name, cst.Name) or bound & {one.value for one in find_in(value, cst.Name)}:
+            return None
+        bound.add(name.value)
+    lines = []
+    for name, value in pairs:
+        span = module.span(value)
+        inside = [one for one in edits if span[0] <= one.start <= one.end <= span[1]]
+        lines.append(f"{module.source(name).strip()} = {edited(module.text, span, inside)}")
+    return (Edit(start, end, (module.newline + module.indentation(start)).join(lines)),)

@@ -18,6 +18,7 @@ from chirp_migrate.analysis.loops.batch_names import Batch, Path
 from chirp_migrate.analysis.loops.loop_names import statement_of
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, waits_at_once
+from chirp_migrate.edits.statements import separate_assignments
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
@@ -109,7 +110,7 @@ def _in_loop(
                 if path is not None and _goes_to_a_device(module, call, method):
                     problem = _unsure(module, project, call, path, collated) or batch.used_after(call, path)
                     statements.setdefault(statement_of(module, call), []).append((call, problem))
-    for transfers in statements.values():
+    for statement, transfers in statements.items():
         offset, shown = module.span(transfers[0][0])[0], module.source(transfers[0][0]).strip()
         problems = [problem for _, problem in transfers if problem is not None]
         if problems:
@@ -118,6 +119,7 @@ def _in_loop(
         else:
             message = f"`{shown}`: synchronous host-to-device copy; `non_blocking=True` lets it overlap"
             edits = tuple(edit for call, _ in transfers for edit in _argument(module, call))
+            edits = separate_assignments(module, project.code_style, statement, edits) or edits
             gain, together = _gain(module, project, loop, loaders, [call for call, _ in transfers])
             yield Proposal(offset, message, edits, gain=gain, together=together)
 

@@ -10,6 +10,7 @@ import ast
 import configparser
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -72,8 +73,20 @@ class CodeStyle:
         return self._settings.get("line_length")
 
     def is_kept(self, code: str, text: str) -> bool:
-        """Whether black would leave lines of ``text`` alone: whole statements, or what goes before a block."""
+        """Whether black would leave lines of ``text`` alone: whole statements, or what goes before a block.
+
+        One line says nothing where calls of several lines are laid out in another way.
+        """
+        if "\n" not in code.strip("\r\n") and self.closes_behind_arguments(text):
+            return False
         return self._written(code, text) == code
+
+    def closes_behind_arguments(self, text: str) -> bool:
+        """Whether calls of several lines in a file end behind their last argument, not on a line below.
+
+        A project with settings for black or ruff has these say it.
+        """
+        return not self._settings.keys() - {"line_length"} and _closes_behind_arguments(text)
 
     def laid_out(self, before: str, after: str, text: str) -> str:
         """``after``, as black would write it where it would have left ``before`` alone.
@@ -140,6 +153,24 @@ class CodeStyle:
 @lru_cache(maxsize=4)
 def _longest_line(text: str) -> int:
     return max(map(len, text.splitlines()), default=0)
+
+
+@lru_cache(maxsize=4)
+def _closes_behind_arguments(text: str) -> bool:
+    try:
+        calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    lines, ends = text.splitlines(), Counter[tuple[bool, bool]]()
+    for call in calls:
+        given = [*call.args, *(one.value for one in call.keywords)]
+        line, column = call.end_lineno or 0, call.end_col_offset or 0
+        last = max((one.end_lineno or 0, one.lineno) for one in given) if given else (0, 0)
+        if line > (call.func.end_lineno or 0) and last[0] == last[1]:  # the last argument is on one line
+            is_below = not lines[line - 1].encode()[: column - 1].strip()
+            ends[given[0].lineno > (call.func.end_lineno or 0), is_below] += 1
+    hangs = bool(ends[True, True] + ends[True, False])  # else calls that are aligned with their bracket say it
+    return ends[hangs, False] > ends[hangs, True]
 
 
 def _fits(line: str, length: int) -> bool:

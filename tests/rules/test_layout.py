@@ -13,6 +13,8 @@ from ruff import find_ruff_bin
 from support import working_in
 
 from chirp_migrate.engine.plan_tree import plan_tree
+from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.syntax.project import Project
 
 IMPORTS = "import torch\nfrom torch.utils.data import DataLoader\n\n\n"
 USE = "    return loader, torch\n"
@@ -176,3 +178,91 @@ def test_comments_that_stand_in_one_column_still_do(tmp_path: Path) -> None:
     assert columns["each"] == columns["all"] == columns["every epoch"]
     assert columns["samples"] == columns["again"] == COMMENTED.splitlines()[7].index("#")
     assert columns["one by one"] == len("    other = OptimalDataLoaderFactory.create_loader(data)  "), "no room"
+
+
+HANGING = """\
+from torch.utils.data import DataLoader
+
+
+def make(data, args, others):
+    {}
+    optimizer = others.Adam(
+        data.parameters(), lr=args.lr,
+        weight_decay=args.decay)
+    return loader, optimizer
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        # Arguments that share a line still do, below the name, where they would hang far to the right.
+        (
+            "data_loader = DataLoader(data, batch_size=args.batch_size,\n"
+            "                             shuffle=args.shuffle, num_workers=args.workers,\n"
+            "                             pin_memory=True)",
+            "data_loader = OptimalDataLoaderFactory.create_loader(\n"
+            "        data, batch_size=args.batch_size,\n"
+            "        shuffle=args.shuffle, num_workers=args.workers,\n"
+            "        pin_memory=True)",
+        ),
+        (
+            "loader_of_all_samples = others.wrap(DataLoader(data, batch_size=args.batch_size,\n"
+            "                                                        shuffle=args.shuffle))",
+            "loader_of_all_samples = others.wrap(OptimalDataLoaderFactory.create_loader(\n"
+            "        data, batch_size=args.batch_size,\n"
+            "        shuffle=args.shuffle))",
+        ),
+        # A line that gets too long is broken as calls of this file are.
+        (
+            "loader = DataLoader(data, batch_size=args.batch_size, num_workers=args.workers, drop_last=False)",
+            "loader = OptimalDataLoaderFactory.create_loader(\n"
+            "        data, batch_size=args.batch_size, num_workers=args.workers, drop_last=False)",
+        ),
+        (
+            "others.append(DataLoader(data, batch_size=args.batch_size, num_workers=args.workers))",
+            "others.append(OptimalDataLoaderFactory.create_loader(\n"
+            "        data, batch_size=args.batch_size, num_workers=args.workers))",
+        ),
+    ],
+)
+def test_a_call_hangs_as_the_others_of_its_file(call: str, expected: str) -> None:
+    text = HANGING.format(call)
+    after, _ = rewrite("a.py", text, Project({"a.py": text}))
+    assert f"    {expected}\n    optimizer = others.Adam(\n" in after
+
+
+def test_a_line_that_gets_too_long_is_broken_once_where_that_is_enough() -> None:
+    lines = [
+        "\tif args:",
+        "\t\tloader = DataLoader(args.train_set, batch_size=args.batch_size, num_workers=args.workers)",
+    ]
+    text = "\n".join([f"{IMPORTS}def make(args):", *lines, "\treturn loader", ""])
+    after, _ = rewrite("a.py", text, Project({"a.py": text}))
+    arguments = "args.train_set, batch_size=args.batch_size, num_workers=args.workers"
+    assert f"OptimalDataLoaderFactory.create_loader(\n\t\t\t{arguments}\n\t\t)\n" in after
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (
+            "images.to(device), targets.to(device)",
+            "        images = images.to(device, non_blocking=True)\n"
+            "        targets = targets.to(device, non_blocking=True)\n",
+        ),
+        # One that reads what the other has changed stays beside it.
+        ("targets.to(device), images.to(device)", None),
+    ],
+)
+def test_a_tuple_that_is_moved_becomes_two_assignments(values: str, expected: str | None) -> None:
+    text = (
+        "from torch.utils.data import DataLoader\n\n\ndef train(model, train_set, device):\n"
+        "    for images, targets in DataLoader(train_set, batch_size=32, pin_memory=True):\n"
+        f"        images, targets = {values}\n"
+        "        model(images, targets)\n"
+    )
+    after, _ = rewrite("a.py", text, Project({"a.py": text}))
+    assert after.count("non_blocking=True") == 2
+    assert ("        images, targets = " in after) is (expected is None)
+    assert (expected or "") in after
