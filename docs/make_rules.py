@@ -31,26 +31,9 @@ in a terminal. The examples below are the test cases of the rules.
 
 * **safe**: a program does the same as before: values to the bit, dtypes, layouts, order, errors and where they are
   raised, what is printed, random states. Batches of augmented samples have the same distribution instead. Applied by
-  default. What can be told all the same is listed below.
+  default. [differences.md](differences.md) lists the differences that a program can still see.
 * **behaviour-changing**: what training learns differs, so the rule only proposes; `apply --unsafe` applies it.
 * **advice**: seen and explained, never rewritten. The example shows what a person makes of it.
-
-What *safe* leaves to be seen by a program that looks for it:
-
-* Loaders are `BatchedDataLoader`s, which are `DataLoader`s: `type(loader)` and its name in messages. Where samples
-  are in memory no workers are started, though `num_workers`, `persistent_workers`, `prefetch_factor` and `timeout` are
-  as given: `worker_processes` is 0. All else: table in [loader.md](loader.md#where-it-differs-from-pytorchs-loader).
-* Functions, classes and lambdas that move to the module have other names (`__qualname__`, `repr`), and there is one
-  for all calls: attributes set on them, and comparisons of two, tell. What they captured is an argument or attribute
-  of theirs then, so `copy.deepcopy` copies it. `inspect`, `locals()` and `eval` beside them are noticed. Not noticed is
-  who looks from elsewhere: at what a module holds (`vars(module)`, `globals()`, `inspect.getmembers`), at subclasses,
-  at the signature or `__dict__` of what was handed on, or at frames (`sys._getframe`, tracebacks, debuggers).
-* Augmented batches draw by keys of their own, so Python's and PyTorch's generators are left where they would not have
-  been. Classes made by `type()` (CHP005) have another name, and samples that are no pairs raise ValueError.
-* The runtime, and torch with it, is imported where isort puts it: within a run of sorted imports, maybe before others.
-* Names that nothing else uses are gone: imports, loop variables (`globals()`, `locals()`, `eval`).
-* What replaces parts of PyTorch or of this package while the program runs (`default_collate_fn_map`,
-  `TensorDataset.__getitem__`) is not asked where batches are read at once.
 
 What CHP006, CHP007, CHP012 and CHP018 report of objects that cannot be pickled for workers is compared with `pickle`:
 [pickling.md](pickling.md) has the table.
