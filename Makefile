@@ -73,7 +73,7 @@ bench-oracle: $(STAMP)  ## our loader beside PyTorch's on 2,000 programs made up
 bench-foreign: $(STAMP)  ## our loader beside PyTorch's on datasets of somebody else's code
 	$(BIN)/python benchmarks/foreign.py --check --write
 
-bench-soundness: $(STAMP)  ## 3,000 programs made up at random, before and after their migration
+bench-soundness: $(STAMP)  ## 5,000 programs made up at random, before and after their migration
 	$(BIN)/python benchmarks/soundness.py --write
 
 bench-mutations: $(STAMP)  ## every condition under which a rule leaves code alone, switched off: is it noticed?

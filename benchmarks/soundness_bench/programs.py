@@ -12,7 +12,9 @@ import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from soundness_bench.asked_names import make_asking
 from soundness_bench.hoisting import make_hoisting
+from soundness_bench.old_pickles import unpickled, with_workers
 
 _HEAD = '''
 import copy, pickle, random
@@ -96,15 +98,17 @@ class Program:
         number: makes it.
         family: what it is about.
         text: its module.
-        draws: whether what it draws may come from elsewhere after the migration.
-        files: modules that it imports, by their names.
+        files: what it reads, by their names: modules, by names without an ending, and others.
+        saves: whether its function ``saved`` makes a pickle for the variable ``SAVED`` of a later run.
+        allowed: documented differences that it may show, by their names in docs/differences.md.
     """
 
     number: int
     family: str
     text: str
-    draws: bool = False
     files: Mapping[str, str] = field(default_factory=dict)
+    saves: bool = False
+    allowed: frozenset[str] = frozenset()
 
 
 def make_program(number: int) -> Program:
@@ -112,9 +116,18 @@ def make_program(number: int) -> Program:
     rng = random.Random(number)
     if number % 2:
         family, text, files = make_hoisting(rng)
-        return Program(number, family, text, files=files)
+        return Program(number, family, text, files)
+    if number % 16 == 2:
+        return Program(number, "asked names", *make_asking(rng))
+    if number % 16 == 6:
+        text = _HEAD + rng.choice(_DATASETS)(rng)
+        return Program(number, "old pickles", unpickled(rng, text), saves=True)
+    if number % 32 == 10:
+        text = with_workers(rng, _HEAD + rng.choice((*_DATASETS, _closing, _holding))(rng))
+        return Program(number, "workers", text, allowed=frozenset({"sent-to-workers"}))
     family, make = rng.choice(_FAMILIES)
-    return Program(number, family, _HEAD + make(rng), family in _DRAWING)
+    allowed = frozenset({"augmented-draws"}) if family in _DRAWING else frozenset()
+    return Program(number, family, _HEAD + make(rng), allowed=allowed)
 
 
 def _indented(lines: list[str], depth: int) -> str:
@@ -321,6 +334,135 @@ class Edits(Dataset):
     changes = ["made.samples = [(torch.zeros(1), 0)]", "made = copy.deepcopy(made)",
                "tried(lambda: made[0][0].add_(1))"]  # fmt: skip
     return text + _main(rng, made, changes)
+
+
+def _chaining(rng: random.Random) -> str:
+    """Datasets that apply transforms which classes of the program chain."""
+    loop = _mostly(rng, "for transform in self.transforms:\n    x = transform(x)\nreturn x",
+                   "for transform in self.transforms:\n    if transform is not None:\n        x = transform(x)\nreturn x",
+                   "for transform in reversed(self.transforms):\n    x = transform(x)\nreturn x",
+                   "for transform in self.transforms:\n    x = transform(x)\n    self.called = 1\nreturn x",
+                   "for self.last in self.transforms:\n    x = self.last(x)\nreturn x")  # fmt: skip
+    kept = _mostly(rng, "self.transforms = transforms", "self.transforms = list(transforms)", "self.transforms = transforms\nself.called = 0",
+                   "super().__init__()\nself.transforms = transforms", "self.transforms = [*transforms, double]")  # fmt: skip
+    bases = _mostly(rng, "", "(object)", "(Plus)", "(nn.Module)", "(Named)")
+    call = "forward" if bases == "(nn.Module)" and "super" in kept else "__call__"
+    more = _some(rng, 0.4, "def __len__(self):\n    return len(self.transforms)", "def __getattr__(self, name):\n    return name",
+                 "def __getitem__(self, i):\n    return self.transforms[i]", "transforms = ()", "def __bool__(self):\n    return False")  # fmt: skip
+    below = _some(rng, 0.4, "class Later(Chain):\n    def __call__(self, x):\n        return super().__call__(x) - 3",
+                  "Later = type('Later', (Chain,), {'__call__': lambda self, x: Chain.__call__(self, x) * 3})",
+                  "class Later(Chain):\n    transforms = property(lambda self: [double], lambda self, value: None)",
+                  "Chain.__call__ = wipe", "Chain.extra = 3")  # fmt: skip
+    title = "Later" if any("Later" in one for one in below) and rng.random() < 0.7 else "Chain"
+    transforms = rng.choice(("[double]", "[torch.abs, double]", "(Plus(2), torch.sqrt)", "[]", "[Once(double), Plus(1)]", "[wipe, None]",
+                        "[Once(wipe)]", "[Chain([double]), torch.neg]", "iter([double])"))  # fmt: skip
+    text = f"""
+class Named:
+    name = "named"
+
+    def __init__(self, *more):
+        self.name = "own"
+
+
+class Chain{bases}:
+    def __init__(self, transforms):
+{_indented(kept.split(chr(10)), 2)}
+
+    def {call}(self, x):
+{_indented(loop.split(chr(10)), 2)}
+
+{_indented([line for one in more for line in one.split(chr(10))], 1)}
+
+
+class RandomNoise:
+    def __init__(self, std):
+        self.std = std
+
+    def __call__(self, x):
+        return x + self.std * torch.randn_like(x)
+
+
+class Once:
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, x):
+        return self.function(x)
+
+
+class Shaken(Dataset):
+    def __init__(self, base, first):
+        self.base = base
+        self.first = first
+
+    def __len__(self):
+        return len(self.base)
+
+    def __getitem__(self, idx):
+        x, y = self.base[idx]
+        if self.first is not None:
+            x = self.first(x)
+        return x, y
+
+
+{chr(10).join(below)}
+"""
+    changes = [
+        "tried(lambda: made.first.transforms.append(torch.neg))", "made.first.transforms = [torch.abs]", "made = copy.deepcopy(made)",
+        "made = pickle.loads(pickle.dumps(made))", "tried(lambda: delattr(made.first, 'transforms'))", "made.first.extra = 2",
+        "made.first = Once(made.first)", "tried(lambda: made.first.transforms.clear())",
+    ]  # fmt: skip
+    return text + _main(rng, f"Shaken({rng.choice(_BASES)}, {title}({transforms}))", changes)
+
+
+def _stacking(rng: random.Random) -> str:
+    """Samples stacked one by one, of datasets that end early, draw, count or fail."""
+    item = rng.choice(("return torch.full((3,), float(i)), i", "return torch.rand(3) + i, i", "return np.full(3, i), i",
+                       "return torch.full((i + 1,), 1.0), i", "return torch.full((3,), float(i), requires_grad=True), i"))  # fmt: skip
+    ending = rng.choice(
+        (
+            "if i >= 4: raise IndexError(i)",
+            "if i >= 4: raise StopIteration",
+            "if i >= 4: raise ValueError(i)",
+            "if i >= 6: raise IndexError(i)",
+        )
+    )
+    iterated = _some(rng, 0.3, "def __iter__(self):\n    return iter([self[2], self[0]])", "__iter__ = None",
+                     "def __getitems__(self, indices):\n    return [self[2] for i in indices]")  # fmt: skip
+    source = rng.choice(
+        ("Ending()", "Ending()", rng.choice(_BASES), "Subset(Ending(), [1, 0, 1])", "iter([(torch.ones(2), 0)])")
+    )
+    stacked = rng.choice(("torch.stack([x for x, _ in dataset])", "torch.stack([dataset[i][0] for i in range(len(dataset))])",
+                          "torch.stack([x for x, y in dataset if y != 1])", "torch.stack([one[0] for one in dataset], dim=1)",
+                          "torch.stack([x for x, _ in dataset]).float()", "torch.stack([x * 2 for x, _ in dataset])",
+                          "torch.stack([dataset[i][0] for i in (2, 0, 1)])", "torch.stack(tuple(x for x, _ in dataset))",
+                          "np.stack([x for x, _ in dataset])", "torch.tensor([y for _, y in dataset])"))  # fmt: skip
+    return f"""
+class Ending(Dataset):
+    def __init__(self):
+        self.read = []
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        self.read.append(i)
+        {ending}
+        {item}
+
+{_indented([line for one in iterated for line in one.split(chr(10))], 1)}
+
+
+def stacked(dataset):
+    found = {stacked}
+    return found
+
+
+def main():
+    dataset = {source}
+    seen = [tried(lambda: stacked(dataset)), getattr(dataset, "read", None), torch.rand(1)]
+    return [*seen, tried(lambda: stacked(dataset)), tried(lambda: list(DataLoader(dataset, batch_size=2)))]
+"""
 
 
 def _main(rng: random.Random, made: str, changes: list[str]) -> str:
@@ -838,6 +980,8 @@ _FAMILIES: tuple[tuple[str, Callable[[random.Random], str]], ...] = (
     ("augmenting", _augmenting),
     ("augmenting", _augmenting),
     ("listing", _listing),
+    ("chained", _chaining),
+    ("stacked", _stacking),
     ("wrapper", _wrapping),
     ("closure", _closing),
     ("list", _collecting),
@@ -846,5 +990,7 @@ _FAMILIES: tuple[tuple[str, Callable[[random.Random], str]], ...] = (
     ("guarded masks", _guarding),
     ("masked images", _imaging),
 )
+#: Programs whose ``main`` makes a dataset first.
+_DATASETS = (_standardizing, _augmenting, _listing, _chaining)
 #: Families in which batches draw from elsewhere after the migration.
 _DRAWING = frozenset({"augmenter", "guarded masks", "masked images"})

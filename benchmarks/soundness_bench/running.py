@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import io
 import logging
 import os
 import pickle
 import random
+import re
 import signal
 import sys
-import types
+import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context, set_start_method
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -31,7 +35,13 @@ from chirp_migrate.syntax.project import Project
 from soundness_bench.programs import Program, make_program
 
 _NAME = "made_up"
-_SECONDS = 60
+#: Starting workers anew takes seconds each time.
+_SECONDS = 150
+#: What a program notes that cannot send workers what they need.
+_UNSENT = "cannot be pickled"
+#: What is seen of a program: what it returns or raises, what it prints, and the random states afterwards.
+_Seen = tuple[Any, str, str]
+_DIED: _Seen = ("died", "", "")
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,7 @@ class Outcome:
         after: its text after the migration.
         rewritten: how often each rule rewrote something of it; refused: how often each only reported.
         difference: what differs, in words; "" if nothing does.
+        shown: documented differences that it shows, by their names.
     """
 
     program: Program
@@ -49,6 +60,7 @@ class Outcome:
     rewritten: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     difference: str = ""
+    shown: frozenset[str] = frozenset()
 
 
 def run_programs(
@@ -61,72 +73,118 @@ def run_programs(
         yield from pool.map(partial(outcome_of, codes=codes, start=start), numbers, chunksize=4)
 
 
+def start_method(number: int, start: str) -> str:
+    """How the program with this number starts workers: with "both" every fifth by spawn, the others by fork."""
+    return start if start != "both" else "spawn" if number % 5 == 0 else "fork"
+
+
 def outcome_of(number: int, codes: Collection[str] = (), start: str = "fork") -> Outcome:
     """Migrate and run the program with this number.
 
     Args:
         number: that of the program.
         codes: the rules that migrate it; none: all.
-        start: how the program starts worker processes, unless it says otherwise.
+        start: how the program starts worker processes, unless it says otherwise: see :func:`start_method`.
     """
-    program = make_program(number)
+    program, start = make_program(number), start_method(number, start)
     path = f"{_NAME}.py"
-    beside = {f"{name}.py": text for name, text in program.files.items()}
+    texts = {f"{name}.py": text for name, text in program.files.items() if "." not in name} | {path: program.text}
+    settings = {name: text for name, text in program.files.items() if "." in name}
     try:
         rules = [one for one in all_rules() if one.code in codes] if codes else None
-        project = Project({**beside, path: program.text})
-        after, findings = rewrite(path, program.text, project, unsafe=False, rules=rules)
+        after, findings = rewrite(path, program.text, Project(texts, settings=settings), unsafe=False, rules=rules)
     except Exception as error:
         return Outcome(program, program.text, difference=f"not migrated: {type(error).__name__}: {error}")
     rewritten = Counter(one.rule for one in findings if one.status is Status.REWRITE)
     refused = Counter(one.rule for one in findings if one.status is not Status.REWRITE)
-    difference = ""
+    difference, shown = "", frozenset[str]()
     if after != program.text:
-        difference = _difference(program, *(_seen(text, program.files, start) for text in (program.text, after)))
-    return Outcome(program, after, rewritten, refused, difference)
+        saved = _in_child(program, program.text, start, _saved) if program.saves else b""
+        before, later = (_in_child(program, text, start, partial(_run, saved)) for text in (program.text, after))
+        difference, shown = _difference(program, before or _DIED, later or _DIED)
+    return Outcome(program, after, rewritten, refused, difference, shown)
 
 
-def _difference(program: Program, before: Any, after: Any) -> str:
+def documented() -> frozenset[str]:
+    """The names of the differences that docs/differences.md has."""
+    page = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
+    return frozenset(re.findall(r"^\| `([\w-]+)` \|", page.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def _difference(program: Program, before: _Seen, after: _Seen) -> tuple[str, frozenset[str]]:
+    """What differs, in words, but for what is allowed; and the names of the allowed differences that it shows."""
+    sent = before[0] != after[0] and _only_unsent(before[0], after[0])
+    shown = set()
     for what, one, other in zip(("result", "printed", "random states"), before, after, strict=True):
-        if one != other and not (program.draws and what == "random states"):
-            return f"{what}: {str(one)[:1500]}\n    after: {str(other)[:1500]}"
-    return ""
+        name = "sent-to-workers" if sent else "augmented-draws" if what == "random states" else ""
+        if one != other and name not in program.allowed & documented():
+            return f"{what}: {str(one)[:1500]}\n    after: {str(other)[:1500]}", frozenset()
+        if one != other:
+            shown.add(name)
+    return "", frozenset(shown)
 
 
-def _seen(text: str, files: Mapping[str, str], start: str) -> tuple[Any, str, str]:
-    """What ``main`` of a program returns or raises, what it prints, and the random states afterwards."""
+def _only_unsent(before: Any, after: Any) -> bool:
+    """Whether two results differ only where something could not be pickled for workers before."""
+    if before == ("str", repr(_UNSENT)):
+        return True
+    if isinstance(before, list | tuple) and type(before) is type(after) and len(before) == len(after):
+        return all(map(_only_unsent, before, after))
+    return bool(before == after)
+
+
+def _in_child(program: Program, text: str, start: str, action: Callable[[ModuleType], Any]) -> Any:
+    """What ``action`` makes of the module of a program, in a process of its own with seeds; ``None`` if that dies."""
     receiving, sending = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(receiving)
-        signal.alarm(_SECONDS)
-        set_start_method(start, force=True)
-        with os.fdopen(sending, "wb") as pipe:
-            pickle.dump(_run(text, files), pipe)
-        os._exit(0)
-    os.close(sending)
-    with os.fdopen(receiving, "rb") as pipe:
-        data = pipe.read()
-    os.waitpid(child, 0)  # killed by its alarm if it went on and on
-    seen: tuple[Any, str, str] = pickle.loads(data) if data else ("died", "", "")
-    return seen
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in {**program.files, _NAME: text}.items():
+            Path(folder, name if "." in name else f"{name}.py").write_text(content, encoding="utf-8")
+        child = os.fork()
+        if child == 0:
+            os.close(receiving)
+            signal.alarm(_SECONDS)
+            with os.fdopen(sending, "wb") as pipe:
+                pickle.dump(_loaded(folder, start, action), pipe)
+            os._exit(0)
+        os.close(sending)
+        with os.fdopen(receiving, "rb") as pipe:
+            data = pipe.read()
+        os.waitpid(child, 0)  # killed by its alarm if it went on and on
+    return pickle.loads(data) if data else None
 
 
-def _run(text: str, files: Mapping[str, str]) -> tuple[Any, str, str]:
+def _loaded(folder: str, start: str, action: Callable[[ModuleType], Any]) -> Any:
+    set_start_method(start, force=True)
+    main = sys.modules["__main__"]
+    main.__spec__ = None
+    vars(main).pop("__file__", None)  # workers need the program alone, and not this benchmark
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # workers that are not forked print there
+    sys.path.insert(0, folder)
+    sys.dont_write_bytecode = True
     warnings.simplefilter("ignore")
     logging.disable()
     random.seed(3)
     np.random.seed(4)
     torch.manual_seed(5)
-    for name, helping in files.items():
-        sys.modules[name] = types.ModuleType(name)
-        exec(compile(helping, f"{name}.py", "exec"), vars(sys.modules[name]))
-    module = types.ModuleType(_NAME)
-    sys.modules[_NAME] = module
+    return action(importlib.import_module(_NAME))
+
+
+def _saved(module: ModuleType) -> bytes:
+    """The pickle that an earlier run of a program leaves, of an error none."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            pickled: bytes = vars(module)["saved"]()
+        except Exception:
+            return b""
+    return pickled
+
+
+def _run(saved: bytes, module: ModuleType) -> _Seen:
+    """What ``main`` of a program returns or raises, what it prints, and the random states afterwards."""
+    vars(module)["SAVED"] = saved
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         try:
-            exec(compile(text, f"{_NAME}.py", "exec"), vars(module))
             result = _plain(vars(module)["main"]())
         except Exception as error:
             result = "raised", type(error).__name__

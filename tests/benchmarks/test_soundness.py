@@ -22,6 +22,22 @@ def test_a_few_programs_made_up_at_random_do_the_same() -> None:
     assert sum(bool(one.rewritten) for one in outcomes) >= 2
 
 
+def test_what_programs_may_show_is_documented_with_a_reason() -> None:
+    running, programs = (importlib.import_module(f"soundness_bench.{name}") for name in ("running", "programs"))
+    page = (ROOT / "docs" / "differences.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    assert len(rows) == len(running.documented()) and all(row[-1].strip() for row in rows)
+    allowed = {name for number in range(600) for name in programs.make_program(number).allowed}
+    assert allowed and allowed <= running.documented()
+
+
+def test_objects_of_an_earlier_run_are_loaded_by_both_versions() -> None:
+    programs = importlib.import_module("soundness_bench.programs")
+    saving = next(one for one in map(programs.make_program, range(FIRST, FIRST + 20)) if one.saves)
+    outcome = importlib.import_module("soundness_bench.running").outcome_of(saving.number)
+    assert "pickle.loads(SAVED)" in outcome.after and outcome.rewritten and not outcome.difference
+
+
 @pytest.mark.slow
 def test_programs_made_up_at_random_do_the_same() -> None:
     command = [sys.executable, BENCHMARKS / "soundness.py", "--programs", "200", "--first", str(FIRST)]

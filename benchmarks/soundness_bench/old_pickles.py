@@ -1,0 +1,96 @@
+"""Programs that load what an earlier version of them has pickled, and programs that send it to workers."""
+
+from __future__ import annotations
+
+import random
+import re
+
+_MADE = re.compile(r"^    made = ((\w+)\(.*\))$", re.MULTILINE)
+#: What an object was like when it was pickled: values that classes did not keep then, or that have been set.
+_EARLIER = (
+    "pass",
+    "pass",
+    "tried(lambda: list(DataLoader(made, batch_size=2)))",
+    "made.extra = 1",
+    "vars(made).pop(sorted(vars(made))[-1], None)",
+    "vars(made).pop(sorted(vars(made))[0], None)",
+    "made = emptied(made, vars(made))",
+    "made = emptied(made, {})",
+    "made = copy.deepcopy(made)",
+)
+#: What held it then, and how it is found in that.
+_HELD = (
+    ("made", ""),
+    ("made", ""),
+    ("[made, made]", "[1]"),
+    ("{'data': made}", "['data']"),
+    ("DataLoader(made, batch_size=2)", ".dataset"),
+    ("Subset(made, [0])", ".dataset"),
+    ("ConcatDataset([made])", ".datasets[0]"),
+    ("Plus(made)", ".n"),
+)
+_SUBCLASS = (
+    "{}",
+    "{'__setstate__': lambda self, state: self.__dict__.update(state)}",
+    "{'__getstate__': lambda self: dict(self.__dict__)}",
+    "{'__reduce__': lambda self: (emptied, (self, dict(self.__dict__)))}",
+    "{'extra': 3}",
+)
+
+
+def unpickled(rng: random.Random, text: str) -> str:
+    """The program ``text`` with the object that its ``main`` makes first in a pickle of an earlier run.
+
+    ``saved()`` makes that pickle; whoever runs the program puts it into ``SAVED``.
+    """
+    found = _MADE.search(text)
+    assert found is not None
+    made, kind = found[1], found[2]
+    dynamic = ""
+    if rng.random() < 0.25:
+        dynamic = f"\n\nEarlier = type('Earlier', ({kind},), {rng.choice(_SUBCLASS)})\nEarlier.__module__ = __name__\n"
+        made = f"Earlier{made.removeprefix(kind)}"
+    held, place = rng.choice(_HELD)
+    saving = f"""
+
+SAVED = b""
+
+
+def emptied(one, state):
+    made = object.__new__(type(one))
+    vars(made).update(state)
+    return made
+
+
+def saved():
+    made = {made}
+    {rng.choice(_EARLIER)}
+    return pickle.dumps({held}, {rng.randrange(2, 6)})
+"""
+    loaded = f"    made = pickle.loads(SAVED){place}"
+    begins, ends = text[: found.start()], text[found.end() :]
+    head, main, rest = begins.rpartition("\n\ndef main():\n")
+    return f"{head}{dynamic}{saving}{main}{rest}{loaded}{ends}"
+
+
+def with_workers(rng: random.Random, text: str) -> str:
+    """The program ``text`` with worker processes in the loaders that its ``main`` makes, and their errors by kind."""
+    workers = rng.choice(("1", "1", "2", "1, persistent_workers=True", "1, prefetch_factor=1"))
+    begins, main, ends = text.partition("\n\ndef main():\n")
+    return f"{begins}{_TRIED}{main}{_loading(ends, workers)}"
+
+
+def _loading(text: str, workers: str) -> str:
+    return re.sub(r"(DataLoader\((?:[^()]|\([^()]*\))*?)\)", rf"\1, num_workers={workers})", text)
+
+
+#: What a loader raises that cannot send its workers what they need is the same by every way of starting them.
+_TRIED = """
+
+def tried(call):
+    try:
+        return call()
+    except Exception as error:
+        unsent = isinstance(error, pickle.PicklingError) or "pickle" in str(error) or "local object" in str(error)
+        return "cannot be pickled" if unsent else type(error).__name__
+"""
