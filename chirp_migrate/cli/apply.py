@@ -113,8 +113,30 @@ def apply(
             _check(command, plan.root, project, result, output)
         plan = plan.seen_from(project)
         output.write(run_document(plan, result.skipped))
-        applied.show_applied(plan, result, path, output.screen(prose=False))
+        applied.show_applied(plan, result, path, output.screen(prose=False), following(path))
     sys.exit(ExitCode.WORK_REMAINS if plan.skipped or result.skipped else ExitCode.OK)
+
+
+def following(path: Path) -> list[str]:
+    """Lines on what to do after a run at ``path``: commands that work there."""
+    from chirp_migrate.cli.verify import options_of  # which apply needs only here
+    from chirp_migrate.training.errors import InvalidTree
+    from chirp_migrate.verify.options import training_of
+
+    folder = path if path.is_dir() else path.parent
+    place = quote(str(folder))
+    shown = f"chirp-migrate report {place}"
+    if (journal_root(path) / ".git").exists():
+        shown = "git diff" if place == "." else f"git -C {place} diff"
+    verify = f"chirp-migrate verify {place}"
+    try:
+        training_of(folder.resolve(), folder, options_of(str(folder)))
+    except InvalidTree:
+        start = f"chirp-migrate init-workload {place}"
+        return [f"Next: read it ({shown}), then: {start}", f"Then fill in chirp_verify.py, and run: {verify}"]
+    except (ChirpMigrateError, click.ClickException):
+        pass  # verify says what is wrong with its settings
+    return [f"Next: read it ({shown}), then: {verify}"]
 
 
 @contextmanager
@@ -217,8 +239,8 @@ def _show_diff(plan: Plan, output: Output) -> None:
         lambda shown: applied.show_remarks(plan, (), shown), width=screen.width - 2, verbose=output.verbose
     )
     for line in (*unified_diff(plan), *(f"# {line}".rstrip() + "\n" for line in remarks.splitlines())):
-        body, newline, _ = line.partition("\n")
-        painted = screen.painted(body, diff_style(line)) + newline
+        body, newline, no_newline = line.partition("\n")
+        painted = screen.painted(body, diff_style(line)) + newline + no_newline
         sys.stdout.buffer.write(painted.encode("utf-8", errors="surrogateescape"))
     sys.stdout.flush()
     told = output.screen(err=True)

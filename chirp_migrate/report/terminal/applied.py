@@ -88,8 +88,8 @@ def show_planned(plan: Plan, screen: Screen) -> None:
     show_account(plan, (), screen, planned=True)
 
 
-def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen) -> None:
-    """The report after an apply, with the line numbers of the files as they are now."""
+def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, following: Sequence[str] = ()) -> None:
+    """The report after an apply, with the line numbers of the files as they are now; ``following``: lines on what to do next."""
     left = result.skipped
     if screen.quiet:
         _show_attention(plan, left, screen)
@@ -111,8 +111,8 @@ def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen) -
     if not is_empty:
         show_account(plan, left, screen)
     if done:
-        place = shlex.quote(str(path))
-        screen.line(f"Next: read it (chirp-migrate report {place}), then: chirp-migrate verify {place}")
+        for line in following:
+            screen.line(line)
         screen.line(f"To undo it to the byte: chirp-migrate rollback {shlex.quote(str(path))}")
 
 
