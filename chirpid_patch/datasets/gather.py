@@ -189,15 +189,20 @@ _READ_FROM: dict[type, dict[str, Callable[[Any], bool]]] = {
 }
 #: The methods that reading a sample asks for; of a ``ConcatDataset`` also its length, by negative indices.
 _READ_WITH = ("__getitem__", "__getitems__", "__getattribute__", "__getattr__")
+#: These methods as PyTorch wrote them: other code may put its own in their place.
+_WRITTEN = {
+    kind: {name: getattr(kind, name, None) for name in (*_READ_WITH, *(("__len__",) if kind is ConcatDataset else ()))}
+    for kind in _READ_FROM
+}
 
 
 def is_exactly(dataset: Any, kind: type) -> bool:
-    """Whether samples of ``dataset`` are read as those of ``kind`` are, and by nobody else's code.
+    """Whether samples of ``dataset`` are read as PyTorch wrote it of ``kind``, and by nobody else's code.
 
     It may be a subclass otherwise. What its samples are read from is then in attributes of its own.
     """
     own = type(dataset)
-    if own is not kind and not (kind in own.__mro__ and _changes_nothing(own, kind)):
+    if (own is not kind and kind not in own.__mro__) or not _reads_as_written(own, kind):
         return False
     state = vars(dataset)
     for name, fits in _READ_FROM[kind].items():
@@ -206,11 +211,12 @@ def is_exactly(dataset: Any, kind: type) -> bool:
     return "__getitems__" not in state
 
 
-def _changes_nothing(own: type, kind: type) -> bool:
-    """Whether a subclass of ``kind`` reads samples by the same methods, from attributes that it does not compute."""
-    methods = (*_READ_WITH, "__len__") if kind is ConcatDataset else _READ_WITH
-    same = all(getattr(own, name, None) is getattr(kind, name, None) for name in methods)
-    return same and not any(is_computed(own, name) for name in _READ_FROM[kind])
+def _reads_as_written(own: type, kind: type) -> bool:
+    """Whether ``own`` reads samples by the methods that PyTorch wrote, from attributes that it does not compute."""
+    for name, method in _WRITTEN[kind].items():
+        if getattr(own, name, None) is not method:
+            return False
+    return own is kind or not any(is_computed(own, name) for name in _READ_FROM[kind])
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,10 @@ from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
     DataLoader,
+    Dataset,
     Sampler,
     SequentialSampler,
+    Subset,
     SubsetRandomSampler,
     TensorDataset,
     get_worker_info,
@@ -124,12 +126,35 @@ def test_who_extends_pytorchs_collation_is_asked(
     assert list(BatchedDataLoader(rows(), batch_size=5)) == list(DataLoader(rows(), batch_size=5))
 
 
+@pytest.mark.start_method("fork", reason="other workers do not see what a test replaces, PyTorch's neither")
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("make", [BatchedDataLoader, OptimalDataLoaderFactory.create_loader])
+@pytest.mark.parametrize(
+    ("kind", "name", "method"),
+    [
+        (TensorDataset, "__getitem__", lambda data, index: (data.tensors[0][index] + 1, index)),
+        (TensorDataset, "__getitems__", lambda data, indices: [(index, -index) for index in indices]),
+        (Subset, "__getitems__", lambda data, indices: [data.dataset[index] for index in indices]),
+        (ConcatDataset, "__getitem__", lambda data, index: data.datasets[-1][index % N]),
+        (ConcatDataset, "__len__", lambda data: 7),
+        (Dataset, "__getitems__", lambda data, indices: [(index, -index) for index in indices]),
+    ],
+)
+def test_who_replaces_a_method_of_pytorchs_datasets_is_asked(
+    kind: type, name: str, method: Callable[..., Any], make: Make, num_workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kind, name, method, raising=False)
+    for data in (rows(), Subset(rows(), [5, 4, 3, 2]), ConcatDataset([rows(), rows(100)])):
+        expected = list(DataLoader(data, batch_size=3))
+        assert same(list(make(data, batch_size=3, num_workers=num_workers)), expected)
+
+
 def test_a_collation_of_other_types_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     class Own:
         pass
 
     monkeypatch.setitem(default_collate_fn_map, Own, lambda batch, **_: batch)
-    monkeypatch.setattr(TensorDataset, "__getitem__", lambda *_: pytest.fail("read one by one"))
+    monkeypatch.setattr(Tensor, "__getitem__", lambda *_: pytest.fail("read one by one"))
     assert len(list(BatchedDataLoader(rows(), batch_size=5))) == 5
 
 
