@@ -29,6 +29,7 @@ from chirp_migrate.console.screen import diff_style, printed
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.idempotence import check_settled
 from chirp_migrate.engine.post_apply_check import run_check
+from chirp_migrate.engine.settings import read_command_table
 from chirp_migrate.errors import CheckFailed, ChirpMigrateError, Interrupted, JournalDamaged, Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plans.plan import Plan
@@ -119,9 +120,9 @@ def apply(
 
 def following(path: Path) -> list[str]:
     """Lines on what to do after a run at ``path``: commands that work there."""
-    from chirp_migrate.cli.verify import options_of  # which apply needs only here
+    from chirp_migrate.cli.init_workload import WORKLOAD  # which apply needs only here
     from chirp_migrate.training.errors import InvalidTree
-    from chirp_migrate.verify.options import training_of
+    from chirp_migrate.training.workload.entry_points import discover
 
     folder = path if path.is_dir() else path.parent
     place = quote(str(folder))
@@ -130,11 +131,13 @@ def following(path: Path) -> list[str]:
         shown = "git diff" if place == "." else f"git -C {place} diff"
     verify = f"chirp-migrate verify {place}"
     try:
-        training_of(folder.resolve(), folder, options_of(str(folder)))
+        _, settings = read_command_table(folder, "verify")
+        if settings.keys().isdisjoint(("workload", "command")) and not (folder / WORKLOAD).is_file():
+            discover(folder.resolve(), settings.get("model"))
     except InvalidTree:
         start = f"chirp-migrate init-workload {place}"
         return [f"Next: read it ({shown}), then: {start}", f"Then fill in chirp_verify.py, and run: {verify}"]
-    except (ChirpMigrateError, click.ClickException):
+    except ChirpMigrateError:
         pass  # verify says what is wrong with its settings
     return [f"Next: read it ({shown}), then: {verify}"]
 

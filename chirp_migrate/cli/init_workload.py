@@ -28,12 +28,12 @@ else:
 
 __all__ = ["init_workload", "write_workload"]
 
-_WORKLOAD = "chirp_verify.py"
+WORKLOAD = "chirp_verify.py"
 _PYPROJECT = "pyproject.toml"
 _SETTINGS = f"""\
 # What `chirp-migrate verify` trains; every key is also an option of it.
 [tool.chirp-migrate.verify]
-workload = "{_WORKLOAD}:workload"
+workload = "{WORKLOAD}:workload"
 # command = ["{{python}}", "train.py", "--epochs", "{{epochs}}"]   # instead: a program, timed as a whole
 # result = "metrics.json"   # what that program writes, compared between the sides
 # samples = 300
@@ -49,7 +49,7 @@ workload = "{_WORKLOAD}:workload"
     epilog=epilog(
         {
             ExitCode.OK: "written",
-            ExitCode.USAGE: f"PATH is no folder with code, or has a {_WORKLOAD} or settings for verify already",
+            ExitCode.USAGE: f"PATH is no folder with code, or has a {WORKLOAD} or settings for verify already",
             ExitCode.REFUSED: "refused, nothing changed (uncommitted changes in pyproject.toml, another run)",
             ExitCode.UNDONE: "the files cannot be written",
         },
@@ -76,7 +76,7 @@ def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
     output.write({"schema": 1, "interrupted": interrupted, "written": written, "notes": notes})
     lines = [f"wrote     {name}" for name in written]
     lines += [f"note      {note}" for note in notes]
-    lines += [f"next      fill in the marked lines of {_WORKLOAD}, then run: chirp-migrate verify {path}"]
+    lines += [f"next      fill in the marked lines of {WORKLOAD}, then run: chirp-migrate verify {path}"]
     lines += _SETTINGS.splitlines() if output.verbose else ()
     screen = output.screen()
     for line in () if output.quiet else lines:
@@ -105,13 +105,13 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
         Refused: ``pyproject.toml`` has uncommitted changes or is a link, or another run is at work.
         CommitFailed: the system did not let us write; nothing is left of what was written.
     """
-    workload, pyproject = root / _WORKLOAD, root / _PYPROJECT
+    workload, pyproject = root / WORKLOAD, root / _PYPROJECT
     file, table = read_command_table(root, "verify")
     if table:
         raise UsageProblem(f"{file} has [tool.chirp-migrate.verify] already: change what it says, nothing was written.")
     notes = []
     if is_chirpid_shaped(root):
-        notes.append(f"the training of this project is found without it; while {_WORKLOAD} is there, only that is run")
+        notes.append(f"the training of this project is found without it; while {WORKLOAD} is there, only that is run")
     try:
         project = journal_root(root)
         with hold(journal_folder(project)):
@@ -124,7 +124,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
                 if not allow_dirty:
                     guard(root, [_PYPROJECT])
             content = None if recorded else _with_settings(pyproject, before)
-            template = files("chirp_migrate.additions.scaffold").joinpath("templates").joinpath(_WORKLOAD).read_bytes()
+            template = files("chirp_migrate.additions.scaffold").joinpath("templates").joinpath(WORKLOAD).read_bytes()
             try:
                 write_new(workload, template)
             except FileExistsError:
@@ -133,9 +133,9 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
             if content is None:
                 notes.append(
                     f"{_PYPROJECT} was changed by `apply`, and settings added now would keep `rollback` from undoing "
-                    f"that: {_WORKLOAD} is found without them, and options say the rest"
+                    f"that: {WORKLOAD} is found without them, and options say the rest"
                 )
-                return [_WORKLOAD], notes
+                return [WORKLOAD], notes
             try:
                 if before is None:
                     write_new(pyproject, content)
@@ -147,7 +147,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
             except BaseException:
                 discard(workload)
                 raise
-            return [_WORKLOAD, _PYPROJECT], notes
+            return [WORKLOAD, _PYPROJECT], notes
     except OSError as error:
         what = f"{error.filename or root}: {error.strerror}"
         raise CommitFailed(f"{what}: nothing was written; make the folder writable and run it again.") from error

@@ -118,11 +118,13 @@ def test_memory_that_is_used_again_is_copied_as_before(text: str, used: str) -> 
     [
         ("from transformers import AutoModel", "BatchEncoding"),
         ("DEVICE = 'mps' if torch.backends.mps.is_available() else 'cpu'", "MPS"),
-        ("class Boxes:\n    def to(self, device):\n        return self", "whose `to` lacks it"),
-        ("def __getattr__(self, name):\n    if name == 'to':\n        return self.move", "whose `to` lacks it"),
-        ("class Bag:\n    def __getattr__(self, name):\n        return self.moved(name)", "whose `to` lacks it"),
-        ("class Bag:\n    __getattribute__ = look_up", "whose `to` lacks it"),
-        ("class Bag:\n    to = move", "whose `to` lacks it"),
+        ("class Boxes:\n    def to(self, device):\n        return self", "whose `to` takes no `non_blocking`"),
+        (
+            "class Bag:\n    def __getattr__(self, name):\n        return self.moved(name)",
+            "`__getattr__` may give a `to`",
+        ),
+        ("class Bag:\n    __getattribute__ = look_up", "`__getattribute__` may take no `non_blocking`"),
+        ("class Bag:\n    to = move", "whose `to` may take no `non_blocking`"),
     ],
 )
 def test_what_the_backend_holds_decides_too(text: str, reason: str) -> None:

@@ -89,7 +89,11 @@ def show_planned(plan: Plan, screen: Screen) -> None:
 
 
 def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, following: Sequence[str] = ()) -> None:
-    """The report after an apply, with the line numbers of the files as they are now; ``following``: lines on what to do next."""
+    """The report after an apply, with the line numbers of the files as they are now.
+
+    Args:
+        following: lines on what to do next.
+    """
     left = result.skipped
     if screen.quiet:
         _show_attention(plan, left, screen)
