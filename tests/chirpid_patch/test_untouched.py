@@ -103,7 +103,7 @@ def test_a_warning_that_is_shown_once_is_shown_once(workers: int) -> None:
             OptimalDataLoaderFactory.create_loader(rows, num_workers={workers})
         """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=100)
-    assert done.stderr.count("a noisy step") == 1, done.stderr
+    assert done.stderr.count("UserWarning: a noisy step") == 1, done.stderr
 
 
 class Silencing(Sampler[int]):
