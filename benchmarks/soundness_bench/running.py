@@ -100,6 +100,7 @@ def outcome_of(number: int, codes: Collection[str] = (), start: str = "fork") ->
     difference, shown = "", frozenset[str]()
     if after != program.text:
         saved = _in_child(program, program.text, start, _saved) if program.saves else b""
+        saved = saved if isinstance(saved, bytes) else b""
         before, later = (_in_child(program, text, start, partial(_run, saved)) for text in (program.text, after))
         difference, shown = _difference(program, before or _DIED, later or _DIED)
     return Outcome(program, after, rewritten, refused, difference, shown)
@@ -143,9 +144,11 @@ def _in_child(program: Program, text: str, start: str, action: Callable[[ModuleT
         if child == 0:
             os.close(receiving)
             signal.alarm(_SECONDS)
-            with os.fdopen(sending, "wb") as pipe:
-                pickle.dump(_loaded(folder, start, action), pipe)
-            os._exit(0)
+            try:
+                with os.fdopen(sending, "wb") as pipe:
+                    pickle.dump(_loaded(folder, start, action), pipe)
+            finally:
+                os._exit(0)
         os.close(sending)
         with os.fdopen(receiving, "rb") as pipe:
             data = pipe.read()
@@ -154,11 +157,13 @@ def _in_child(program: Program, text: str, start: str, action: Callable[[ModuleT
 
 
 def _loaded(folder: str, start: str, action: Callable[[ModuleType], Any]) -> Any:
+    """What ``action`` makes of the module of a program in ``folder``; of one that cannot be imported, its error."""
     set_start_method(start, force=True)
     main = sys.modules["__main__"]
     main.__spec__ = None
     vars(main).pop("__file__", None)  # workers need the program alone, and not this benchmark
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # workers that are not forked print there
+    for stream in (1, 2):  # where workers print that are not forked, and what is left of others
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     sys.path.insert(0, folder)
     sys.dont_write_bytecode = True
     warnings.simplefilter("ignore")
@@ -166,7 +171,11 @@ def _loaded(folder: str, start: str, action: Callable[[ModuleType], Any]) -> Any
     random.seed(3)
     np.random.seed(4)
     torch.manual_seed(5)
-    return action(importlib.import_module(_NAME))
+    try:
+        module = importlib.import_module(_NAME)
+    except Exception as error:
+        return ("raised", type(error).__name__), "", ""
+    return action(module)
 
 
 def _saved(module: ModuleType) -> bytes:
