@@ -9,8 +9,8 @@ from chirp_migrate.analysis.objects.things import Cells, Value, unite
 __all__ = ["ALONE", "STEPS", "State", "Stopped"]
 
 #: Expressions and statements that are run of a module, and of a function that nobody calls.
-STEPS = 3_000
-ALONE = 1_200
+STEPS = 20_000
+ALONE = 8_000
 
 
 class Stopped(Exception):
