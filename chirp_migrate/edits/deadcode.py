@@ -75,6 +75,7 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style:
             if binding in known and binding not in idle and not (binding.scope == "" and is_public(binding.name))
         }
         if names:
+            dead = _without_idle_submodules(before, dead)
             dead |= _needless(before, after, is_public)
         edits = _removals(after, dead, style)
         if not edits:
@@ -82,6 +83,20 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style:
         yield edits
         after = apply_edits(after, edits)
         only_imports = all(place.alias is not None for places in dead.values() for place in places)
+
+
+def _without_idle_submodules(before: str, dead: dict[_Binding, list[_Dead]]) -> dict[_Binding, list[_Dead]]:
+    """What is dead without ``import package.module`` of which the text did not read the module: that was idle before.
+
+    Then the import of the package beside it stays, too.
+    """
+    read, found = _names_of(before).paths, dict(dead)
+    for binding, places in dead.items():
+        aliases = [place.alias for place in places if isinstance(place.statement, ast.Import)]
+        modules = {one.name for one in aliases if one is not None and one.asname is None and "." in one.name}
+        if modules - read:
+            found[binding] = [one for one in places if one.alias is not None and one.alias.name in modules & read]
+    return {binding: places for binding, places in found.items() if places}
 
 
 def _needless(before: str, after: str, is_public: Callable[[str], bool]) -> dict[_Binding, list[_Dead]]:

@@ -135,12 +135,17 @@ def moved(module: Module, project: Project, span: tuple[int, int], indent: str, 
     start, end = span
     edits = list(edits)
     old = module.indentation(start)
+    width = len(old.expandtabs())
     moving = set() if project.holds(r"\b__doc__\b", "__doc__") else _docstring_lines(module, span, old)
     held = module.once(lines_in_strings) - moving
     for at in (one for one in (start, *module.lines_inside(start, end)) if one not in held):
         line = module.text[at : module.line_end(at)]
-        if line.strip() and line.startswith(old) and not any(one.start < at < one.end for one in edits):
+        if not line.strip() or any(one.start < at < one.end for one in edits):
+            continue
+        if line.startswith(old):
             edits.append(Edit(at, at + len(old), indent))
+        elif (further := len(module.indentation(at).expandtabs()) - width) >= 0:  # a continuation in another style
+            edits.append(Edit(at, at + len(module.indentation(at)), indent + " " * further))
     text = edited(module.text, (start, end), edits)
     try:
         ast.parse("if True:\n" + text if indent else text)
@@ -155,16 +160,25 @@ def returned_text(module: Module, node: cst.BaseExpression, indent: str) -> str:
     """
     start, end = whole_span(module, node)
     lines = [at for at in module.lines_inside(start, end) if at not in module.once(lines_in_strings)]
-    widths = {at: len(module.indentation(at)) for at in lines if "\t" not in module.indentation(at)}
-    column = start - module.line_start(start)
+    widths = {at: len(module.indentation(at).expandtabs()) for at in lines}
+    column = len(module.text[module.line_start(start) : start].expandtabs())
     if not widths:
         return module.text[start:end]
     if min(widths.values()) > column:
-        shift = len(f"{indent}return ") - column
+        shift = len(f"{indent}return ".expandtabs()) - column
     else:
-        shift = len(indent) - min(*widths.values(), len(module.indentation(start)))
-    edits = (Edit(at, at + width, " " * max(0, width + shift)) for at, width in widths.items())
+        shift = len(indent.expandtabs()) - min(*widths.values(), len(module.indentation(start).expandtabs()))
+    edits = (
+        Edit(at, at + len(module.indentation(at)), _blanks(indent, max(0, width + shift)))
+        for at, width in widths.items()
+    )
     return edited(module.text, (start, end), edits)
+
+
+def _blanks(indent: str, width: int) -> str:
+    """An indentation of this width that begins with ``indent``, if that is not wider."""
+    rest = width - len(indent.expandtabs())
+    return indent + " " * rest if rest >= 0 else " " * width
 
 
 def whole_span(module: Module, node: cst.CSTNode) -> tuple[int, int]:

@@ -382,3 +382,9 @@ def test_what_another_file_takes_from_a_star_stays() -> None:
     project = Project({"a.py": text, "b.py": "from a import Subset\n"})
     after, _ = rewrite("a.py", text, project)
     assert after.startswith(f"from torch.utils.data import *\n{NEW}")
+
+
+def test_imports_of_modules_that_were_idle_before_stay() -> None:
+    idle = "import torch.nn.parallel\nimport torch.optim\n"
+    imports = f"import torch\n{idle}import torch.utils.data\nimport torchvision\n"
+    assert placed(imports, "torch.utils.data.DataLoader") == f"import torch\n{idle}{NEW}import torchvision\n"

@@ -676,3 +676,21 @@ def test_a_name_that_is_replaced_keeps_its_value_apart(other: str) -> None:
 
 def test_a_lambda_that_is_looked_at_stays() -> None:
     assert migrate(IDENTITY, other="print(f.__name__)\n")[0] == IDENTITY
+
+
+def test_lines_of_a_lambda_move_with_it_however_they_are_indented() -> None:
+    text = (
+        "from torchvision import transforms as T\n\n\ndef f(d):\n    t = T.Compose([\n"
+        "    \tT.Lambda(lambda x: pad(x,\n    \t\t\t\t\t(4, 4))),\n    ])\n    return t\n"
+    )
+    after, _ = migrate(text)
+    continued = re.search(r"    return pad\(x,\n( +)\(4, 4\)\)\n", after)
+    assert continued is not None and 4 < len(continued[1]) < 32
+
+
+def test_lines_of_a_function_take_the_indentation_of_their_new_place() -> None:
+    lines = ["        def collate(b):", "            b = (1,", "\t\t\t2)", "            return b"]
+    text = "\n".join(["def f(d):", *lines, "        return DataLoader(d, collate_fn=collate)", ""])
+    after = migrate(text, "CHP012")[0]
+    moved = after.partition("\n\ndef f(d):")[0].strip().splitlines()
+    assert moved == ["def collate(b):", "    b = (1,", " " * 16 + "2)", "    return b"]
