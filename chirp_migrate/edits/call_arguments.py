@@ -190,11 +190,11 @@ class CallEdit:
         hangs = shift > 0 and self._hangs_at() + shift > _FARTHEST * wanted
         if (not hangs and all(len(line) <= longest for line in lines)) or "#" in module.text[start:end]:
             return ()
-        candidates = [*self._in_groups(), *self._filled(longest)]
-        ends = len(module.text[end:last].rstrip())
-        for text in candidates:
+        groups, ends = list(self._in_groups()), len(module.text[end:last].rstrip())
+        wishes = [(one, wanted) for one in (*groups, *self._filled(wanted))]
+        for text, limit in (*wishes, *((one, longest) for one in groups)):
             written = (module.text[first:start] + text).splitlines()
-            if all(map(longest.__ge__, map(len, written))) and len(written[-1]) + ends <= longest:
+            if max(map(len, written)) <= limit and len(written[-1]) + ends <= limit:
                 return (Edit(start, end, text),)
         return (Edit(start, end, self._one_per_line()),)
 

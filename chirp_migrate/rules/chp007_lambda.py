@@ -163,7 +163,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     bound = _existing_function(module, project, node, moved)
     if bound is not None:
         moved.check_indistinguishable([node, *reads], called, by_partial=True)
-        value, imports = moved.partial_of(*bound, around=_columns_beside(module, span))
+        value, imports = moved.partial_of(*bound, around=_columns_beside(module, project, span))
         message = f"lambda cannot be pickled for workers: `{bound[0]}` with its values bound takes its place"
         edits = move.joined([move.instead_of(module, node, value), *left_over])
         return Proposal(span[0], message, edits, imports, gain=loader_gains(project).of_held(module, span[0]))
@@ -181,7 +181,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
         if moved.method is None:
             made[said] = shared
     name, place = shared
-    value, imports = moved.value(name, _columns_beside(module, span))
+    value, imports = moved.value(name, _columns_beside(module, project, span))
     taken.add(moved.spelled(name))
     what = f"the {'method' if moved.method else 'function'} `{name}`"
     message = f"lambda cannot be pickled for workers: now {what}"
@@ -192,8 +192,11 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     return Proposal(span[0], message, edits, imports, gain=gain)
 
 
-def _columns_beside(module: Module, span: tuple[int, int]) -> int:
-    """Columns that others take on the lines of a span."""
+def _columns_beside(module: Module, project: Project, span: tuple[int, int]) -> int:
+    """Columns that others take on the lines of a span; none where these lines are too long already."""
+    lines = module.text[module.line_start(span[0]) : module.line_end(span[1] - 1)].splitlines()
+    if max(map(len, lines)) > project.code_style.longest_line(module.text):
+        return 0
     beside = module.text[module.line_start(span[0]) : span[0]] + module.text[span[1] : module.line_end(span[1] - 1)]
     return len(beside.strip())
 
