@@ -39,7 +39,8 @@ _SAME_IN_ISORT = (
     "order-by-type",
     "single-line-exclusions",
 )
-#: Hooks that sort imports.
+#: Files that name the tools of a project, and tools that sort imports.
+_TOOLS = (".pre-commit-config.yaml", "pyproject.toml", "setup.cfg", "tox.ini", "noxfile.py", "Makefile")
 _SORTS = re.compile(r"\b(isort|usort|ufmt)\b")
 _SECTIONS = {
     "future": "FUTURE",
@@ -74,7 +75,7 @@ class ImportStyle:
 
     @cached_property
     def is_configured(self) -> bool:
-        """Whether the project sorts imports: by settings of isort, by a rule of ruff, or by a hook of its commits."""
+        """Whether the project sorts imports: by settings of isort, a rule of ruff, or a tool that its files name."""
         if self.root is None:
             return False
         if _has_settings(self.config):
@@ -84,8 +85,9 @@ class ImportStyle:
         chosen = [one.get(key, ()) for one in (table, table.get("lint", {})) for key in ("select", "extend-select")]
         if any(code in ("ALL", "I", "I0", "I00", "I001") for codes in chosen for code in codes):
             return True
-        hooks = self.root / ".pre-commit-config.yaml"
-        return hooks.is_file() and _SORTS.search(hooks.read_text(encoding="utf-8", errors="replace")) is not None
+        files = (self.root / name for name in _TOOLS)
+        texts = (file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
+        return any(_SORTS.search(text) for text in texts)
 
     @property
     def problem(self) -> str:

@@ -388,3 +388,26 @@ def test_imports_of_modules_that_were_idle_before_stay() -> None:
     idle = "import torch.nn.parallel\nimport torch.optim\n"
     imports = f"import torch\n{idle}import torch.utils.data\nimport torchvision\n"
     assert placed(imports, "torch.utils.data.DataLoader") == f"import torch\n{idle}{NEW}import torchvision\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "is_sorted"),
+    [
+        (".pre-commit-config.yaml", "repos:\n- hooks:\n  - id: isort\n", True),
+        ("pyproject.toml", "[tool.usort]\nfirst_party_detection = false\n", True),
+        ("pyproject.toml", '[project.optional-dependencies]\ndev = ["isort"]\n', True),
+        ("pyproject.toml", '[tool.ruff.lint]\nselect = ["I"]\n', True),
+        ("pyproject.toml", '[tool.ruff.lint]\nselect = ["E", "F"]\n', False),
+        (".editorconfig", "[*.py]\nmax_line_length = 100\n", False),
+        ("setup.cfg", "[flake8]\nmax-line-length = 100\n", False),
+    ],
+)
+def test_imports_are_in_order_only_where_a_tool_of_the_project_sorts_them(
+    name: str, content: str, is_sorted: bool, tmp_path: Path
+) -> None:
+    module = project(tmp_path, (name, content))
+    module.write_text(MODULE, encoding="utf-8")
+    after = migrate(tmp_path, module).splitlines()
+    ours = after.index("from chirpid_patch import OptimalDataLoaderFactory")
+    assert (ours < after.index("from torch import nn, optim")) is is_sorted
+    assert (ours == after.index("from torch.utils.data import TensorDataset") + 1) is not is_sorted
