@@ -83,8 +83,26 @@ class CallEdit:
         if self._callee == self._module.text[start:end]:
             renamed = [Edit(start + 1, start + 1, "")]
         shift = len(self._callee) - (end - start) if renamed else 0
-        in_place = [*renamed, *self._named, *self._realigned(shift), *self._removals(), *self._insertion(shift)]
-        return self._relaid(in_place, shift) or tuple(in_place)
+        in_place = self._in_place(renamed, shift)
+        return self._relaid(in_place, shift) or self._below_the_name(renamed, shift) or tuple(in_place)
+
+    def _in_place(self, renamed: Sequence[Edit], shift: int) -> list[Edit]:
+        """The changes where arguments that are aligned with the first one move by ``shift`` columns."""
+        return [*renamed, *self._named, *self._realigned(shift), *self._removals(), *self._insertion(shift)]
+
+    def _below_the_name(self, renamed: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
+        """The changes of a call with comments, its lines below the name, where they would hang far to the right."""
+        start = self._spans[0][0] if self._spans else 0
+        if self._style is None or 0 in self._dropped or not self._hangs(shift):
+            return ()
+        inner = self._indents[1]
+        return Edit(start, start, self._module.newline + inner), *self._in_place(renamed, len(inner) - self._column(0))
+
+    def _hangs(self, shift: int) -> bool:
+        """Whether lines that are aligned with the first argument get far to the right when they move."""
+        assert self._style is not None
+        wanted = self._style.longest_line(self._module.text)
+        return shift > 0 and self._hangs_at() + shift > _FARTHEST * wanted
 
     @property
     def _kept(self) -> list[int]:
@@ -187,8 +205,7 @@ class CallEdit:
         wanted = style.longest_line(module.text)
         longest = max(wanted, *map(len, before.splitlines()))
         lines = _WIDE_GAP.sub("  ", edited(module.text, (first, last), in_place)).splitlines()
-        hangs = shift > 0 and self._hangs_at() + shift > _FARTHEST * wanted
-        if (not hangs and all(len(line) <= longest for line in lines)) or "#" in module.text[start:end]:
+        if (not self._hangs(shift) and all(len(line) <= longest for line in lines)) or "#" in module.text[start:end]:
             return ()
         groups, ends = list(self._in_groups()), len(module.text[end:last].rstrip())
         wishes = [(one, wanted) for one in (*groups, *self._filled(wanted))]

@@ -213,6 +213,15 @@ def make(data, args, others):
             "        data, batch_size=args.batch_size,\n"
             "        shuffle=args.shuffle))",
         ),
+        (
+            "loader_of_all_samples = DataLoader(data, batch_size=args.batch_size,\n"
+            "                                       shuffle=args.shuffle,  # why\n"
+            "                                       num_workers=args.workers)",
+            "loader_of_all_samples = OptimalDataLoaderFactory.create_loader(\n"
+            "        data, batch_size=args.batch_size,\n"
+            "        shuffle=args.shuffle,  # why\n"
+            "        num_workers=args.workers)",
+        ),
         # A line that gets too long is broken as calls of this file are.
         (
             "loader = DataLoader(data, batch_size=args.batch_size, num_workers=args.workers, drop_last=False)",
