@@ -120,9 +120,8 @@ def apply(
 
 def following(path: Path) -> list[str]:
     """Lines on what to do after a run at ``path``: commands that work there."""
-    from chirp_migrate.cli.init_workload import WORKLOAD  # which apply needs only here
-    from chirp_migrate.training.errors import InvalidTree
-    from chirp_migrate.training.workload.entry_points import discover
+    from chirp_migrate.training.errors import InvalidTree  # which apply needs only here
+    from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, discover
 
     folder = path if path.is_dir() else path.parent
     place = quote(str(folder))
@@ -131,9 +130,9 @@ def following(path: Path) -> list[str]:
         shown = "git diff" if place == "." else f"git -C {place} diff"
     verify = f"chirp-migrate verify {place}"
     try:
-        _, settings = read_command_table(folder, "verify")
-        if settings.keys().isdisjoint(("workload", "command")) and not (folder / WORKLOAD).is_file():
-            discover(folder.resolve(), settings.get("model"))
+        said = read_command_table(folder, "verify")[1]
+        if said.keys().isdisjoint(("workload", "command")) and not (folder / DEFAULT_WORKLOAD).is_file():
+            discover(folder.resolve(), said.get("model"))
     except InvalidTree:
         start = f"chirp-migrate init-workload {place}"
         return [f"Next: read it ({shown}), then: {start}", f"Then fill in chirp_verify.py, and run: {verify}"]

@@ -16,7 +16,7 @@ from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.source.files import discard, replace_file, sync_folder, write_new
 from chirp_migrate.source.git import guard
-from chirp_migrate.training.workload.entry_points import is_chirpid_shaped
+from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, is_chirpid_shaped
 from chirp_migrate.transaction.journal import applied_runs, journal_folder
 from chirp_migrate.transaction.lock import hold
 from chirp_migrate.transaction.recovery import recover
@@ -28,12 +28,11 @@ else:
 
 __all__ = ["init_workload", "write_workload"]
 
-WORKLOAD = "chirp_verify.py"
 _PYPROJECT = "pyproject.toml"
 _SETTINGS = f"""\
 # What `chirp-migrate verify` trains; every key is also an option of it.
 [tool.chirp-migrate.verify]
-workload = "{WORKLOAD}:workload"
+workload = "{DEFAULT_WORKLOAD}:workload"
 # command = ["{{python}}", "train.py", "--epochs", "{{epochs}}"]   # instead: a program, timed as a whole
 # result = "metrics.json"   # what that program writes, compared between the sides
 # samples = 300
@@ -49,7 +48,7 @@ workload = "{WORKLOAD}:workload"
     epilog=epilog(
         {
             ExitCode.OK: "written",
-            ExitCode.USAGE: f"PATH is no folder with code, or has a {WORKLOAD} or settings for verify already",
+            ExitCode.USAGE: f"PATH is no folder with code, or has a {DEFAULT_WORKLOAD} or settings for verify already",
             ExitCode.REFUSED: "refused, nothing changed (uncommitted changes in pyproject.toml, another run)",
             ExitCode.UNDONE: "the files cannot be written",
         },
@@ -76,7 +75,7 @@ def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
     output.write({"schema": 1, "interrupted": interrupted, "written": written, "notes": notes})
     lines = [f"wrote     {name}" for name in written]
     lines += [f"note      {note}" for note in notes]
-    lines += [f"next      fill in the marked lines of {WORKLOAD}, then run: chirp-migrate verify {path}"]
+    lines += [f"next      fill in the marked lines of {DEFAULT_WORKLOAD}, then run: chirp-migrate verify {path}"]
     lines += _SETTINGS.splitlines() if output.verbose else ()
     screen = output.screen()
     for line in () if output.quiet else lines:
@@ -105,13 +104,15 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
         Refused: ``pyproject.toml`` has uncommitted changes or is a link, or another run is at work.
         CommitFailed: the system did not let us write; nothing is left of what was written.
     """
-    workload, pyproject = root / WORKLOAD, root / _PYPROJECT
+    workload, pyproject = root / DEFAULT_WORKLOAD, root / _PYPROJECT
     file, table = read_command_table(root, "verify")
     if table:
         raise UsageProblem(f"{file} has [tool.chirp-migrate.verify] already: change what it says, nothing was written.")
     notes = []
     if is_chirpid_shaped(root):
-        notes.append(f"the training of this project is found without it; while {WORKLOAD} is there, only that is run")
+        notes.append(
+            f"the training of this project is found without it; while {DEFAULT_WORKLOAD} is there, only that is run"
+        )
     try:
         project = journal_root(root)
         with hold(journal_folder(project)):
@@ -124,7 +125,9 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
                 if not allow_dirty:
                     guard(root, [_PYPROJECT])
             content = None if recorded else _with_settings(pyproject, before)
-            template = files("chirp_migrate.additions.scaffold").joinpath("templates").joinpath(WORKLOAD).read_bytes()
+            template = (
+                files("chirp_migrate.additions.scaffold").joinpath("templates").joinpath(DEFAULT_WORKLOAD).read_bytes()
+            )
             try:
                 write_new(workload, template)
             except FileExistsError:
@@ -133,9 +136,9 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
             if content is None:
                 notes.append(
                     f"{_PYPROJECT} was changed by `apply`, and settings added now would keep `rollback` from undoing "
-                    f"that: {WORKLOAD} is found without them, and options say the rest"
+                    f"that: {DEFAULT_WORKLOAD} is found without them, and options say the rest"
                 )
-                return [WORKLOAD], notes
+                return [DEFAULT_WORKLOAD], notes
             try:
                 if before is None:
                     write_new(pyproject, content)
@@ -147,7 +150,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
             except BaseException:
                 discard(workload)
                 raise
-            return [WORKLOAD, _PYPROJECT], notes
+            return [DEFAULT_WORKLOAD, _PYPROJECT], notes
     except OSError as error:
         what = f"{error.filename or root}: {error.strerror}"
         raise CommitFailed(f"{what}: nothing was written; make the folder writable and run it again.") from error

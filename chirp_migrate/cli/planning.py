@@ -81,7 +81,9 @@ _looked_at = (
         "--all-loaders/--no-all-loaders", default=None,
         help="Also rewrite loaders that gain nothing from it.  [default: leave them]",
     ),
-    _rules("--notebooks/--no-notebooks", default=None, help="Look at notebooks, too, or leave them.  [default: look]"),
+    _rules("--notebooks/--no-notebooks", default=None,
+        help="Look at all notebooks, or at none.  [default: at those without stored outputs]",
+    ),
     _rules(
         "--tests/--no-tests", default=None,
         help="Look at tests, too: tests/, test_*.py, *_test.py, conftest.py.  [default: leave them]",

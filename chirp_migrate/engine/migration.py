@@ -92,7 +92,7 @@ def _vendored(root: Path) -> list[FilePlan]:
 def _imports_runtime(plan: Plan, settings: Settings | None) -> bool:
     """Whether a file of a project, which was migrated before, imports the runtime."""
     settings = settings or Settings()
-    found = discover(plan.root, notebooks=settings.notebooks, left_out_by=settings.why_left_out)
+    found = discover(plan.root, notebooks=settings.notebooks is not False, left_out_by=settings.why_left_out)
     for path in (*found.files, *found.notebooks):
         try:
             if not path.startswith(f"{PACKAGE}/") and imports_runtime(read_file(plan.root / path)):

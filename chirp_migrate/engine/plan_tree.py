@@ -24,7 +24,7 @@ from chirp_migrate.engine.settings_loaders import loaders_in_settings
 from chirp_migrate.engine.worker_pool import migrate_files, rare_collection
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, PlanOptions, Skipped, Status
 from chirp_migrate.rules import Rule
-from chirp_migrate.source.notebook import NotebookSource
+from chirp_migrate.source.notebook import NotebookSource, has_stored_outputs
 from chirp_migrate.source.text import SourceFile, UnreadableSource
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.import_style import ImportStyle
@@ -33,6 +33,7 @@ from chirp_migrate.syntax.project import Project
 __all__ = ["Source", "plan_tree", "source_of"]
 
 Source = SourceFile | NotebookSource
+_STORED = "a notebook with stored outputs, which would no longer be those of its code; --notebooks includes it"
 
 
 @rare_collection()
@@ -63,13 +64,15 @@ def plan_tree(
     """
     settings = settings or Settings()
     rules = settings.rules
-    found = discover(root, notebooks=settings.notebooks, left_out_by=settings.why_left_out)
+    found = discover(root, notebooks=settings.notebooks is not False, left_out_by=settings.why_left_out)
     left_tests = [path for path in found.context if path.endswith(".py") and settings.leaves_as_test(path)]
     read = _Reader(found.root, overlay or {})
     progress(Step(f"reading {count(len(found.files) + len(found.notebooks) + len(found.context), 'file')}"))
     sources, unread = _read_all(read, (one for one in (*found.files, *found.context) if one.endswith(".py")))
     raw = {one: read.raw_text(one) for one in (*found.notebooks, *found.context) if one.endswith(".ipynb")}
-    books, unread_books = _read_all(read, (one for one in found.notebooks if _has_a_word(raw[one], rules)))
+    worded = [one for one in found.notebooks if _has_a_word(raw[one], rules)]
+    stored = {one for one in worded if settings.notebooks is None and root.is_dir() and has_stored_outputs(raw[one])}
+    books, unread_books = _read_all(read, (one for one in worded if one not in stored))
     sources |= books
     texts = {path: source.text for path, source in sources.items()}
     unread_notebooks = {path: text for path, text in raw.items() if path not in books}
@@ -128,7 +131,7 @@ def plan_tree(
     if overlay is None and any(hunk.imports for file in files for hunk in file.hunks):
         notes += removed_from_numpy(project)
     skipped.sort(key=lambda one: one.path)
-    left_out = found.left_out
+    left_out = tuple(sorted((*found.left_out, *(Skipped(one, _STORED) for one in stored)), key=lambda one: one.path))
     if left_tests and overlay is None:
         progress(Step("counting loaders in tests"))
         left_out = _without_idle_tests(left_out, left_tests, texts, project, settings, jobs)

@@ -48,7 +48,7 @@ class Settings:
         codes: the rules to run; ``None`` means all.
         file_ignores: patterns of files, and the codes whose findings are left alone there.
         unsafe: also apply rules that change behaviour.
-        notebooks: also look at notebooks.
+        notebooks: whether notebooks are looked at; ``None``: those without stored outputs.
         tests: also look at tests.
         scaffold: whether the scaffold is added; ``None`` where ``utils/`` has training modules.
         vendor: whether the runtime is copied into the project.
@@ -62,7 +62,7 @@ class Settings:
     codes: frozenset[str] | None = None
     file_ignores: tuple[tuple[re.Pattern[str], frozenset[str]], ...] = ()
     unsafe: bool = False
-    notebooks: bool = True
+    notebooks: bool | None = None
     tests: bool = False
     scaffold: bool | None = None
     vendor: bool = False
@@ -246,7 +246,7 @@ class _Reader:
             codes=codes if select or ignore else None,
             file_ignores=self._file_ignores(),
             unsafe=self._flag("unsafe", default=False),
-            notebooks=self._flag("notebooks", default=True),
+            notebooks=self._flag("notebooks", default=True) if "notebooks" in self.table else None,
             tests=self._flag("tests", default=False),
             scaffold=self._flag("scaffold", default=True) if "scaffold" in self.table else None,
             vendor=self._flag("vendor", default=False),

@@ -219,7 +219,7 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
     Attributes:
         rules: codes of the rules that ran; None means all.
         unsafe: whether rewrites that change behaviour are among what is done.
-        notebooks: whether notebooks were looked at.
+        notebooks: whether notebooks were looked at; None: those without stored outputs.
         scaffold: whether the factory and monitor modules, the notebook and the tests are added.
         vendor: whether the runtime is copied into the project.
         tests: whether tests were looked at.
@@ -229,7 +229,7 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
 
     rules: tuple[str, ...] | None = None
     unsafe: bool = False
-    notebooks: bool = True
+    notebooks: bool | None = None
     scaffold: bool = True
     vendor: bool = False
     tests: bool = False

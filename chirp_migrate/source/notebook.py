@@ -20,7 +20,15 @@ from chirp_migrate.source.magics import MaskedCell, NotPython, mask, parse_cell,
 from chirp_migrate.source.notebook_json import CodeCell, code_cells
 from chirp_migrate.source.text import NEWLINE, UnreadableSource, apply_edits, decoded
 
-__all__ = ["NotebookSource"]
+__all__ = ["NotebookSource", "has_stored_outputs"]
+
+#: In JSON a quotation mark in a text has a backslash in front, so that this is a key.
+_OUTPUTS = re.compile(r'(?<!\\)"outputs"\s*:\s*\[\s*[^\s\]]')
+
+
+def has_stored_outputs(text: str) -> bool:
+    """Whether a notebook, as JSON, holds outputs of its cells."""
+    return _OUTPUTS.search(text) is not None
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,19 @@ from typing import Any
 
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import InvalidTree
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes, Source, discover
+from chirp_migrate.training.workload.entry_points import (
+    DEFAULT_WORKLOAD,
+    Discovery,
+    EntryPoint,
+    Sizes,
+    Source,
+    discover,
+)
 from chirp_migrate.training.workload.hook import file_of
 from chirp_migrate.verify.verdict import MARGIN
 
-__all__ = ["DEFAULT_WORKERS", "DEFAULT_WORKLOAD", "LEAST_SAMPLES", "VerifyOptions", "resolve", "training_of"]
+__all__ = ["DEFAULT_WORKERS", "LEAST_SAMPLES", "VerifyOptions", "resolve", "training_of"]
 
-DEFAULT_WORKLOAD = "chirp_verify.py"
 """File of a project that is asked for its workload (function ``workload``) where nothing else is said."""
 
 DEFAULT_WORKERS = (0, 2, 4, 8, 12)

@@ -38,7 +38,9 @@ _SHORT = {
     GainKind.NOTHING: "nothing",
 }
 #: Reasons for not looking at something that a user may not expect.
-_TELLING = re.compile("vendored|larger than|cannot be listed|leaves the folder|leads nowhere|not a regular")
+_TELLING = re.compile(
+    "stored outputs|vendored|larger than|cannot be listed|leaves the folder|leads nowhere|not a regular"
+)
 _NOTHING = "Nothing to do: already migrated, or nothing here that any rule knows."
 _NO_GAIN = "Nothing to rewrite: no loader here gains from a migration. No file was changed, and none was added."
 #: Behind it, where nothing was found at all.

@@ -19,6 +19,7 @@ from chirp_migrate.training.errors import InvalidTree
 
 __all__ = [
     "DATA_PARAMETERS",
+    "DEFAULT_WORKLOAD",
     "TRAINING_MODULES",
     "Discovery",
     "EntryPoint",
@@ -28,6 +29,9 @@ __all__ = [
     "discover",
     "is_chirpid_shaped",
 ]
+
+DEFAULT_WORKLOAD = "chirp_verify.py"
+"""File whose function ``workload`` says what is trained, where nothing else does."""
 
 TRAINING_MODULES = ("training_engine", "training_utils", "cross_validation", "util_backup", "training_core")
 """Modules of ``utils/`` whose entry points are run, in this order."""
