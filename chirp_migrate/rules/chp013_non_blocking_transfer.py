@@ -126,7 +126,7 @@ def _in_loop(
 
 def pinned_instead(module: Module, project: Project, call: cst.Call) -> Gain | None:
     """What is gained if batches of the loader that ``call`` builds are copied beside Python, if they surely are."""
-    for path, line in loader_gains(project).loops_over(module, call):
+    for path, line in loader_gains(project).loops_over_pinned(module, call):
         owner = module if path == module.path else project.module(path)
         for loop, loaders in loader_loops(owner, project):
             if owner.position(owner.span(loop)[0])[0] != line:

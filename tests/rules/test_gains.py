@@ -134,6 +134,28 @@ def test_what_is_not_known_is_decided_when_the_program_runs(tmp_path: Path, made
     assert gains(tmp_path, train=text) == [AT_RUN_TIME]
 
 
+@pytest.mark.parametrize(("samples", "expected"), [("[(x, 1), (x, 2)]", BATCHED), ("x", AT_RUN_TIME)])
+def test_only_lists_of_samples_are_stacked_at_once(tmp_path: Path, samples: str, expected: tuple[str, str]) -> None:
+    text = f"""{HEAD}class Listed(Dataset):
+    def __init__(self, samples):
+        self.samples = samples
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        return self.samples[index]
+
+
+def train(x):
+    return DataLoader(Listed({samples}), batch_size=4)
+"""
+    assert gains(tmp_path, train=text) == [expected]
+    assert run("apply", tmp_path / "project").exit_code == 0
+    assert "@lists" in (tmp_path / "project" / "train.py").read_text()
+    assert [one["status"] for one in loaders(tmp_path / "project")] == ["fine"]
+
+
 def test_a_dataset_is_followed_from_all_of_its_callers(tmp_path: Path) -> None:
     build = f"{HEAD}def loader_of(dataset):\n    return DataLoader(dataset, batch_size=4)\n"
     call = "from build import loader_of\nfrom data import Pictures\n\nloader = loader_of(Pictures([]))\n"
@@ -355,6 +377,22 @@ def test_a_loop_that_waits_for_the_copy_at_once_gains_nothing(
 ) -> None:
     after = migrated_transfer(tmp_path, copy=copy, then=then, pinning=", pin_memory=True")
     assert ("non_blocking=True" in after, "OptimalDataLoaderFactory" in after) == (added, added)
+
+
+def test_another_loader_of_the_loop_that_pins_is_no_gain(tmp_path: Path) -> None:
+    text = TRAIN.format(head=HEAD, copy="x = x.to(device)", then="model(x)", dataset="Pictures(paths)", pinning="")
+    more = (
+        "    other = DataLoader(Pictures(paths), batch_size=4, pin_memory=True)\n    run_epoch(model, other, device)\n"
+    )
+    assert gains(tmp_path, train=text + more) == [NOTHING, ("pinned-transfers", "rewrite")]
+
+
+def test_lambdas_stay_where_no_loader_of_the_project_has_workers(tmp_path: Path) -> None:
+    text = f"{HEAD}from data import Pictures\n\ndef build(paths):\n    return Pictures(paths, transform=lambda x: x)\n"
+    root = write_files(tmp_path, {"data.py": PICTURES, "build.py": text})
+    assert run("apply", root).exit_code == 0 and (root / "build.py").read_text() == text
+    write_files(root, {"train.py": f"{HEAD}import build\n\nDataLoader(build.build([]), 4, num_workers=2)\n"})
+    assert run("apply", root).exit_code == 0 and "lambda" not in (root / "build.py").read_text()
 
 
 def test_a_loader_and_the_copies_of_its_batches_are_one_hunk(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TypeGuard
 
 import libcst as cst
@@ -41,6 +41,7 @@ _HOISTED = frozenset({Sort.LAMBDA, Sort.FUNCTION, Sort.CLASS})
 #: Collation that puts samples together as the runtime does.
 _STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_WORKERS = r"\b(?:num|max)_workers\b"
 _GUARD = re.compile(r"(?m)^if\b.*\b__name__\b")
 #: What may call a function of the module by a name that is not written there.
 _CALLS_BY_NAME = re.compile(
@@ -95,6 +96,8 @@ class LoaderGains:
         """
         nodes = self._nodes_at(module, self._holders, offset)
         holders = [loader for node in nodes for loader in self._holders[module.path][node]]
+        if not holders and not self._may_have_workers:
+            return Gain(GainKind.NOTHING, "no loader of the project has workers")
         if not holders:
             return Gain(GainKind.AT_RUN_TIME, "which loaders hold it is known only when the program runs")
         sending = next((one for one in holders if one.sends_to_workers), None)
@@ -105,27 +108,33 @@ class LoaderGains:
             return next((one for one in gains if one.kind is not GainKind.NOTHING), self._gain(holders[0].place))
         return _gain_at(GainKind.NOTHING, "no loader that holds it has workers", holders[0].place)
 
+    @cached_property
+    def _may_have_workers(self) -> bool:
+        """Whether any loader of the project may have workers, or files name a number of them."""
+        return any(one.may_have_workers for one in self._run.loaders) or self._project.holds(_WORKERS)
+
     def pinned_in(self, module: Module, loop: cst.For) -> tuple[Place, ...]:
         """The calls that build the loaders that a loop iterates over and that surely pin their batches."""
         now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
         value = self._run.loops.get(Place(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
         return tuple(dict.fromkeys(one.place for one in _loaders_in(value) if self._pins(one)))
 
-    def loops_over(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
-        """File and line, as read, of the loops over the loaders that a call builds."""
+    def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
+        """File and line, as read, of the loops over the loaders that a call builds, if they surely pin batches."""
         nodes = self._nodes_at(module, self._loaders, module.span(call)[0])
         own = [loader for node in nodes for loader in self._loaders[module.path][node]]
         return [
             (place.path, getattr(place.node, "lineno", 1))
             for place, value in self._run.loops.items()
-            if any(one is loader for one in _loaders_in(value) for loader in own)
+            if any(one is loader for one in _loaders_in(value) for loader in own if self._pins(loader))
         ]
 
     def _pins(self, loader: Loader) -> bool:
         """Whether a loader surely pins its batches where there is a device to copy them to."""
         given = loader.arguments.get("pin_memory", NONE)
-        if given == NONE:
-            return self._gain(loader.place).kind is GainKind.BATCHED
+        if given == NONE:  # then the factory pins the batches that it allocates itself
+            collation = loader.arguments.get("collate_fn", ())
+            return all(map(_stacks, collation)) and all(one.in_memory for one in self._readings(loader))
         return all(_is_pinning(one) for one in given) or _asks_for_cuda(loader.place.node)
 
     def _nodes_at(self, module: Module, known: dict[str, dict[ast.AST, list[Loader]]], offset: int) -> list[ast.AST]:
@@ -141,8 +150,7 @@ class LoaderGains:
 
     def _judged(self, loaders: list[Loader]) -> Gain:
         """What is gained by a call that builds these loaders."""
-        datasets = [loader.arguments.get("dataset", ()) for loader in loaders]
-        readings = [one for value in datasets for one in readings_of(self._project, value)]
+        readings = [one for loader in loaders for one in self._readings(loader)]
         at_once = next((one for one in readings if one.way is Way.AT_ONCE), None)
         collations = [one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks(one)]
         own = [one.place for one in collations if _is_own_function(one)]
@@ -158,6 +166,9 @@ class LoaderGains:
         if at_once is not None:
             return _gain_at(GainKind.NOTHING, "its own `collate_fn` puts the batches together", own[0])
         return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
+
+    def _readings(self, loader: Loader) -> list[Reading]:
+        return readings_of(self._project, loader.arguments.get("dataset", ()))
 
     def _has_all_callers(self, place: Place, readings: list[Reading]) -> bool:
         """Whether a loader can be given no other datasets than those that the run gave it.

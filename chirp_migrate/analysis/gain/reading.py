@@ -6,7 +6,7 @@ It is the static side of ``chirpid_patch.datasets.gather.node_of``.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -44,12 +44,14 @@ class Reading:
         why: the reason, as the end of a sentence.
         place: the code that is the reason.
         made: the call that makes the dataset, and datasets inside of it.
+        in_memory: whether batches are surely gathered from tensors.
     """
 
     way: Way
     why: str = ""
     place: Place | None = None
     made: tuple[Place, ...] = ()
+    in_memory: bool = False
 
 
 _UNKNOWN = Reading(Way.UNKNOWN)
@@ -84,7 +86,7 @@ def _of_library(project: Project, made: Instance, name: str, depth: int) -> Read
     cells = made.cells
     match short:
         case "TensorDataset":
-            return Reading(Way.AT_ONCE, "the samples are in memory", made.place, (made.place,))
+            return Reading(Way.AT_ONCE, "the samples are in memory", made.place, (made.place,), in_memory=True)
         case "Subset" | "random_split":
             return _joined(readings_of(project, cells.get(0) or cells.get("dataset") or (), depth + 1), made)
         case "ConcatDataset":
@@ -99,7 +101,8 @@ def _joined(parts: list[Reading], made: Instance) -> Reading:
     ways = {one.way for one in parts}
     way = next(one for one in (Way.UNKNOWN, Way.ONE_BY_ONE, Way.AT_ONCE) if one in ways)
     first = next(one for one in parts if one.way is way)
-    return Reading(way, first.why, first.place, (made.place, *(place for one in parts for place in one.made)))
+    places = (made.place, *(place for one in parts for place in one.made))
+    return Reading(way, first.why, first.place, places, all(one.in_memory for one in parts))
 
 
 def _of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> Reading:
@@ -111,7 +114,7 @@ def _of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> 
     for one in order:
         match one:
             case ClassThing(body=body) if "__getitem__" in body.cells or "__getitems__" in body.cells:
-                reading = _own_code(project, one, is_it=one is cls)
+                reading = _own_code(project, made, one)
                 return Reading(reading.way, reading.why, reading.place, (made.place,))
             case ClassThing():
                 continue
@@ -126,27 +129,40 @@ def _of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> 
     return _UNKNOWN
 
 
-def _own_code(project: Project, cls: ClassThing, *, is_it: bool) -> Reading:
+def _own_code(project: Project, made: Instance, cls: ClassThing) -> Reading:
     """How the ``__getitem__`` of a class is read: at once where the class declares, or will declare, its samples."""
     node = cls.place.node
     if not isinstance(node, ast.ClassDef) or cls.scope.is_local:
         return _UNKNOWN  # CHP005 and CHP006 may make a class of it that declares its samples
-    if any(_last_name(one) in DECORATORS for one in node.decorator_list):
-        return Reading(Way.AT_ONCE, f"`{cls.name}` declares its samples", cls.place) if is_it else _UNKNOWN
+    for one in node.decorator_list:
+        if isinstance(one, ast.Call) and _last_name(one) in DECORATORS:
+            return _declared(made, cls, _last_name(one), [ast.unparse(argument) for argument in one.args])
     if node.decorator_list:
         return _UNKNOWN
     module = project.module(cls.place.path)
     definition = _definition(module, node)
     if definition is None:
         return _UNKNOWN
-    if isinstance(read_declared(module, project, definition), Declared):
-        return Reading(Way.AT_ONCE, f"`{cls.name}` declares its samples", cls.place) if is_it else _UNKNOWN
+    found = read_declared(module, project, definition)
+    if isinstance(found, Declared):
+        return _declared(made, cls, found.decorator, found.arguments)
     if may_declare(module, project, definition):
         return _UNKNOWN  # another rewrite may make it do so, or its author
     cells = cls.body.cells
     reader = next((one for name in ("__getitem__", "__getitems__") for one in cells.get(name, ())), None)
     place = reader.place if isinstance(reader, FunctionThing) else cls.place
     return Reading(Way.ONE_BY_ONE, "samples are read one by one", place)
+
+
+def _declared(made: Instance, cls: ClassThing, decorator: str, arguments: Sequence[str]) -> Reading:
+    """How an object of a class with a decorator of the runtime is read; subclasses may be read in other ways."""
+    if made.cls is not cls:
+        return _UNKNOWN
+    if decorator == "lists":  # what is indexed may be an array: only lists are stacked at once
+        held = made.cells.get(arguments[0].strip("\"'") if arguments else "", ())
+        if not any(isinstance(one, Container) and one.kind in ("list", "tuple") for one in held):
+            return _UNKNOWN
+    return Reading(Way.AT_ONCE, f"`{cls.name}` declares its samples", cls.place)
 
 
 def _last_name(node: ast.expr) -> str:
