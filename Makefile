@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-linters bench-suites bench-versions bench-verify bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
+.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-gains bench-linters bench-suites bench-versions bench-verify bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -84,6 +84,9 @@ bench-pickling: $(STAMP)  ## what the rules say of objects that cannot be pickle
 
 bench-codemod: $(STAMP)  ## packages from PyPI migrated and checked, and the migration beside other tools
 	$(BIN)/python benchmarks/codemod.py
+
+bench-gains: $(STAMP)  ## what the loaders of packages from PyPI gain
+	$(BIN)/python benchmarks/gains.py
 
 bench-linters: $(STAMP)  ## packages from PyPI under their own formatters and linters, before and after
 	$(BIN)/python benchmarks/linters.py --check --write

@@ -34,6 +34,7 @@ from chirp_migrate.rules.api import (
     runtime,
 )
 from chirp_migrate.rules.chp013_non_blocking_transfer import pinned_instead
+from chirp_migrate.rules.moving import is_moved
 
 _METHOD = re.compile(r"create_(\w+_)?loader")
 #: What is said of mentions that are left alone, by the reason.
@@ -178,7 +179,10 @@ def _proposal(
 
 def _with_gain(module: Module, project: Project, call: cst.Call, proposal: Proposal) -> Proposal:
     """The rewrite with what it buys; where reading gains nothing, copies of its batches may."""
-    gain = loader_gains(project).of_call(module, call)
+    gains = loader_gains(project)
+    gain = gains.of_call(module, call)
+    if gain.kind is GainKind.PICKLABLE and not all(is_moved(project, one) for one in gains.held_by(module, call)):
+        gain = gains.of_call(module, call, moves=False)
     if gain.kind is GainKind.NOTHING:
         gain = pinned_instead(module, project, call) or gain
     line = module.position(module.span(call)[0])[0]

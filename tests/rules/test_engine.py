@@ -36,10 +36,10 @@ def after(plan: Plan, path: str) -> str:
 
 @pytest.fixture(scope="module")
 def fixture_plans(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, tuple[Plan, Path]]:
-    """The fixture backend migrated with and without opt-in rules, and where the result lies."""
+    """The fixture backend migrated by default, and with opt-in rules and all loaders; and where the result lies."""
     plans = {}
     for unsafe in (False, True):
-        plan = plan_tree(FIXTURE, settings=Settings(unsafe=unsafe))
+        plan = plan_tree(FIXTURE, settings=Settings(unsafe=unsafe, all_loaders=unsafe))
         target = tmp_path_factory.mktemp("migrated")
         for path in FIXTURE.rglob("*.py"):
             copy = target / path.relative_to(FIXTURE)
@@ -57,9 +57,19 @@ def fixture_plans(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, tuple[
 def test_a_second_look_finds_nothing_to_do(fixture_plans: dict[bool, tuple[Plan, Path]], unsafe: bool) -> None:
     plan, target = fixture_plans[unsafe]
     assert len(plan.files) >= 7
-    again = plan_tree(target, settings=Settings(unsafe=unsafe))
+    again = plan_tree(target, settings=Settings(unsafe=unsafe, all_loaders=unsafe))
     assert again.files == ()
     assert not [f for f in again.findings if f.status is Status.REWRITE]
+
+
+@pytest.mark.slow
+@pytest.mark.slow
+def test_by_default_every_loader_of_the_fixture_gains_something(
+    fixture_plans: dict[bool, tuple[Plan, Path]],
+) -> None:
+    plan, _ = fixture_plans[False]
+    sites = [one for one in plan.findings if one.rule == "CHP001"]
+    assert len(sites) == 37 and {one.status for one in sites} == {Status.REWRITE}
 
 
 @pytest.mark.slow

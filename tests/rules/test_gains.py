@@ -215,6 +215,18 @@ def train(paths, workers):
     assert "Clean" in run("check", tmp_path / "project").stdout
 
 
+def test_workers_that_stay_unstartable_are_no_gain(tmp_path: Path) -> None:
+    text = f"""{HEAD}from data import Pictures
+
+def train(paths):
+    data = Pictures(paths, transform=lambda image: locals())
+    return DataLoader(data, batch_size=4, num_workers=2)
+"""
+    assert gains(tmp_path, train=text) == [NOTHING]
+    text = text.replace("lambda image: locals()", "lambda image: image")
+    assert gains(tmp_path, train=text.replace("image: image", "image: image.close()")) == [PICKLABLE]
+
+
 @pytest.mark.parametrize(
     "held",
     [

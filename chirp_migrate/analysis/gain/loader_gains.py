@@ -68,23 +68,35 @@ class LoaderGains:
         self._project, self._objects, self._run = project, objects, objects.run
         self._loaders: dict[str, dict[ast.AST, list[Loader]]] = {}
         self._holders: dict[str, dict[ast.AST, list[Loader]]] = {}
-        self._known: dict[Place, Gain] = {}
+        self._known: dict[tuple[Place, bool], Gain] = {}
         for loader in self._run.loaders:
             self._loaders.setdefault(loader.place.path, {}).setdefault(loader.place.node, []).append(loader)
         for loader, held in objects.held.items():
             for one in held:
                 self._holders.setdefault(one.place.path, {}).setdefault(one.place.node, []).append(loader)
 
-    def of_call(self, module: Module, call: cst.Call) -> Gain:
-        """What is gained by rewriting a call that builds a loader."""
+    def of_call(self, module: Module, call: cst.Call, *, moves: bool = True) -> Gain:
+        """What is gained by rewriting a call that builds a loader.
+
+        Args:
+            module: where the call is.
+            call: the call.
+            moves: whether what the loader holds is made something that can be pickled.
+        """
         unused = _unused_function(module, self._project, call)
         if unused is not None:
             line = module.position(module.span(unused.name)[0])[0]
             return Gain(GainKind.NOTHING, f"nothing calls `{unused.name.value}`", module.path, line)
         nodes = self._nodes_at(module, self._loaders, module.span(call)[0])
-        gains = [self._gain(Place(module.path, node)) for node in nodes]
+        gains = [self._gain(Place(module.path, node), moves=moves) for node in nodes]
         # Of calls that look alike, some of them rewritten by now, those are left that gain nothing.
         return next((one for one in gains if one.kind is GainKind.NOTHING), gains[0] if gains else _AT_RUN_TIME)
+
+    def held_by(self, module: Module, call: cst.Call) -> list[Place]:
+        """What the loaders that a call builds hold and cannot send to worker processes."""
+        nodes = self._nodes_at(module, self._loaders, module.span(call)[0])
+        loaders = [loader for node in nodes for loader in self._loaders[module.path][node] if loader.sends_to_workers]
+        return [one.place for loader in loaders for one in self._objects.held.get(loader, ())]
 
     def of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
         """What is gained if worker processes can be sent an object that loaders hold.
@@ -142,13 +154,14 @@ class LoaderGains:
         now = self._objects.now(module, list(known.get(module.path, ())))
         return [node for place, node in now if place == offset]
 
-    def _gain(self, place: Place) -> Gain:
+    def _gain(self, place: Place, *, moves: bool = True) -> Gain:
         """What is gained by the call at a place, which builds loaders."""
-        if place not in self._known:
-            self._known[place] = self._judged(self._loaders[place.path][place.node])
-        return self._known[place]
+        key = place, moves
+        if key not in self._known:
+            self._known[key] = self._judged(self._loaders[place.path][place.node], moves=moves)
+        return self._known[key]
 
-    def _judged(self, loaders: list[Loader]) -> Gain:
+    def _judged(self, loaders: list[Loader], *, moves: bool) -> Gain:
         """What is gained by a call that builds these loaders."""
         readings = [one for loader in loaders for one in self._readings(loader)]
         at_once = next((one for one in readings if one.way is Way.AT_ONCE), None)
@@ -161,7 +174,7 @@ class LoaderGains:
         if not self._has_all_callers(loaders[0].place, readings):
             return _AT_RUN_TIME
         held = [one for loader in loaders if loader.sends_to_workers for one in self._objects.held.get(loader, ())]
-        if held and all(one.sort in _HOISTED for one in held):
+        if moves and held and all(one.sort in _HOISTED for one in held):
             return _gain_at(GainKind.PICKLABLE, "workers then start without fork, too", held[0].place)
         if at_once is not None:
             return _gain_at(GainKind.NOTHING, "its own `collate_fn` puts the batches together", own[0])

@@ -1,0 +1,24 @@
+"""Whether a rule moves what a loader holds to where worker processes find it, asked by other rules."""
+
+from __future__ import annotations
+
+from chirp_migrate.analysis.objects.things import Place
+from chirp_migrate.rules.api import Module, Project
+from chirp_migrate.rules.chp006_local_dataset_class import LocalDatasetClass
+from chirp_migrate.rules.chp007_lambda import PicklableFunction
+from chirp_migrate.rules.chp012_local_function import LocalFunction
+
+__all__ = ["is_moved"]
+
+
+def is_moved(project: Project, place: Place) -> bool:
+    """Whether the lambda, local function or local class that is made at a place moves, or has moved."""
+    module = project.module(place.path)
+    return getattr(place.node, "lineno", 0) not in module.once(_staying, project)
+
+
+def _staying(module: Module, project: Project) -> frozenset[int]:
+    """Lines of what the rules report and leave where it is."""
+    rules = LocalDatasetClass(), PicklableFunction(), LocalFunction()
+    found = (one for rule in rules for one in rule.check(module, project))
+    return frozenset(module.position(one.offset)[0] for one in found if not one.edits)
