@@ -20,7 +20,7 @@ DOCUMENT = ROOT / "docs" / "verify-slower.md"
 MODULE, FUNCTION = "util_backup", "single_fold_training_with_predefined_split"
 WAITS_S = 0.5
 SELECT = f"cross_validation.k_fold_cross_validation_with or {MODULE}.{FUNCTION}"
-OPTIONS = ["-k", SELECT, "--samples", "60", "--num-workers", "", "--measure-seconds", "0", "--time-budget", "600"]
+OPTIONS = ["-k", SELECT, "--num-workers", "", "--measure-seconds", "0"]
 TITLE = f"# What `verify` says when one entry point waits {WAITS_S} s longer"
 SLOWER = 12
 

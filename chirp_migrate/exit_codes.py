@@ -26,7 +26,7 @@ class ExitCode(IntEnum):
     SLOWER = 12, "verify: slower"
     NOT_EQUIVALENT = 13, "verify: not the same training"
     WORKLOAD_FAILED = 14, "verify, tune: the project's own code failed"
-    UNDECIDED = 15, "verify: faster, and of some entry points it is not shown whether they are slower"
+    INCONCLUSIVE = 15, "verify --strict: faster, but whether some entry points are slower is not shown"
     INTERNAL = 70, "a defect of chirp-migrate; --debug shows where"
     INTERRUPTED = 130, "interrupted by Ctrl-C"
     PIPE_CLOSED = 141, "the reader of the output went away"

@@ -18,7 +18,6 @@ FIXTURE = ROOT / "fixtures" / "backend"
 DEMO = ROOT / "demo"
 #: Exit codes with which `verify` gives a verdict; 0 is `faster`.
 VERDICTS = (0, *range(10, 16))
-UNDECIDED = 15
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
@@ -62,9 +61,7 @@ def main() -> None:
         sys.exit("the tree is not as it was before the migration")
     print(f"\nEvery one of the {len(before)} files is as it was, byte for byte.")
     print("Left for you to look at: demo/report.html, demo/migration.diff, demo/verify.json")
-    if verdict == UNDECIDED:
-        print("Faster, and the same; that no entry point is slower takes more rounds: verify --time-budget 600.")
-    elif verdict:
+    if verdict:
         print(
             f"verify did not say `faster` (exit code {verdict}, docs/exit-codes.md). Where other programs use the CPUs "
             "meanwhile it cannot tell: run the demo again when they are idle."

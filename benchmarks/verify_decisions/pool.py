@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from chirp_migrate.training.workload.entry_points import discover
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.timing.children import Children
@@ -39,7 +41,7 @@ class Pool:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Pool:
         """Rebuild from :meth:`to_json` output."""
-        rounds = [TimedRound(**{**each, "order": tuple(each["order"])}) for each in values["rounds"]]
+        rounds = [msgspec.convert(each, TimedRound) for each in values["rounds"]]
         return cls(values["load"], tuple(rounds))
 
     @classmethod
@@ -64,7 +66,7 @@ def record(rounds: int, threads: int, load: bool, folder: Path, progress: Callab
     with OtherLoad() if load else nullcontext():
         began = time.monotonic()
         for number in range(rounds):
-            made.append(children.time_round(number, cached=False))
+            made.append(children.time_round(number, None, float("inf"), float("inf")))
             others = made[-1].others
             beside = "not watched" if others is None else f"others used {others:.0%}"
             progress(f"{number + 1}/{rounds} rounds, {time.monotonic() - began:.0f} s, {beside}")

@@ -37,7 +37,13 @@ __all__ = [
 ]
 
 #: Names of settings in the last release, and what they are called now.
-_FORMER = {"rounds": "max-rounds", "budget": "time-budget", "threshold": "min-saving", "each": "per-entry"}
+_FORMER = {
+    "rounds": "max-rounds",
+    "budget": "time-budget",
+    "threshold": "min-saving",
+    "each": "strict",
+    "per-entry": "strict",
+}
 _CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _SHAPE = re.compile(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}")
 

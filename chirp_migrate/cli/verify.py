@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -59,10 +60,10 @@ Exit codes:
   12  slower
   13  not equivalent: the training is not the same
   14  the project's code failed (the reason, the side and the end of its output are shown)
-  15  faster, and of some entry points it is not shown whether they are slower
+  15  with --strict: faster, but whether some entry points are slower is not shown
    2  PATH cannot be verified, nothing was applied there and no --baseline is given, or an option or setting is wrong
    3  refused: the journal of earlier runs is damaged or cannot be trusted
- 130  interrupted; after three rounds the verdict so far is given
+ 130  interrupted; once enough was timed the verdict so far is given
 
 \b
 Examples:
@@ -80,8 +81,10 @@ Examples:
     cls=Command,
     former={
         "--against": "--baseline",
-        "--each": "--per-entry",
-        "--no-each": "--no-per-entry",
+        "--each": "--strict",
+        "--no-each": "--no-strict",
+        "--per-entry": "--strict",
+        "--no-per-entry": "--no-strict",
         "--rounds": "--max-rounds",
         "--budget": "--time-budget",
         "--threshold": "--min-saving",
@@ -110,7 +113,14 @@ Examples:
 )
 @_trained("--shape", type=SHAPE, default="1x224x313", metavar="CxFxT", help="One synthetic sample.")
 @_trained("--classes", type=Whole(2), default=_SIZES.classes, metavar="N", help="Classes of synthetic samples.")
-@_trained("--epochs", type=Whole(1), default=_SIZES.epochs, metavar="N", help="Epochs a fold.")
+@_trained(
+    "--epochs", type=Whole(1), default=_SIZES.epochs, metavar="N",
+    help="Epochs of an entry point that are timed in each round, at least; the first one counts as start-up.",
+)  # fmt: skip
+@_trained(
+    "--own-epochs", type=Whole(1), metavar="N", show_default="those of the entry points, else 100",
+    help="Epochs of your own training, whose saving is computed.",
+)  # fmt: skip
 @_trained("--batch-size", type=Whole(1), default=_SIZES.batch_size, metavar="N", help="Samples a batch.")
 @_trained("--folds", type=Whole(2), default=_SIZES.folds, metavar="N", help="Folds of cross-validation.")
 @_trained("--seed", type=Whole(0), default=_SIZES.seed, metavar="N", help="Of the data and of every training.")
@@ -128,11 +138,11 @@ Examples:
 )  # fmt: skip
 @_decided(
     "--max-rounds", "rounds", type=Whole(MIN_ROUNDS), default=_DEFAULTS.rounds, metavar="N",
-    help="Timed pairs of runs, at most.",
+    help="Pairs of processes that are timed, at most.",
 )  # fmt: skip
 @_decided(
     "--time-budget", "budget_s", type=Number(0), default=_DEFAULTS.budget_s, metavar="SECONDS",
-    help="Seconds for all trainings; what does not fit is reduced.",
+    help="Seconds for the whole command; every entry point is compared in any case.",
 )  # fmt: skip
 @_decided(
     "--min-saving", "threshold_percent", type=Number(0, 100, max_open=True), default=_DEFAULTS.threshold_percent,
@@ -143,15 +153,15 @@ Examples:
     metavar="PERCENT", help="Percent by which an entry point must be slower to count.",
 )  # fmt: skip
 @_decided(
-    "--per-entry/--no-per-entry", "each", default=_DEFAULTS.each,
-    help="Go on until each entry point's own verdict is known, too.",
+    "--strict/--no-strict", default=_DEFAULTS.strict,
+    help="Exit with 15 if whether an entry point is slower stays open.",
 )  # fmt: skip
 @_decided(
     "--threads", type=Whole(1), metavar="N", show_default="the usable CPUs", help="Compute threads on each side."
 )  # fmt: skip
 @_decided(
     "--timeout", "timeout_s", type=Number(1), default=_DEFAULTS.timeout_s, metavar="SECONDS",
-    help="Seconds after which one process counts as hung.",
+    help="Seconds after which a process counts as hung.",
 )  # fmt: skip
 @_measured(
     "--simulate-step-ms", type=Number(0, 60_000), default=0, metavar="MS",
@@ -163,7 +173,7 @@ Examples:
 )  # fmt: skip
 @_measured(
     "--measure-seconds", "extra_s", is_setting=True, type=Number(0, 3600), default=_DEFAULTS.extra_s, metavar="S",
-    help="Seconds that each side may spend on measuring its datasets, beside training.",
+    help="Seconds for measuring the datasets of each side; 0 also measures no waits and no memory.",
 )  # fmt: skip
 @_measured(
     "--plot", type=Folder(file_okay=False), metavar="FOLDER",
@@ -222,6 +232,7 @@ def options_of(*arguments: str) -> VerifyOptions:
 def _verify(
     root: Path, path: Path, baseline: str | None, options: VerifyOptions, plot: Path | None, output: Output
 ) -> int:
+    began = time.monotonic()
     with output.progress("reading the project and its journal") as progress:
         before = before_side(root, baseline)
         verified = verified_files(root)
@@ -232,7 +243,7 @@ def _verify(
 
         if plot is not None:
             prepare(plot)
-        report = verification(root, before, verified, options, progress)
+        report = verification(root, before, verified, options, progress, began)
     more = [_kept(root, report, output)]  # before the plots, which may not be writable
     if plot is not None:
         more.append(drawn(plot, report))

@@ -15,6 +15,7 @@ __all__ = ["EntryTimes", "all_together", "entry_times", "figures", "noticed", "s
 _SIDES = ("before", "after", "cached")
 _TONES: dict[str, Literal["good", "open"]] = {
     "faster": "good",
+    "faster, entry points inconclusive": "open",
     "faster, entry points undecided": "open",
     "not shown to be faster": "open",
     "model-bound": "open",

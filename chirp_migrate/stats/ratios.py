@@ -21,6 +21,8 @@ __all__ = ["POWER", "Ratio", "holm", "ks_p_value", "noticed_share", "noticed_shi
 
 CONFIDENCE = 0.95
 
+_FAR = 500.0  # of a logarithm: an interval that says nothing
+
 POWER = 0.9
 """How often a difference must be found to be called one that is noticed."""
 
@@ -34,6 +36,7 @@ class Ratio(msgspec.Struct, frozen=True):
         rounds: pairs that it rests on.
         mean_log, error: mean of the logarithms and its standard error; None where an early document has none.
         confidence: level of the interval, 0 to 1.
+        freedom: degrees of freedom of Student's distribution that the interval comes from; None for rounds - 1.
     """
 
     value: float
@@ -43,6 +46,7 @@ class Ratio(msgspec.Struct, frozen=True):
     mean_log: float | None = None
     error: float | None = None
     confidence: float | None = None
+    freedom: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.low <= self.value <= self.high < math.inf:
@@ -69,8 +73,9 @@ class Ratio(msgspec.Struct, frozen=True):
     def at(self, low_error: float, high_error: float) -> Ratio:
         """The same ratio with an interval whose lower and upper end are each wrong this often (0 to 1)."""
         assert self.mean_log is not None and self.error is not None, "it was computed here"
-        down, up = (student_quantile(1 - share, self.rounds - 1) * self.error for share in (low_error, high_error))
-        low, high = math.exp(self.mean_log - down), math.exp(self.mean_log + up)
+        freedom = self.rounds - 1 if self.freedom is None else self.freedom
+        down, up = (student_quantile(1 - share, freedom) * self.error for share in (low_error, high_error))
+        low, high = (math.exp(min(_FAR, max(-_FAR, end))) for end in (self.mean_log - down, self.mean_log + up))
         return msgspec.structs.replace(self, low=low, high=high, confidence=1 - low_error - high_error)
 
 
@@ -97,7 +102,7 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
 
 
 @lru_cache(maxsize=4096)
-def student_quantile(probability: float, freedom: int) -> float:
+def student_quantile(probability: float, freedom: float) -> float:
     """The t below which ``probability`` (0 to 1) lies, of Student's distribution."""
     from scipy.stats import t  # takes half a second, and most commands need no statistics
 

@@ -1,6 +1,6 @@
 """When the rounds are looked at, and how often a claim that a look makes may be wrong.
 
-Looks are few, and at even numbers of rounds. Each has its share of the errors that all of them together may make, by
+Looks are few. Each has its share of the errors that all of them together may make, by
 the power family of spending functions (Kim & DeMets 1987, exponent 2): little for early looks, most for the last. The
 clock may end the rounds early; the last look then has all that is left.
 
@@ -26,10 +26,11 @@ __all__ = ["ERROR", "MIN_ROUNDS", "Look", "claim_error", "planned_looks"]
 ERROR = 0.025
 """How often an end of an interval may be on the wrong side of the truth, over all looks together."""
 
-MIN_ROUNDS = 4
-"""Rounds at the first look, and in any case: fewer have no useful spread."""
+MIN_ROUNDS = 3
+"""Rounds at the first look: fewer have no useful spread."""
 
 _GROWTH = 1.6
+_ROOM = 1.25
 _SPENDING = 2.0
 _FAR = 8.5  # standard deviations beyond which a normal distribution has nothing
 
@@ -48,11 +49,13 @@ class Look:
 
 
 def planned_looks(most: int) -> tuple[Look, ...]:
-    """The looks at up to ``most`` rounds (an even number is looked at): 4, 8, 14, 20 for 20, and their shares."""
-    most = max(most - most % 2, MIN_ROUNDS)
+    """The looks at up to ``most`` rounds: 3, 5 for 5, and their shares."""
+    most = max(most, MIN_ROUNDS)
     counts = [MIN_ROUNDS]
     while counts[-1] < most:
-        counts.append(min(most, 2 * math.ceil(counts[-1] * _GROWTH / 2)))
+        following = math.ceil(counts[-1] * _GROWTH)
+        # A last look soon after another would have little left to err with.
+        counts.append(most if most < _ROOM * following else following)
     spent = [0.0, *((count / most) ** _SPENDING for count in counts)]
     return tuple(Look(count, after - before) for count, before, after in zip(counts, spent, spent[1:], strict=False))
 

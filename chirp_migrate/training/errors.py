@@ -63,14 +63,21 @@ class WorkloadFailed(ChirpMigrateError):
     Attributes:
         log_tail: the last lines that the process printed.
         side: ``before`` or ``after``; empty where that is not known.
+        ending: how the process was lost, in words: ``ended with signal SIGSEGV and gave no result``; empty where it
+            named the failure itself.
+        hung: whether it was ended because it took too long.
     """
 
     exit_code = ExitCode.WORKLOAD_FAILED
 
-    def __init__(self, message: str, log_tail: str = "", side: str = "") -> None:
+    def __init__(
+        self, message: str, log_tail: str = "", side: str = "", *, ending: str = "", hung: bool = False
+    ) -> None:
         super().__init__(message)
         self.log_tail = log_tail
         self.side = side
+        self.ending = ending
+        self.hung = hung
 
     @property
     def shown_tail(self) -> str:

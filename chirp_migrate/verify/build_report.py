@@ -2,71 +2,83 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
 from chirp_migrate import __version__
-from chirp_migrate.console.text import percent, shortened
+from chirp_migrate.console.text import count, percent, shortened
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.workload.entry_points import Discovery, Source
-from chirp_migrate.verify.document import Described, EntryVerdict, Measured, Simulated, VerifyReport, Workload
+from chirp_migrate.verify.document import Described, EntryVerdict, Measured, OwnTimes, Simulated, VerifyReport, Workload
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.measures.figures import MEASURES, figures, memory_slope, timed_figures
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.measures.targets import judge_targets
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, Trace
+from chirp_migrate.verify.spec import Trace, Visit
 from chirp_migrate.verify.timing.rounds import SIDES, Rounds, Stopped
-from chirp_migrate.verify.trial import Trial
 from chirp_migrate.verify.verdict import Verdict, judged
+from chirp_migrate.verify.watching import Watched
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["build_report", "failed_report", "rounds_line"]
+__all__ = ["Findings", "build_report", "failed_report", "rounds_line"]
 
 
-def build_report(
-    discovery: Discovery,
-    settings: VerifyOptions,
-    trial: Trial,
-    probe: Mapping[str, RunResult],
-    equivalence: Equivalence,
-    timed: Rounds,
-    first_timed: Mapping[str, Mapping[str, EntryResult]],
-    **conditions: Any,
-) -> VerifyReport:
+@dataclass
+class Findings:
+    """What a verification found so far.
+
+    Attributes:
+        watched: what both sides showed under the watch.
+        equivalence: what of the training differs.
+        rounds: what was timed; nothing where the sides were found to differ before.
+        measured: side → what the clocks on its loaders showed.
+        spent_s: seconds that were spent on what, by name.
+    """
+
+    watched: Watched
+    equivalence: Equivalence
+    rounds: Rounds = field(default_factory=lambda: Rounds.of((), ()))
+    measured: dict[str, SideMeasures] = field(default_factory=dict)
+    spent_s: dict[str, float] = field(default_factory=dict)
+
+
+def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings, **conditions: Any) -> VerifyReport:
     """Everything measured, with raw seconds of every round and what every loader yielded, and what is decided by it.
 
     Args:
-        trial: what brief trainings showed.
-        probe: what the untimed processes of ``before`` and ``after`` found.
-        equivalence: what of the training differs.
-        timed: the rounds; none when the sides were found to differ before timing.
-        first_timed: side → entry point → result in its first timed process, see :class:`.Children`.
+        found: what is reported.
         conditions: fields of the document that are not measured: ``before``, ``copies``, ``files``.
     """
-    labels = [entry.label for entry in discovery.entry_points]
-    judge = judged(timed, settings.threshold, settings.margin, settings.each)
-    decision = judge.decide(equivalence.differences, len(trial.failing) + len(trial.no_room))
+    labels = [entry.label for entry in discovery.entry_points if entry.label not in found.watched.failing]
+    equivalence, timed = found.equivalence, found.rounds
+    judge = judged(timed, settings.threshold, settings.margin, settings.strict)
+    reached = {label for each in timed.made for label in each.labels}
+    not_timed = [] if equivalence.differences else [label for label in labels if label not in reached]
+    decision = judge.decide(equivalence.differences, len(not_timed))
     total = judge.total
     on = machine.describe(settings.threads)
     traces = {
-        side: {label: entry.traces for label, entry in result.modes[Mode.PROBE].items()}
-        for side, result in probe.items()
+        side: {label: one.traces for label, one in of.items() if not one.error}
+        for side, of in found.watched.sides.items()
     }
-    measured = {side: result.measured for side, result in probe.items() if result.measured is not None}
     targets = []
-    if after := measured.get("after"):
+    if after := found.measured.get("after"):
         targets = judge_targets(after, figures(after), settings.sizes.batch_size, settings.simulates)
     reason, interrupted = decision.reason, timed.ended_with == Stopped.INTERRUPTED
     if settings.simulates:
         reason = f"with SIMULATED device steps of {settings.simulate_step_ms:g} ms: {reason}"
     if interrupted:
-        reason = f"interrupted after {len(timed.made)} rounds, and so far: {reason}"
+        reason = f"interrupted after {count(timed.count, 'round')}, and so far: {reason}"
+    if not_timed:
+        note = f"not timed, as the budget of {settings.budget_s:.0f} s was used up: {', '.join(not_timed)}"
+        equivalence = equivalence.joined(Equivalence(notes=[note]))
     return VerifyReport(
         verdict=decision.verdict.text,
         exit_code=ExitCode.INTERRUPTED if interrupted else decision.verdict.exit_code,
@@ -76,21 +88,23 @@ def build_report(
         ratio=None if total is None else total.ratio,
         ratios={label: timing.ratio for label, timing in judge.entries.items()},
         seconds={side: {label: timed.seconds(side, label) for label in labels} for side in SIDES},
-        total_seconds={side: timed.total_seconds(side) for side in SIDES},
+        total_seconds={side: [timed.total_seconds(side)] for side in SIDES} if timed.count else {},
         rounds=timed,
         verdicts={
             label: EntryVerdict(verdict.of_entry_point, judge.entries[label].perfect, judge.entries[label].headspace)
             for label, verdict in judge.verdicts().items()
         },
         perfect=None if total is None else total.perfect,
+        own_runs=_own_runs(discovery, timed),
+        spent_s={name: round(seconds, 3) for name, seconds in found.spent_s.items()},
         measures=Measured(
             definitions=list(MEASURES),
-            figures={side: _figures(found, timed, side, traces[side]) for side, found in measured.items()},
-            memory_slope_mib={side: memory_slope(found) for side, found in measured.items()},
-            raw=measured,
+            figures={side: _figures(measured, timed, side) for side, measured in found.measured.items()},
+            memory_slope_mib={side: memory_slope(measured) for side, measured in found.measured.items()},
+            raw=found.measured,
         ),
         targets=targets,
-        simulated=_simulated(discovery, settings, timed, first_timed) if settings.simulates else None,
+        simulated=_simulated(discovery, settings, timed) if settings.simulates else None,
         differences=equivalence.found,
         notes=equivalence.notes,
         smallest_adjusted_p=equivalence.smallest_p,
@@ -102,8 +116,8 @@ def build_report(
             model=discovery.model,
             entry_points=labels,
             left_out=list(discovery.left_out),
-            failing=dict(trial.failing),
-            no_room=list(trial.no_room),
+            failing=dict(found.watched.failing),
+            no_room=not_timed,
             source=discovery.source.value,
             hook=discovery.entry_points[0].hook or None,
             command=list(discovery.entry_points[0].command) or None,
@@ -119,6 +133,35 @@ def build_report(
         **_made(),
         **conditions,
     )
+
+
+def _own_runs(discovery: Discovery, timed: Rounds) -> dict[str, OwnTimes]:
+    """What start-up and epochs of the user's own runs take, medians over the rounds."""
+    found = {}
+    for entry in discovery.entry_points:
+        sides = {
+            side: [each.visits_of(side)[entry.label] for each in timed.made if entry.label in each.visits_of(side)]
+            for side in ("before", "after")
+        }
+        if not all(sides.values()):
+            continue
+        epochs = {side: [s for visit in of for s in visit.epochs_s] for side, of in sides.items()}
+        has_epochs = all(epochs.values())
+        epoch_s = {side: statistics.median(of) for side, of in epochs.items()} if has_epochs else {}
+        start_s = {
+            side: max(0.0, statistics.median(visit.start_s for visit in of) - epoch_s.get(side, 0.0))
+            for side, of in sides.items()
+        }
+        own = entry.own if has_epochs else None
+        found[entry.label] = OwnTimes(
+            epochs=own.epochs if own else 0,
+            folds=own.folds if own else 1,
+            assumed=own.assumed if own else False,
+            epoch_s=epoch_s,
+            start_s=start_s,
+            timed_epochs=min(map(len, epochs.values())),
+        )
+    return found
 
 
 def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> VerifyReport:
@@ -138,25 +181,16 @@ def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> V
 
 
 def rounds_line(rounds: Rounds) -> str:
-    """How many rounds were made, discarded and why, how busy the machine was, and why there were no more."""
-    text = f"{len(rounds.made)} made, {rounds.count} kept"
-    some = rounds.count - len(rounds.complete)
-    if some:
-        text += f" ({some} of them with the entry points that were still open)"
+    """How many rounds were made, how busy the machine was, and why there were no more."""
+    timed = sum(len(each.labels) for each in rounds.made)
+    text = f"{count(rounds.count, 'pair')} of processes, {count(timed, 'entry point')} timed in them"
     ended = "" if rounds.ended_with is None else f" Ended with {rounds.ended_with}."
-    if rounds.others_median is None or rounds.others_most is None or rounds.others_limit is None:
+    if rounds.others_median is None or rounds.others_most is None:
         return f"{text}; whether other processes had the cores was not watched ({rounds.not_watched}).{ended}"
-    busy = (
-        f"other processes used {percent(rounds.others_median)} of the CPUs in the median round, at most "
-        f"{percent(rounds.others_most)}"
+    return (
+        f"{text}; other processes used {percent(rounds.others_median)} of the CPUs in the median round, at most "
+        f"{percent(rounds.others_most)}.{ended}"
     )
-    limit = percent(rounds.others_limit)
-    if rounds.disturbed_but_counted:
-        return (
-            f"{text}, {rounds.disturbed_but_counted} of them though others used more than {limit} of the CPUs: the "
-            f"machine was busy too often to wait for quiet ({busy}), which makes intervals wide.{ended}"
-        )
-    return f"{text}, {rounds.discarded} discarded because others used more than {limit} of the CPUs ({busy}).{ended}"
 
 
 def _unseen(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) -> str:
@@ -184,35 +218,31 @@ def _made() -> dict[str, Any]:
     }
 
 
-def _figures(
-    measured: SideMeasures, timed: Rounds, side: str, traces: Mapping[str, Sequence[Trace]]
-) -> dict[str, float | None]:
+def _figures(measured: SideMeasures, timed: Rounds, side: str) -> dict[str, float | None]:
     found = figures(measured)
     if timed.count:
-        passes = [record for records in traces.values() for record in records]
-        samples, batches = sum(one.samples for one in passes), sum(len(one.batches) for one in passes)
-        cached = [seconds for seconds in timed.total_seconds("cached") if seconds > 0]
-        found |= timed_figures(timed.total_seconds(side), cached, samples, batches)
+        visits = [
+            (visit, each.visits_of("after")[label])
+            for each in timed.made
+            for label, visit in each.visits_of(side).items()
+        ]
+        found |= timed_figures(timed.total_seconds(side), visits)
     return {measure.name: found.get(measure.name) for measure in MEASURES}
 
 
-def _simulated(
-    discovery: Discovery,
-    settings: VerifyOptions,
-    timed: Rounds,
-    first_timed: Mapping[str, Mapping[str, EntryResult]],
-) -> Simulated:
+def _simulated(discovery: Discovery, settings: VerifyOptions, timed: Rounds) -> Simulated:
     """What was simulated, and how busy it kept the device."""
     step_ms = settings.simulate_step_ms
     if discovery.source is Source.COMMAND:
         text = f"SIMULATED device steps were asked for ({step_ms:g} ms), but a command cannot be given any: none were."
         return Simulated(step_ms=step_ms, what=text)
+    first = timed.made[0].visits if timed.made else {}
     steps = {
-        side: {label: entry.steps for label, entry in entries.items() if entry.steps is not None}
-        for side, entries in first_timed.items()
+        side: {label: visit.steps for label, visit in visits.items() if visit.steps is not None}
+        for side, visits in first.items()
     }
     model = (
-        "a stand-in of one small layer takes the model's place in every pass"
+        "a stand-in of one small layer takes the model's place in every run"
         if discovery.source is Source.FOUND
         else "the model stays, and its own work runs within the step"
     )
@@ -220,16 +250,20 @@ def _simulated(
         f"SIMULATED: each training batch is followed by a device step of {step_ms:g} ms that uses no CPU; {model}. "
         "Times, rates and the verdict are of this simulation"
     )
-    counts = {side: list(steps.get(side, {}).values()) for side in ("before", "after")}
-    busy = {
-        side: sum(count.steps for count in of) * step_ms / 1e3 / statistics.median(timed.total_seconds(side))
-        for side, of in counts.items()
-        if of and timed.count
-    }
+    busy = {}
+    for side, of in steps.items():
+        taken = sum(_timed_s(first[side][label]) for label in of)
+        if taken:
+            busy[side] = sum(one.steps for one in of.values()) * step_ms / 1e3 / taken
     if busy:
         text += "; device busy " + ", ".join(f"{percent(share)} {side}" for side, share in busy.items())
-    late = sum(count.overrun for of in counts.values() for count in of)
+    counts = [one for of in steps.values() for one in of.values()]
+    late = sum(one.overrun for one in counts)
     if late:
-        all_steps = sum(count.steps for of in counts.values() for count in of)
+        all_steps = sum(one.steps for one in counts)
         text += f"; in {late} of {all_steps} steps the training's own work took longer than the step"
     return Simulated(step_ms=step_ms, what=f"{text}.", device_busy=busy, steps=steps)
+
+
+def _timed_s(visit: Visit) -> float:
+    return math.fsum([visit.start_s, *visit.epochs_s, *visit.cached_s, visit.rest_s])

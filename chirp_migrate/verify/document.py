@@ -27,6 +27,7 @@ __all__ = [
     "EntryVerdict",
     "Measured",
     "Noticed",
+    "OwnTimes",
     "Simulated",
     "VerifyReport",
     "Workload",
@@ -44,7 +45,7 @@ class EntryVerdict(msgspec.Struct, frozen=True):
     """An entry point by itself.
 
     Attributes:
-        verdict: ``meets the threshold``, ``model-bound``, ``not shown``, ``undecided`` or ``slower``.
+        verdict: ``meets the threshold``, ``model-bound``, ``not shown``, ``inconclusive`` or ``slower``.
         perfect: time with perfect loading / before; None where it was not measured.
         headspace: share of the time before that perfect loading would save, 0 to 1.
     """
@@ -52,6 +53,25 @@ class EntryVerdict(msgspec.Struct, frozen=True):
     verdict: str = ""
     perfect: Ratio | None = None
     headspace: float | None = None
+
+
+class OwnTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user's own run of an entry point is made of.
+
+    Attributes:
+        epochs, folds: of that run, by the defaults of the entry point; 0 epochs where it is timed as a whole.
+        assumed: whether the epochs stand nowhere in the source.
+        epoch_s: side → seconds of an epoch after the first; nothing where it is timed as a whole.
+        start_s: side → seconds of start-up, once a fold: what comes before the first epoch, and what that takes more.
+        timed_epochs: epochs that ``epoch_s`` rests on.
+    """
+
+    epochs: int
+    folds: int
+    assumed: bool
+    epoch_s: dict[str, float]
+    start_s: dict[str, float]
+    timed_epochs: int = 0
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -108,8 +128,8 @@ class Workload(Sizes):
         model: ``module:ClassName``; empty where the user's own call chooses it.
         entry_points: in the order in which they ran.
         left_out: functions that look like training and were not called, with the reason.
-        failing: entry points that fail on both sides, with their errors.
-        no_room: entry points that the budget has no room for.
+        failing: entry points that fail before the migration, with their errors.
+        no_room: entry points that were watched, and not timed within the budget.
         source: ``found``, ``hook`` or ``command``; ``hook`` and ``command`` are the function and the command's words.
     """
 
@@ -141,14 +161,16 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     """One verification. Of a ``failed`` one there are the reason, the conditions and the end of what was printed.
 
     Attributes:
-        verdict: ``faster``, ``faster, entry points undecided``, ``not shown to be faster``, ``model-bound``,
-            ``slower``, ``not equivalent``, ``failed``.
+        verdict: ``faster``, ``faster, entry points inconclusive`` (``--strict``), ``not shown to be faster``,
+            ``model-bound``, ``slower``, ``not equivalent``, ``failed``.
         exit_code: of the command.
         reason: one sentence.
         threshold, headspace: share of the time that had to be saved, and that perfect loading would save, 0 to 1.
         ratio, perfect: time after, and time with perfect loading / time before, over all entry points.
         ratios, verdicts: each entry point.
-        seconds, total_seconds: of each round, by entry point, and of all of them where all ran.
+        seconds, total_seconds: of the user's own run, by what each round timed: by entry point, and of all of them.
+        own_runs: what these are made of, by entry point.
+        spent_s: seconds that the verification spent on what.
         differences: what is not the same training.
         notes: what could not be compared, or is amiss on both sides.
         smallest_adjusted_p: per augmented entry point, the smallest adjusted p of the tests of its distribution.
@@ -174,6 +196,8 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     rounds: Rounds = Rounds()
     verdicts: dict[str, EntryVerdict] = {}
     perfect: Ratio | None = None
+    own_runs: dict[str, OwnTimes] = {}
+    spent_s: dict[str, float] = {}
     measures: Measured = Measured()
     targets: list[TargetVerdict] = []
     simulated: Simulated | None = None

@@ -20,14 +20,14 @@ from chirp_migrate.training.workload.entry_points import (
     discover,
 )
 from chirp_migrate.training.workload.hook import file_of
-from chirp_migrate.verify.verdict import MARGIN
 
-__all__ = ["DEFAULT_WORKERS", "LEAST_SAMPLES", "VerifyOptions", "resolve", "training_of"]
-
-"""File of a project that is asked for its workload (function ``workload``) where nothing else is said."""
+__all__ = ["DEFAULT_WORKERS", "LEAST_SAMPLES", "MARGIN", "VerifyOptions", "resolve", "training_of"]
 
 DEFAULT_WORKERS = (0, 2, 4, 8, 12)
 """Worker counts that the requirements name (R-000-5.1: 8 and more)."""
+
+MARGIN = 0.05
+"""Share of the time by which "slower" is told apart from equal."""
 
 LEAST_SAMPLES = 48
 """Samples below which found entry points cannot be split and trained sensibly."""
@@ -43,13 +43,14 @@ class VerifyOptions:
         sizes: how much is trained, and on what.
         entry: the hook (its calls still unnamed) or the command; None where entry points are found.
         model: ``module:ClassName`` instead of the model that is found; None for that one.
-        rounds: timed pairs of runs that count, at most; at least :data:`.looks.MIN_ROUNDS` are made.
-        budget_s: seconds for everything from the first training on; no round begins that would probably end later.
+        rounds: pairs of processes that are timed, at most.
+        budget_s: seconds for everything, from the start of the command on.
         threshold_percent: percent of the training time that must be saved.
         margin_percent: percent of the time by which an entry point must be slower to count as slower.
         threads: compute threads on each side; 0 takes every usable CPU.
-        timeout_s: seconds after which one process counts as hung, without those in which it waits for a turn.
-        each: whether rounds are made for each entry point's own verdict, too.
+        timeout_s: seconds after which a process counts as hung, or an entry point while it is timed.
+        strict: whether "faster" also needs every entry point to be shown not to be slower.
+        own_epochs: epochs of the user's own run, in place of the defaults of the entry points; None for these.
         select: expression over the labels of the entry points that are run; None for all.
         simulate_step_ms: milliseconds of a simulated device step for each training batch; 0 for none.
         worker_counts: numbers of workers that migrated datasets are tried with; empty for none.
@@ -59,12 +60,13 @@ class VerifyOptions:
     sizes: Sizes = _SIZES
     entry: EntryPoint | None = None
     model: str | None = None
-    rounds: int = 20
-    budget_s: float = 150.0
+    rounds: int = 5
+    budget_s: float = 180.0
     threshold_percent: float = 20.0
     threads: int = 0
     timeout_s: float = 600.0
-    each: bool = False
+    strict: bool = False
+    own_epochs: int | None = None
     select: str | None = None
     margin_percent: float = 100 * MARGIN
     simulate_step_ms: float = 0.0
@@ -85,6 +87,11 @@ class VerifyOptions:
     def margin(self) -> float:
         """Share of the time by which an entry point must be slower to count as slower."""
         return self.margin_percent / 100
+
+    @property
+    def measures(self) -> bool:
+        """Whether clocks are put on the loaders once the rounds are over."""
+        return self.extra_s > 0
 
     @property
     def simulates(self) -> bool:
@@ -115,6 +122,8 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
             "leave it out."
         )
     own = {one.name: said[one.name] for one in fields(VerifyOptions) if one.name in said}
+    if entry is not None and own.get("own_epochs"):
+        entry = replace(entry, own=replace(entry.own, epochs=own["own_epochs"], assumed=False))
     return VerifyOptions(_sizes(said, entry), entry, **own)
 
 
@@ -125,7 +134,11 @@ def training_of(tree: Path, root: Path, options: VerifyOptions) -> Discovery:
         InvalidTree: nothing is found, or no file is where the hook is said to be.
     """
     if options.entry is None:
-        return replace(discover(tree, options.model), origin=str(root))
+        found = discover(tree, options.model)
+        if options.own_epochs is not None:
+            own = [replace(one, own=replace(one.own, epochs=options.own_epochs)) for one in found.entry_points]
+            found = replace(found, entry_points=tuple(own))
+        return replace(found, origin=str(root))
     hook = options.entry.hook
     if hook.rpartition(":")[0].endswith(".py") and not (tree / file_of(hook)[0]).is_file():
         raise InvalidTree(

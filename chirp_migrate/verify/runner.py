@@ -1,8 +1,6 @@
-"""The child process of a verification, one for each side and round.
+"""The child process of a verification: it trains the backend's own entry points, in a fresh interpreter.
 
-It trains the backend's own entry points on synthetic spectrograms, in a fresh interpreter whose working directory
-and first import path are the backend's root. Every entry point is first run once on a few samples, so that
-imports, compilers and allocators have done their one-time work before anything is timed.
+Its working directory and first import path are the root of a copy of the backend. See :class:`.Job` for what it does.
 """
 
 from __future__ import annotations
@@ -14,7 +12,8 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -22,30 +21,30 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
 
 from chirp_migrate.console.progress import Step
 from chirp_migrate.training.errors import NotFound, NotUsable, Raised
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
-from chirp_migrate.training.watch.interception import FewerWorkers, Interception
+from chirp_migrate.training.process.protocol import Found
+from chirp_migrate.training.watch.interception import Interception
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.data import TrainingData
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Source
 from chirp_migrate.training.workload.hook import call_names
 from chirp_migrate.verify.equivalence.api import describe_api
 from chirp_migrate.verify.equivalence.fingerprint import fingerprint
-from chirp_migrate.verify.equivalence.first_difference import OTHER_SEEDS, aspects
-from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
+from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, aspects
+from chirp_migrate.verify.equivalence.loader_recorder import FewWorkers, LoaderWatch
 from chirp_migrate.verify.measures.measuring import Measuring
-from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec, Tried
+from chirp_migrate.verify.spec import REPEATED, EntryResult, Job, RunResult, RunSpec, Visit
 from chirp_migrate.verify.timing.constant_batch import CachedLoading
+from chirp_migrate.verify.timing.epochs import LONGEST_VISIT, Epochs
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
 __all__ = ["run"]
 
 _WORKERS_END_WITHIN_S = 10.0
-_WORKERS_TRIED = 4
 _TAIL_LINES = 15
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
@@ -66,175 +65,209 @@ def _code_of(entry: EntryPoint, stage: str) -> Iterator[None]:
 
 
 def run(spec: RunSpec, parent: Parent) -> RunResult:
-    """Warm up, then make the passes of ``spec``; without passes, try every entry point, or name the calls of a hook.
+    """Do the job of ``spec``.
 
     Raises:
-        Raised: the backend's code raised.
+        Raised: the backend's code raised where that is not a result by itself.
         NotFound: what the user named is not there.
     """
-    torch.set_num_threads(spec.threads)
     result = RunResult()
-    if spec.trial_s is not None:
-        _try(spec, spec.trial_s, parent, result)
-        return result
-    if not spec.modes:
+    if spec.job is Job.NAMES:
         (entry,) = spec.entry_points
         with _code_of(entry, "import"):
             result.names = call_names(entry.hook, spec.sizes.warm_up())
         return result
-    small = data_for(spec.entry_points, spec.sizes.warm_up())
-    data = data_for(spec.entry_points, spec.sizes)
-    for entry in spec.entry_points:
-        if entry.source is Source.FOUND:
-            _prepared(spec, entry, small, spec.sizes.warm_up())  # imports the training code
-    parent.wait_for_turn()
-    _warm_up(spec, small)
-    gc.freeze()
-    for mode in spec.modes:
-        for entries in [(one,) for one in spec.entry_points] if spec.by_entry else [spec.entry_points]:
-            if spec.by_entry:
-                _let_workers_end()
-                parent.wait_for_turn()
-            _make_pass(spec, parent, entries, data, mode, result)
-    if spec.api_names:
-        result.api = describe_api(spec.api_names)
+    spent: dict[str, float] = defaultdict(float)
+    with _spending(spent, "importing the training"):
+        data = data_for(spec.entry_points, spec.sizes.watched())
+        for entry in spec.entry_points:
+            if entry.source is Source.FOUND:
+                with suppress(Raised):  # it fails again where that is a result
+                    _prepared(spec, entry, data, spec.sizes.watched())
+        gc.freeze()  # what the imports made is not looked through before every training
+    if spec.job is Job.WATCH:
+        _watch(spec, parent, data)
+        if spec.api_names:
+            result.api = describe_api(spec.api_names)
+    elif spec.job is Job.TIME:
+        _time(spec, parent, data, spent)
+    else:
+        result.measured = _measure(spec, parent)
+    result.spent_s = dict(spent)
     return result
 
 
-def _try(spec: RunSpec, trial_s: float, parent: Parent, result: RunResult) -> None:
-    """Train every entry point on a few samples: does it fail, and how long does it take?
-
-    The first training has a worker for every loader that has any, which is enough to fail with one. For the times
-    there are none: starting a dozen takes longer than reading the samples, and always as long.
-    """
-    few = replace(spec.sizes.warm_up(), batch_size=spec.sizes.batch_size)
-    brief = (few, replace(few, epochs=2), replace(few, samples=2 * few.samples))
-    data = {sizes.samples: data_for(spec.entry_points, sizes) for sizes in brief}
-    for entry in spec.entry_points:
-        with suppress(Raised):
-            _prepared(spec, entry, data[few.samples], spec.sizes.warm_up())  # imports its code; or fails below
-    gc.freeze()  # what the imports made is not looked through before every training
-    parent.wait_for_turn()
-    until = time.monotonic() + trial_s
-    worker_s = _worker_s(data[few.samples])
+def _watch(spec: RunSpec, parent: Parent, data: TrainingData) -> None:
+    """Watch each entry point in a turn of its own, and send what was seen; then with another seed."""
+    torch.set_num_threads(_watching_threads(spec))
+    sizes = spec.sizes.watched()
     for number, entry in enumerate(spec.entry_points):
+        parent.wait_for_turn()
         parent.show(Step(entry.label, number, len(spec.entry_points)))
-        if time.monotonic() > until and not all(one.error for one in result.tried.values()):
-            break
         try:
-            with FewerWorkers(1) as one_worker:
-                first_s, _ = _train(spec, entry, data[few.samples], spec.sizes.warm_up(), "trial", one_worker)
-            seconds, workers = [], []
-            with FewerWorkers(0) as no_workers:
-                for sizes in brief:
-                    seconds.append(_train(spec, entry, data[sizes.samples], sizes, "trial", no_workers)[0])
-                    workers.append(no_workers.take())
+            one = _watched(spec, entry, data, sizes)
         except Raised as raised:
-            result.tried[entry.label] = _failed(spec, raised)
+            one = EntryResult(0.0, {}, [])
+            one.error, one.printed = _described(spec, raised)
         else:
-            starting_s = tuple(worker_s * each for each in workers)
-            result.tried[entry.label] = Tried("", few.samples, first_s, tuple(seconds), starting_s)
+            _check_origin(spec, entry)
+        parent.send(Found(entry.label, one))
         gc.freeze()
+
+
+def _watched(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes) -> EntryResult:
+    with LoaderWatch() as watch:
+        watch.few_workers = True
+        seconds, value = _train(spec, entry, data, sizes, watch)
+        watch.draw_on()
+        one = EntryResult(seconds, fingerprint(value), watch.take())
+        del value
+        if entry.source is Source.COMMAND:
+            return one
+        if spec.twice:
+            _train(spec, entry, data, sizes, watch)
+            one.again = watch.take()
+        _, value = _train(spec, entry, data, replace(sizes, seed=sizes.seed + OTHER_SEED), watch)
+        one.seeds = [aspects(one.traces, one.fingerprint), aspects(watch.take(), fingerprint(value))]
+    return one
+
+
+def _time(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, float]) -> None:
+    """Repeat watched runs in a first turn; then each entry point, from its call to its last epoch, in turns."""
+    parent.wait_for_turn()
+    with _spending(spent, "warming up"):
+        parent.send(Found(REPEATED, _repeated(spec, small)))
+        data, few = data_for(spec.entry_points, spec.sizes), data_for(spec.entry_points, spec.sizes.warm_up())
+    options = spec.options
+    cached = CachedLoading() if spec.cached else None
+    steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulates else None
+    epochs = Epochs(parent.wait_for_turn, max(1, spec.sizes.epochs - 1), cached)
+    if cached is not None:
+        cached.is_active = False
+    with ExitStack() as stack:
+        for interception in filter(None, (cached, steps, epochs)):
+            stack.enter_context(interception)
+        for entry in spec.entry_points:
+            parent.wait_for_turn()
+            sizes = spec.sizes if entry.label in spec.whole else _longer(spec.sizes)
+            try:
+                with _spending(spent, "warming up"):
+                    _warm_up(spec, entry, few, epochs)
+                    _ = steps.take() if steps is not None else None
+                call = _prepared(spec, entry, data, sizes)
+                for interception in filter(None, (cached, steps)):
+                    interception.cover_new_classes()
+                _let_workers_end()
+                seed_everything(sizes.seed)
+                with _code_of(entry, "timing"):
+                    visit = epochs.time(call)
+                del call
+            except Raised as raised:
+                visit = Visit()
+                visit.error, visit.printed = _described(spec, raised)
+            visit.steps = steps.take() if steps is not None else None
+            _let_workers_end()
+            parent.send(Found(entry.label, visit))
+            spent["start-up and first epochs"] += visit.start_s
+            spent["later epochs"] += sum(visit.epochs_s)
+            spent["epochs from one cached batch"] += sum(visit.cached_s)
+
+
+def _repeated(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
+    """Results of the watched runs that are to be repeated."""
+    results = {}
+    torch.set_num_threads(_watching_threads(spec))
+    with FewWorkers() as around:
+        for entry in (one for one in spec.entry_points if one.label in spec.repeats):
+            results[entry.label] = fingerprint(_train(spec, entry, small, spec.sizes.watched(), around)[1])
+            gc.freeze()
+    torch.set_num_threads(spec.threads)
+    return results
+
+
+def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData, epochs: Epochs) -> None:
+    """Go through what has a first time, as imports, compilers and allocators have: one short run."""
+    if entry.source is Source.COMMAND or entry.label in spec.repeats:
+        return  # a command starts a program of its own, whose first times nothing here could take away
+    with FewWorkers() as around, epochs.paused():
+        _train(spec, entry, few, spec.sizes.warm_up(), around)
+    _check_origin(spec, entry)
+    gc.freeze()
+
+
+def _measure(spec: RunSpec, parent: Parent) -> Any:
+    """Train each entry point once more with clocks on its loaders, as long as there is time."""
+    torch.set_num_threads(spec.threads)
+    options, data = spec.options, data_for(spec.entry_points, spec.sizes)
+    measuring = Measuring(options.worker_counts, options.extra_s)
+    steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulates else None
+    epochs = Epochs(lambda: None, max(1, spec.sizes.epochs - 1))
+    parent.wait_for_turn()
+    until = time.monotonic() + spec.seconds
+    with ExitStack() as stack:
+        for interception in filter(None, (measuring, steps, epochs)):
+            stack.enter_context(interception)
+        for number, entry in enumerate(spec.entry_points):
+            if number and time.monotonic() > until:
+                break
+            parent.show(Step(entry.label, number, len(spec.entry_points)))
+            sizes = spec.sizes if entry.label in spec.whole else _longer(spec.sizes)
+            with suppress(Raised):
+                call = _prepared(spec, entry, data, sizes)
+                for interception in filter(None, (measuring, steps)):
+                    interception.cover_new_classes()
+                measuring.train(entry.label, partial(_timed, epochs, entry, call, sizes.seed))
+                del call
+                with steps.paused() if steps is not None else nullcontext():
+                    measuring.ask(entry.label)
+    return measuring.finish()
+
+
+def _longer(sizes: Sizes) -> Sizes:
+    """So many epochs that a call never gets to its last one: what ends it begins there."""
+    return replace(sizes, epochs=sizes.epochs + LONGEST_VISIT + 2)
+
+
+def _timed(epochs: Epochs, entry: EntryPoint, call: Callable[[], Any], seed: int) -> tuple[float, Any]:
     _let_workers_end()
+    seed_everything(seed)
+    with _code_of(entry, "measuring"):
+        began = time.perf_counter()
+        epochs.time(call)
+        return time.perf_counter() - began, None
 
 
-def _worker_s(small: TrainingData) -> float:
-    """Seconds that a worker takes to start and to end, where several do."""
-    for _ in DataLoader(small.dataset(), num_workers=1):  # has its first time
-        pass
-    began = time.perf_counter()
-    for _ in DataLoader(small.dataset(), num_workers=_WORKERS_TRIED):
-        pass
-    return (time.perf_counter() - began) / _WORKERS_TRIED
+def _described(spec: RunSpec, raised: Raised) -> tuple[str, str]:
+    """What the backend's code raised, in one line, and the end of its traceback.
 
-
-def _failed(spec: RunSpec, raised: Raised) -> Tried:
-    """What the backend's code raised; raises it again where it is not that code that is wrong."""
+    Raises:
+        Raised: again, where it is not that code that is wrong.
+    """
     error = raised.__cause__
-    if error is None or isinstance(error, NotUsable):
+    if error is None or (isinstance(error, NotUsable) and not spec.entry_points[0].command):
         raise raised from error
     printed = "".join(traceback.format_exception(error)).replace(f"{spec.tree}{os.sep}", "")
     said = f"{type(error).__name__}: {error}".replace(f"{spec.tree}{os.sep}", "").strip().splitlines()
     text = " … ".join(dict.fromkeys([said[0], said[-1].strip()]))  # what a worker raised stands in the last line
     tail = "\n".join(printed.splitlines()[-_TAIL_LINES:])
-    return Tried(_ADDRESS.sub("0x…", text).rstrip(": "), printed=tail)
+    return _ADDRESS.sub("0x…", text).rstrip(": "), tail
 
 
-def _warm_up(spec: RunSpec, small: TrainingData) -> None:
-    """Go once through everything that has a first time: imports, compilers, allocators, worker processes.
+def _watching_threads(spec: RunSpec) -> int:
+    """Both sides are watched beside each other, so each has half of the threads."""
+    return max(1, spec.threads // 2)
 
-    The machinery of worker processes is met once here, on both sides; in the entry points themselves this
-    process reads, because starting all workers twice would double the time of a verification.
-    """
-    if all(entry.source is Source.COMMAND for entry in spec.entry_points):
-        return  # a command starts a program of its own, whose first times nothing here could take away
-    for _ in DataLoader(small.dataset(), batch_size=8, num_workers=1):
-        pass
-    with FewerWorkers(0) as without_workers:
-        for entry in spec.entry_points:
-            _train(spec, entry, small, spec.sizes.warm_up(), "warm-up", without_workers)
-            _let_workers_end()
-            gc.freeze()  # what the imports made is not looked through again in every collection
-    with _code_of(spec.entry_points[0], "import"):
+
+def _check_origin(spec: RunSpec, entry: EntryPoint) -> None:
+    with _code_of(entry, "import"):
         check_imports(Path(spec.tree), spec.discovery.origin)
 
 
-def _make_pass(
-    spec: RunSpec, parent: Parent, entries: Sequence[EntryPoint], data: TrainingData, mode: Mode, result: RunResult
-) -> None:
-    results, options = result.modes.setdefault(mode, {}), spec.options
-    watch = LoaderWatch() if mode is Mode.PROBE else None
-    cached = CachedLoading() if mode is Mode.CACHED else None
-    measuring = Measuring(options.worker_counts, options.extra_s) if mode is Mode.MEASURED else None
-    simulate = options.simulates and mode is not Mode.PROBE
-    # The last to be entered, so that no other sees the sleep.
-    steps = SimulatedSteps(options.simulate_step_ms / 1e3) if simulate else None
-    interceptions = [each for each in (watch, cached, measuring, steps) if each is not None]
-    with ExitStack() as stack:
-        for interception in interceptions:
-            stack.enter_context(interception)
-        for number, entry in enumerate(entries, start=spec.modes.index(mode) * len(entries)):
-            parent.show(Step(entry.label, number, 0 if spec.by_entry else len(spec.modes) * len(entries)))
-            call = _prepared(spec, entry, data, spec.sizes)
-            for interception in interceptions:
-                interception.cover_new_classes()
-            if measuring is not None:
-                train = partial(_call, call, entry, mode.value, spec.sizes.seed)
-                results[entry.label] = EntryResult(measuring.train(entry.label, train), {}, [])
-                with steps.paused() if steps is not None else nullcontext():
-                    measuring.ask(entry.label)
-            else:
-                if cached is not None:
-                    cached.making_s = 0.0
-                seconds, value = _call(call, entry, mode.value, spec.sizes.seed)
-                seconds -= cached.making_s if cached is not None else 0.0
-                one = results[entry.label] = EntryResult(seconds, fingerprint(value), [])
-                if watch is not None:
-                    watch.draw_on()
-                    one.traces = watch.take()
-                    if entry.source is not Source.COMMAND:
-                        one.seeds = _with_other_seeds(spec, entry, watch)
-                del value
-            del call
-            if steps is not None:
-                results[entry.label].steps = steps.take()
-    if measuring is not None:
-        result.measured = measuring.finish()
-
-
-def _with_other_seeds(spec: RunSpec, entry: EntryPoint, watch: LoaderWatch) -> list[dict[str, str]]:
-    """What short runs with other seeds show, on the same few samples."""
-    few = spec.sizes.warm_up()
-    small = data_for(spec.entry_points, few)
-    shown = []
-    watch.few_workers = True
-    for offset in OTHER_SEEDS:
-        other = replace(few, seed=few.seed + offset)
-        _, value = _train(spec, entry, small, other, "other seed", watch)
-        shown.append(aspects(watch.take(), fingerprint(value)))
-        del value
-    watch.few_workers = False
-    return shown
+@contextmanager
+def _spending(spent: dict[str, float], what: str) -> Iterator[None]:
+    began = time.perf_counter()
+    yield
+    spent[what] += time.perf_counter() - began
 
 
 def _prepared(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes) -> Callable[[], Any]:
@@ -245,19 +278,14 @@ def _prepared(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes
 
 
 def _train(
-    spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes, stage: str, around: Interception
+    spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes, around: Interception
 ) -> tuple[float, Any]:
     """Prepare a training call, and make it while its loaders are intercepted; gives its seconds and result."""
     call = _prepared(spec, entry, data, sizes)
     around.cover_new_classes()
-    return _call(call, entry, stage, sizes.seed)
-
-
-def _call(call: Callable[[], Any], entry: EntryPoint, stage: str, seed: int) -> tuple[float, Any]:
-    """Seed everything, call, and take the time; worker processes left by the call before are gone first."""
     _let_workers_end()
-    seed_everything(seed)
-    with _code_of(entry, stage):
+    seed_everything(sizes.seed)
+    with _code_of(entry, "training"):
         began = time.perf_counter()
         value = call()
         return time.perf_counter() - began, value

@@ -1,15 +1,15 @@
-"""A whole verification, from the options to the document that says what was found; it needs PyTorch.
+"""A whole verification, from the options to the document of what was found; it needs PyTorch.
 
-Both sides are tried and watched, then timed in turn. A round is a pair of fresh processes, before and after;
-``timing.rounds`` says how many are made and which of them count, :mod:`chirp_migrate.verify.verdict` what they show.
+Every entry point is watched on both sides, then timed in rounds of fresh processes that take turns epoch by epoch.
+:mod:`chirp_migrate.verify.watching` finds what is not the same training, ``timing.rounds`` decides how many rounds are
+made, :mod:`chirp_migrate.verify.verdict` what they show.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,24 +17,29 @@ from typing import Any
 import torch
 
 from chirp_migrate.console.progress import Progress, Step
-from chirp_migrate.console.text import count
-from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
+from chirp_migrate.console.text import count, percent
+from chirp_migrate.stats.sequential_looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, Source
-from chirp_migrate.verify.build_report import build_report
+from chirp_migrate.verify.build_report import Findings, build_report
 from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.equivalence.api import public_names
-from chirp_migrate.verify.equivalence.compare import compare_api, compare_results, compare_traces
+from chirp_migrate.verify.equivalence.compare import Equivalence, compare_api, compare_results, compare_traces
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.sides.baseline import Before
 from chirp_migrate.verify.sides.copies import find_training, make_sides
-from chirp_migrate.verify.spec import Mode
+from chirp_migrate.verify.spec import EntryResult
 from chirp_migrate.verify.timing.children import Children
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound, take_rounds
-from chirp_migrate.verify.trial import Trial, fitted, try_out
 from chirp_migrate.verify.verdict import Judge, timings
+from chirp_migrate.verify.watching import watch
 from chirpid_patch.machine.cpus import usable_cpus
 
 __all__ = ["measure", "verification"]
+
+_SIDES_MEASURED = 2  # one after the other
+
+_MEASURING_S = 8.0
+"""Seconds for clocks on the loaders of the first entry point, beside ``extra_s`` of each side."""
 
 
 def verification(
@@ -43,6 +48,7 @@ def verification(
     files: Mapping[str, str | None],
     options: VerifyOptions,
     progress: Progress,
+    began: float | None = None,
 ) -> VerifyReport:
     """Measure and judge.
 
@@ -52,10 +58,12 @@ def verification(
         files: SHA-256 of the files that the verdict speaks of, which the report keeps.
         options: what is run.
         progress: told what is done, and what was.
+        began: when the command began, on the clock of ``time.monotonic``: the time budget runs from then on. None: now.
 
     Raises:
         WorkloadFailed: the project's code failed on one of the sides.
     """
+    deadline = (time.monotonic() if began is None else began) + options.budget_s
     options = replace(options, threads=options.threads or usable_cpus())
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder).resolve()
@@ -67,33 +75,24 @@ def verification(
         labels = [entry.label for entry in discovery.entry_points]
         what = count(len(labels), "entry point") if options.source is Source.FOUND else ", ".join(labels)
         progress(f"verify runs the project's own code in separate processes: {what}")
-        deadline = time.monotonic() + options.budget_s
-        children = Children(trees, discovery, options, progress)
-        trial = try_out(children, discovery, progress)
-        if trial.tried:
-            options, trial = fitted(options, trial, deadline - time.monotonic(), progress)
-            remaining = tuple(one for one in discovery.entry_points if one.label in trial.labels)
-            discovery = replace(discovery, entry_points=remaining)
         conditions = {"before": before.described, "copies": list(notes), "files": dict(files)}
-        return measure(trees, discovery, options, progress, trial, deadline, **conditions)
+        return measure(trees, discovery, options, progress, deadline, **conditions)
 
 
 def measure(
-    trees: dict[str, Path],
+    trees: Mapping[str, Path],
     discovery: Discovery,
     settings: VerifyOptions,
     progress: Progress,
-    trial: Trial,
     deadline: float,
     **conditions: Any,
 ) -> VerifyReport:
-    """Run every process of a verification but those of the trial, and judge.
+    """Run every process of a verification, and judge.
 
     Args:
         trees: copies of both sides, ``before`` and ``after``.
         discovery: entry points of the side before.
         progress: told what is done, and what was.
-        trial: what brief trainings showed.
         deadline: when the budget is used up, on the clock of ``time.monotonic``.
         conditions: see :func:`.build_report`.
 
@@ -101,85 +100,109 @@ def measure(
         WorkloadFailed: the backend's code crashed or hung on one of the sides.
     """
     children = Children(trees, discovery, settings, progress)
-    # A command is a program of its own, with nothing in it that could be measured from here.
-    watching = (Mode.PROBE,) if discovery.source is Source.COMMAND else (Mode.PROBE, Mode.MEASURED)
-    progress("watching each side train, untimed: what it loads, in which order, and what it computes")
     began = time.monotonic()
-    if trial.tried:
-        progress(Step("watching", left_s=trial.expected_s(settings), most_s=deadline - began))
-    probe = {}
-    with ExitStack() as stack:
-        modes = dict.fromkeys(("before", "after"), watching)
-        for side, child in children.in_turn(stack, Step("watching"), modes, api_names=public_names(trees["before"])):
-            probe[side] = child.result()
-            progress(f"watched the training {side} the migration ({time.monotonic() - began:.0f} s)")
-    if discovery.source is Source.COMMAND:  # a round runs it on both sides, as watching did
-        rounds_s = MIN_ROUNDS * (time.monotonic() - began)
-        progress(f"the fewest rounds, {MIN_ROUNDS}, will take about {rounds_s:.0f} s{_beyond(rounds_s, deadline)}")
-        progress(Step("comparing what was watched", left_s=rounds_s, most_s=deadline - time.monotonic()))
-    watched = {side: result.modes[Mode.PROBE] for side, result in probe.items()}
-    children.has_loaders = any(entry.traces for entry in watched["before"].values())
-    once_more = None
-    if torch.cuda.is_available() and discovery.source is not Source.COMMAND:
-        progress("watching the side before once more: what does not repeat there is compared by its distribution")
-        with ExitStack() as stack:
-            for _, child in children.in_turn(stack, Step("watching again"), {"before": (Mode.PROBE,)}):
-                once_more = child.result().modes[Mode.PROBE]
-    equivalence = compare_traces(watched["before"], watched["after"], once_more)
-    equivalence = equivalence.joined(compare_api(probe["before"].api, probe["after"].api)).joined(trial.difference)
-    timed = Rounds.of((), ())
+    # Two runs on a GPU may differ.
+    twice = torch.cuda.is_available() and discovery.source is not Source.COMMAND
+    progress("comparing what each entry point loads and computes on both sides")
+    with children.spending("watching"):
+        watched = watch(children, discovery, public_names(trees["before"]), twice)
+    before, after = watched.working("before"), watched.working("after")
+    once_more = {label: replace(one, traces=one.again) for label, one in before.items()} if twice else None
+    equivalence = compare_traces(before, after, once_more)
+    equivalence = equivalence.joined(compare_api(watched.api["before"], watched.api["after"])).joined(
+        watched.difference
+    )
+    same = "differ" if equivalence.differences else "are the same so far"
+    progress(
+        f"watched {count(len(before), 'entry point')} on both sides: they {same} ({time.monotonic() - began:.0f} s)"
+    )
+    found = Findings(watched, equivalence)
     if not equivalence.differences:
-        labels = frozenset(entry.label for entry in discovery.entry_points)
-        timed = _time_rounds(children, labels, settings, progress, deadline)
-        again = children.first_timed
-        results = compare_results(
-            watched["before"], again["before"], watched["after"], again["after"], equivalence.unrepeatable
-        )
-        equivalence = equivalence.joined(results)
-    return build_report(discovery, settings, trial, probe, equivalence, timed, children.first_timed, **conditions)
+        timed = replace(discovery, entry_points=tuple(one for one in discovery.entry_points if one.label in before))
+        children.narrow(timed)
+        _time(children, found, settings, progress, deadline)
+    found.spent_s = dict(children.spent_s)
+    return build_report(discovery, settings, found, **conditions)
 
 
-def _time_rounds(
+def _time(children: Children, found: Findings, settings: VerifyOptions, progress: Progress, deadline: float) -> None:
+    """Time both sides, and compare what the first round repeated; then put clocks on the loaders."""
+    before, after = found.watched.working("before"), found.watched.working("after")
+    repeats = [label for label, one in before.items() if _needs_repeating(one, after[label])]
+    # The last walk of a training with one epoch is its first.
+    whole = [label for label, one in before.items() if sum(trace.role == "train" for trace in one.traces) < 2]
+    has_loaders = any(one.traces for one in before.values())
+    measuring_s = _MEASURING_S + 2 * settings.extra_s if has_loaders and settings.measures else 0.0
+    found.rounds = _rounds(children, found, settings, progress, deadline - measuring_s, repeats, whole)
+    if all(children.repeated.values()) or not repeats:
+        again = {
+            side: {
+                label: EntryResult(0.0, children.repeated[side].get(label, one.fingerprint), [])
+                for label, one in found.watched.working(side).items()
+            }
+            for side in ("before", "after")
+        }
+        results = compare_results(before, again["before"], after, again["after"], found.equivalence.unrepeatable)
+        found.equivalence = found.equivalence.joined(results)
+    for label, error in children.failing.items():
+        note = f"{label}: not timed: with more samples it fails before the migration, too, with {error}"
+        found.equivalence = found.equivalence.joined(Equivalence(notes=[note]))
+    if not measuring_s or found.equivalence.differences or found.rounds.ended_with == Stopped.INTERRUPTED:
+        return
+    left_s = deadline - time.monotonic()
+    starting_s = children.spent_s["starting interpreters, importing"] / max(1, found.rounds.count)
+    if left_s < _SIDES_MEASURED * (starting_s + settings.extra_s):
+        note = "waits, memory and datasets were not measured: the time budget was used up"
+        found.equivalence = found.equivalence.joined(Equivalence(notes=[note]))
+        return
+    progress(Step("measuring waits, memory and datasets", left_s=left_s))
+    each_s = left_s / _SIDES_MEASURED - starting_s - settings.extra_s
+    # The longest first: there may be no time for all of them.
+    found.measured = children.measure(each_s, _by_weight(found.rounds, list(before)), whole)
+
+
+def _rounds(
     children: Children,
-    every_one: frozenset[str],
+    found: Findings,
     settings: VerifyOptions,
     progress: Progress,
     deadline: float,
+    repeats: Sequence[str],
+    whole: Sequence[str],
 ) -> Rounds:
     """Time both sides, round by round, until the questions are settled or the budget is used up."""
 
-    def make(number: int, labels: frozenset[str] | None) -> TimedRound:
-        # What perfect loading would save is asked of all together, and with --per-entry of every one.
-        made = children.time_round(number, labels, cached=settings.each or labels is None or labels == every_one)
-        times = {side: sum(made.seconds[side].values()) for side in ("before", "after")}
-        some = "" if labels is None else f" ({len(labels)} still open)"
-        beside = f", disturbed: other processes used {made.others:.0%} of the CPUs" if made.disturbed else ""
-        rest_s = (MIN_ROUNDS - number - 1) * made.duration_s
-        ahead = ""
-        if rest_s >= 1:
-            ahead = f"; the fewest rounds, {MIN_ROUNDS}, end in about {rest_s:.0f} s"
-            ahead += _beyond(rest_s, deadline) if number == 0 else ""
+    def make(number: int, labels: frozenset[str] | None, until: float) -> TimedRound:
+        made = children.time_round(number, labels, until, deadline, () if number else repeats, whole)
+        times = [sum(made.seconds[side].values()) for side in ("before", "after")]
+        ratio = f"{percent(times[1] / times[0])} of the time before" if times[0] else "no time for any"
+        beside = "" if made.others is None else f", others used {made.others:.0%} of the CPUs"
         progress(
-            f"round {number + 1}{some}: {times['before']:.2f} s before, {times['after']:.2f} s after{beside}{ahead}"
+            f"round {number + 1}: {count(len(made.labels), 'entry point')} in {made.duration_s:.0f} s: {ratio}{beside}"
         )
-        most_s = (settings.rounds - number - 1) * made.duration_s
-        progress(Step("looking at the rounds", left_s=rest_s, most_s=min(most_s, deadline - time.monotonic())))
         return made
 
-    by = Judge(settings.threshold, settings.margin, settings.each)
-    rounds = take_rounds(
-        make,
-        lambda some, looks: by.look(*timings(some), looks),
-        settings.rounds,
-        deadline - time.monotonic(),
-    )
+    judge = Judge(settings.threshold, settings.margin, settings.strict)
+
+    def still_open(rounds: Sequence[TimedRound], looks: Sequence[Look]) -> frozenset[str]:
+        every_one = found.watched.working("before").keys() - children.failing.keys()
+        still = judge.look(*timings(rounds), looks)
+        return still | {label for label in every_one if not any(label in each.labels for each in rounds)}
+
+    rounds = take_rounds(make, still_open, settings.rounds, deadline)
     if rounds.ended_with == Stopped.BUDGET:
-        progress(f"stopped after {len(rounds.made)} rounds: the budget of {settings.budget_s:.0f} s is used up")
+        progress(f"stopped after {count(rounds.count, 'round')}: the budget of {settings.budget_s:.0f} s is used up")
     elif rounds.ended_with == Stopped.INTERRUPTED:
-        progress(f"interrupted after {len(rounds.made)} rounds: this is the verdict so far")
+        progress(f"interrupted after {count(rounds.count, 'round')}: this is the verdict so far")
     return rounds
 
 
-def _beyond(seconds: float, deadline: float) -> str:
-    """What is added where a step is known to end after the time budget."""
-    return ", longer than the time budget lasts" if seconds > deadline - time.monotonic() else ""
+def _needs_repeating(before: EntryResult, after: EntryResult) -> bool:
+    """Whether it matters if results repeat: where they differ, or depend on random numbers of workers."""
+    return before.fingerprint != after.fingerprint or any(trace.random for trace in before.traces)
+
+
+def _by_weight(rounds: Rounds, labels: list[str]) -> list[str]:
+    """Entry points by how long the user's own run of them takes, the longest first."""
+    weights = {label: max(rounds.seconds("before", label), default=0.0) for label in labels}
+    return sorted(labels, key=lambda label: -weights[label])

@@ -10,46 +10,54 @@ from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.options import VerifyOptions
 
-__all__ = ["EntryResult", "Mode", "RunResult", "RunSpec", "StepCount", "Trace", "Tried"]
+__all__ = ["REPEATED", "EntryResult", "Job", "RunResult", "RunSpec", "StepCount", "Trace", "Visit"]
+
+REPEATED = "results of watched runs that were repeated"
+"""Name of the part of what a TIME job finds that holds them: label → fingerprint."""
 
 
-class Mode(str, Enum):
-    """One pass over all entry points.
+class Job(str, Enum):
+    """What a child process does.
 
-    PROBE watches the loaders (untimed), TIMED leaves everything alone and takes the time, CACHED feeds every loop
-    from one batch held in memory, which leaves the time of everything but loading. MEASURED puts clocks on the
-    loaders and samples memory and GPU (see :mod:`chirp_migrate.verify.measures.measuring`).
+    NAMES gives the names of a hook's calls. WATCH trains every entry point on a few samples and records what its
+    loaders yield. TIME trains epoch by epoch, each in a turn of its own. MEASURE puts clocks on the loaders and samples
+    memory and GPU (see :mod:`chirp_migrate.verify.measures.measuring`).
     """
 
-    PROBE = "probe"
-    TIMED = "timed"
-    CACHED = "cached"
-    MEASURED = "measured"
+    NAMES = "names"
+    WATCH = "watch"
+    TIME = "time"
+    MEASURE = "measure"
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One child process: the tree it runs in and the passes it makes, in order.
+    """One child process: the tree that it runs in and what it does there.
 
     Attributes:
         tree: root of the backend, the working directory of the child.
         discovery: what is trained.
         options: how much of it, with how many threads, and what is measured; ``worker_counts`` are those of this side.
-        modes: passes over the entry points; none to be told the names of a hook's calls.
+        job: what it does.
         api_names: names to describe (see :func:`chirp_migrate.verify.equivalence.api.public_names`); empty for none.
-        by_entry: whether a pass is made of one entry point after the other, each in a turn of its own.
-        trial_s: instead of passes, train each entry point briefly and tell which of them fail (:class:`Tried`); after
-            so many seconds no other one begins. None for passes.
+        twice: whether each entry point is watched twice, where two runs of one side may differ (on a GPU).
+        repeats: TIME: labels of the entry points whose watched run is repeated before any is timed, for its result.
+        whole: TIME: labels of the entry points that have no epochs, and are timed as a whole.
+        cached: TIME: whether an epoch of each entry point is fed from one batch in memory.
+        seconds: MEASURE: no further entry point begins after so many seconds.
         hash_seed: ``PYTHONHASHSEED`` of the process.
     """
 
     tree: str
     discovery: Discovery
     options: VerifyOptions
-    modes: tuple[Mode, ...] = ()
+    job: Job
     api_names: dict[str, list[str]] = field(default_factory=dict)
-    by_entry: bool = False
-    trial_s: float | None = None
+    twice: bool = False
+    repeats: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+    cached: bool = False
+    seconds: float = 0.0
     hash_seed: int = 0
 
     @property
@@ -147,75 +155,69 @@ class Trace:
 
 @dataclass
 class EntryResult:
-    """One entry point in one pass.
+    """One entry point, watched.
 
     Attributes:
-        seconds: wall time of the call; in a CACHED pass without the time it took to make the cached batches.
+        seconds: wall time of the call.
         fingerprint: path of each value in what the call returned → exact text or hash of the value.
-        traces: what the loaders yielded (PROBE only).
-        seeds: what short runs with two other seeds showed, see ``equivalence.first_difference`` (PROBE only).
-        steps: simulated device steps; None when none were asked for.
+        traces: what the loaders yielded.
+        seeds: what this run and one with another seed showed, see ``equivalence.first_difference``.
+        again: what the loaders yielded in another run with the same seed; empty where there was none.
+        error: what the entry point raised, or how it hung or ended the process, in one line; empty where it trained.
+            Neither addresses nor the folder of the copy are in it.
+        printed: the end of the error's traceback, or of what the process printed.
+        lost: whether the process ended with it, by itself or because it took too long.
+        hung: whether it took too long.
     """
 
     seconds: float
     fingerprint: dict[str, str]
     traces: list[Trace]
     seeds: list[dict[str, str]] = field(default_factory=list)
-    steps: StepCount | None = None
+    again: list[Trace] = field(default_factory=list)
+    error: str = ""
+    printed: str = ""
+    lost: bool = False
+    hung: bool = False
 
 
-@dataclass(frozen=True)
-class Tried:
-    """One entry point, trained briefly.
+@dataclass
+class Visit:
+    """One entry point in one process, timed epoch by epoch and ended after enough of them.
 
     Attributes:
-        error: type and message, in one line; "" where it trained. Neither addresses nor the folder are in it.
-        samples: of the first training and the second; of the third there are twice as many.
-        first_s: seconds of the first training in its process, with a worker a loader at most.
-        seconds: of an epoch, of two, and of one of twice the samples, all read in the process; () where it failed.
-        starting_s: seconds that starting the workers would have added to these.
-        printed: the end of the error's traceback.
+        start_s: seconds from the call to the end of the first epoch: data sets, models, workers and that epoch.
+        epochs_s: seconds of each later epoch, its validation included. Empty where no loader was iterated again.
+        cached_s: seconds of an epoch that was fed from one batch in memory; empty without such an epoch.
+        rest_s: seconds from the last epoch that was timed to the end of the call; 0 where the call was ended.
+        samples, batches: taken from all loaders in each of the later epochs, on average.
+        steps: simulated device steps; None when none were asked for.
+        error, printed: as those of :class:`EntryResult`.
     """
 
+    start_s: float = 0.0
+    epochs_s: list[float] = field(default_factory=list)
+    cached_s: list[float] = field(default_factory=list)
+    rest_s: float = 0.0
+    samples: float = 0.0
+    batches: float = 0.0
+    steps: StepCount | None = None
     error: str = ""
-    samples: int = 0
-    first_s: float = 0.0
-    seconds: tuple[float, ...] = ()
-    starting_s: tuple[float, ...] = ()
     printed: str = ""
-
-    def expected_s(self, sizes: Sizes) -> float:
-        """Seconds that a training of these sizes will take.
-
-        Some of the time grows with the epochs and some does not, and so with the samples. How many workers are
-        started does not depend on the samples.
-        """
-        once_s, _, more_s = self.seconds
-        growing = min(1.0, max(0.0, more_s / once_s - 1)) if once_s > 0 else 1.0
-        larger = 1 + growing * (sizes.samples / self.samples - 1)
-        return larger * _over(sizes.epochs, self.seconds) + _over(sizes.epochs, self.starting_s)
-
-
-def _over(epochs: int, seconds: tuple[float, ...]) -> float:
-    """What so many epochs take when one and two take these seconds."""
-    one, two = seconds[:2]
-    return one + (epochs - 1) * max(0.0, two - one)
 
 
 @dataclass
 class RunResult:
-    """Everything a child found out.
+    """What a child found out at its end; parts that are known earlier come as messages of their own.
 
     Attributes:
-        modes: results by mode and entry point label.
         api: what :func:`chirp_migrate.verify.equivalence.api.describe_api` found for the names asked for.
-        names: of the calls that a hook gives, when that is what was asked for (a specification without modes).
-        measured: what the MEASURED pass found, if there was one.
-        tried: by entry point label; empty but for a trial.
+        names: of the calls that a hook gives, when that is what was asked for.
+        measured: what the MEASURE job found.
+        spent_s: seconds that the process spent on what, by name.
     """
 
-    modes: dict[Mode, dict[str, EntryResult]] = field(default_factory=dict)
     api: Api = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     measured: SideMeasures | None = None
-    tried: dict[str, Tried] = field(default_factory=dict)
+    spent_s: dict[str, float] = field(default_factory=dict)

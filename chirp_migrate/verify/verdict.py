@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from chirp_migrate.console.text import percent
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.stats.ratios import Ratio, paired_ratio
+from chirp_migrate.stats.blocked_ratios import blocked_ratios
+from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.stats.sequential_looks import ERROR, Look, claim_error
-from chirp_migrate.verify.timing.rounds import Rounds, TimedRound, complete
+from chirp_migrate.verify.options import MARGIN
+from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
 
-__all__ = ["MARGIN", "Decision", "Judge", "Timing", "Verdict", "judged", "timings"]
-
-MARGIN = 0.05
-"""Share of the time by which "slower" is told apart from equal."""
+__all__ = ["Decision", "Judge", "Timing", "Verdict", "judged", "timings"]
 
 _NAMED = 4
 
@@ -25,7 +23,7 @@ class Verdict(Enum):
     """The outcome of a verification: text for the report and exit code of the command; and text of an entry point's."""
 
     FASTER = ("faster", ExitCode.OK, "meets the threshold")
-    UNDECIDED = ("faster, entry points undecided", ExitCode.UNDECIDED, "undecided")
+    INCONCLUSIVE = ("faster, entry points inconclusive", ExitCode.INCONCLUSIVE, "inconclusive")
     NOT_SHOWN = ("not shown to be faster", ExitCode.NOT_SHOWN, "not shown")
     MODEL_BOUND = ("model-bound", ExitCode.MODEL_BOUND, "model-bound")
     SLOWER = ("slower", ExitCode.SLOWER, "slower")
@@ -73,29 +71,29 @@ class Timing:
 class Judge:
     """Looks at rounds, again and again, and remembers what they have shown, by one set of intervals.
 
-    Upper ends of intervals show that the total is faster, and of each entry point that it is not slower. "Faster" needs
-    all of them: it is wrong only if the one that is wrong errs, so there is nothing to correct for their number (an
-    intersection-union test, Berger 1982). Lower ends show what is slower, of which one is enough, and that the total is
-    bound by the model: each has an equal part of the errors (Bonferroni).
+    Upper ends of intervals show that the total is faster, and of each entry point that it is not slower. Lower ends
+    show what is slower, of which one is enough, and that the total is bound by the model: each has an equal part of the
+    errors (Bonferroni). "Faster" is a claim about the total alone; entry points of which neither end shows anything are
+    named with it.
 
     What was shown at a look is never judged again.
 
     Args:
         threshold: share of the time that must be saved for "faster", 0 to 1.
         margin: share of the time by which an entry point must be slower to count as slower.
-        each: whether each entry point's own saving is a question, too.
+        strict: whether "faster" also needs every entry point to be shown not to be slower.
     """
 
-    def __init__(self, threshold: float, margin: float = MARGIN, each: bool = False) -> None:
+    def __init__(self, threshold: float, margin: float = MARGIN, strict: bool = False) -> None:
         self._wanted = 1 - threshold
         self._slower = 1 + margin
-        self._each = each
+        self._strict = strict
         self._lines: dict[str | None, Timing] = {}
         self._shown: dict[str | None, bool] = {}  # good (True) or slower (False), by the first look that showed it
 
     @property
     def total(self) -> Timing | None:
-        """All entry points together, with the interval that decided, or the latest; None before the first look."""
+        """All entry points together, with the interval that decided, or the latest; None where there is no interval."""
         return self._lines.get(None)
 
     @property
@@ -103,13 +101,13 @@ class Judge:
         """Each entry point, likewise."""
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
-    def look(self, total: Timing, entries: Mapping[str, Timing], looks: Sequence[Look]) -> frozenset[str]:
+    def look(self, total: Timing | None, entries: Mapping[str, Timing], looks: Sequence[Look]) -> frozenset[str]:
         """Take the last of these looks.
 
         Returns:
             The entry points that further rounds could show more of.
         """
-        seen: dict[str | None, Timing] = {None: total}
+        seen: dict[str | None, Timing] = {} if total is None else {None: total}
         seen.update(entries)
         low_error, high_error = looks[-1].share * ERROR / (len(seen) + 1), claim_error(looks)
         for line, timing in seen.items():
@@ -131,7 +129,7 @@ class Judge:
         """Entry points that are shown to be slower, by more than the margin."""
         return [label for label in self.entries if self._shown.get(label) is False]
 
-    def undecided(self) -> list[str]:
+    def inconclusive(self) -> list[str]:
         """Entry points of which neither is shown that they are slower nor that they are not."""
         return [label for label in self.entries if label not in self._shown]
 
@@ -139,25 +137,27 @@ class Judge:
         """Each entry point's own verdict."""
         own = {label: self._not_slower(timing) for label, timing in self.entries.items()}
         own.update(dict.fromkeys(self.slower(), Verdict.SLOWER))
-        own.update(dict.fromkeys(self.undecided(), Verdict.UNDECIDED))
+        own.update(dict.fromkeys(self.inconclusive(), Verdict.INCONCLUSIVE))
         return own
 
-    def decide(self, differences: tuple[str, ...] = (), left_out: int = 0) -> Decision:
+    def decide(self, differences: tuple[str, ...] = (), not_timed: int = 0) -> Decision:
         """Judge a finished verification.
 
         Args:
             differences: what is not equivalent.
-            left_out: entry points that are not among those that were timed.
+            not_timed: entry points that are not among those that were timed.
         """
         if differences:
             return Decision(Verdict.NOT_EQUIVALENT, differences[0])
-        total, threshold, of = self._lines[None], 1 - self._wanted, len(self.entries)
-        who = f"{of} of {of + left_out} entry points together" if left_out else "all entry points together"
-        if of == 1 and not left_out:
+        total, threshold, of = self.total, 1 - self._wanted, len(self.entries)
+        if total is None:
+            return Decision(Verdict.NOT_SHOWN, "too little was timed for an interval: give it a longer --time-budget")
+        who = f"{of} of {of + not_timed} entry points together" if not_timed else "all entry points together"
+        if of == 1 and not not_timed:
             who = "the training"
         together = f"{who}: {_percent(total.ratio)}, {percent(threshold)} less wanted"
         margin = percent(self._slower - 1)
-        slower, undecided = self.slower(), self.undecided()
+        slower, inconclusive = self.slower(), self.inconclusive()
         if slower:
             takes = "takes" if len(slower) == 1 else "take"
             names = ", ".join(slower[:_NAMED]) + (f" and {len(slower) - _NAMED} more" if len(slower) > _NAMED else "")
@@ -165,11 +165,10 @@ class Judge:
         if self._shown.get(None) is False:
             return Decision(Verdict.SLOWER, together)
         verdict = Verdict.FASTER if self._shown.get(None) else self._not_slower(total)
-        if verdict is Verdict.FASTER and undecided:
-            count = f"{len(undecided)} of {of} entry points undecided"
-            return Decision(
-                Verdict.UNDECIDED, f"{together}; {count}, neither shown to take over {margin} longer nor not to"
-            )
+        if verdict is Verdict.FASTER and inconclusive:
+            count = f"{len(inconclusive)} of {of} entry points inconclusive"
+            found = Verdict.INCONCLUSIVE if self._strict else Verdict.FASTER
+            return Decision(found, f"{together}; {count}: they may take over {margin} longer or not")
         if verdict is Verdict.FASTER:
             return Decision(verdict, f"{together}, and no entry point takes over {margin} longer")
         if total.headspace is None:
@@ -180,16 +179,17 @@ class Judge:
         return Decision(verdict, f"{together}; {perfect}")
 
     def _open(self) -> frozenset[str]:
-        """None when something is slower; all while the total is open; then those that may be slower.
+        """None when something is slower; all while the total is open; then those that look slower.
 
-        With ``each``, those, too, of which is not known whether they save as much as is wanted.
+        With ``strict`` also those that look faster, and are not shown not to be slower.
         """
-        if not self._each and False in self._shown.values():
+        if False in self._shown.values():
             return frozenset()
-        if not (self._shown.get(None) or self._is_clear(self._lines[None])):
+        if None not in self._lines or not (self._shown.get(None) or self._is_clear(self._lines[None])):
             return frozenset(self.entries)
-        unclear = [label for label, timing in self.entries.items() if self._each and not self._is_clear(timing)]
-        return frozenset([*self.undecided(), *unclear])
+        return frozenset(
+            label for label in self.inconclusive() if self._strict or self.entries[label].ratio.value > 1.0
+        )
 
     def _is_clear(self, timing: Timing) -> bool:
         """Whether it is known if the threshold is met, and where it is not, if perfect loading could meet it."""
@@ -209,31 +209,28 @@ class Judge:
         return Verdict.MODEL_BOUND if bound else Verdict.NOT_SHOWN
 
 
-def judged(rounds: Rounds, threshold: float, margin: float, each: bool) -> Judge:
+def judged(rounds: Rounds, threshold: float, margin: float, strict: bool) -> Judge:
     """What the looks at these rounds have shown; see :class:`Judge`."""
-    by = Judge(threshold, margin, each)
+    by = Judge(threshold, margin, strict)
     for number, look in enumerate(rounds.looks):
-        by.look(*timings(rounds.included[: look.rounds]), rounds.looks[: number + 1])
+        by.look(*timings(rounds.made[: look.rounds]), rounds.looks[: number + 1])
     return by
 
 
-def timings(rounds: Sequence[TimedRound]) -> tuple[Timing, dict[str, Timing]]:
-    """All entry points together, and each, over those of these rounds that have them."""
-    in_all = complete(rounds)
-    labels = list(in_all[0].seconds["before"])
-    entries = {label: _timing([each for each in rounds if label in each.labels], [label]) for label in labels}
-    return _timing(in_all, labels), entries
+def timings(rounds: Sequence[TimedRound]) -> tuple[Timing | None, dict[str, Timing]]:
+    """All entry points together, and each, over the rounds that have them; no total where nothing was timed twice."""
 
+    def ratios(side: str) -> tuple[Ratio | None, dict[str, Ratio]]:
+        pairs = [
+            {label: (each.seconds["before"][label], seconds) for label, seconds in each.seconds[side].items()}
+            for each in rounds
+        ]
+        return blocked_ratios(pairs)
 
-def _timing(rounds: Sequence[TimedRound], labels: Sequence[str]) -> Timing:
-    """These entry points together."""
-
-    def seconds(some: Sequence[TimedRound], side: str) -> list[float]:
-        return [math.fsum(each.seconds[side][label] for label in labels) for each in some]
-
-    fed = [each for each in rounds if each.seconds["cached"]]
-    perfect = paired_ratio(seconds(fed, "before"), seconds(fed, "cached")) if fed else None
-    return Timing(paired_ratio(seconds(rounds, "before"), seconds(rounds, "after")), perfect)
+    total, entries = ratios("after")
+    perfect, each_perfect = ratios("cached")
+    together = None if total is None else Timing(total, perfect)
+    return together, {label: Timing(ratio, each_perfect.get(label)) for label, ratio in entries.items()}
 
 
 def _percent(total: Ratio) -> str:

@@ -103,6 +103,42 @@ def test_it_does_what_it_does_in_turns_that_it_is_given(stub: Start, tmp_path: P
         assert child.cpu_s == 0, "it counts as ours now"
 
 
+def test_one_that_is_suspended_does_nothing_with_all_that_it_started_until_its_turn(
+    stub: Start, tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    ticking = f"import time\nwhile True:\n    open({str(mark)!r}, 'a').write('.'); time.sleep(0.01)"
+    act = (
+        f"child = subprocess.Popen([sys.executable, '-c', {ticking!r}])\n"
+        f"while not os.path.exists({str(mark)!r}):\n    time.sleep(0.01)\n"
+        "parent.wait_for_turn()\n"
+        f"size = os.path.getsize({str(mark)!r})\n"
+        f"while os.path.getsize({str(mark)!r}) == size:\n    time.sleep(0.01)\n"
+        "child.kill()\nreturn Found(1, {})"
+    )
+    with stub(act) as child:
+        child.wait_until_ready()
+        child.suspend()
+        size = mark.stat().st_size
+        time.sleep(0.2)
+        assert mark.stat().st_size == size
+        assert child.result().total == 1, "it goes on where it was"
+
+
+def test_parts_of_what_it_found_come_as_they_are_known(stub: Start) -> None:
+    act = (
+        "from chirp_migrate.training.process.protocol import Found as Part\n"
+        "for number in range(2):\n    parent.send(Part(f'part {number}', {'value': number}))\n"
+        "return Found(1, {})"
+    )
+    with stub(act) as child:
+        assert child.result().total == 1
+        assert [(part.name, part.value) for part in child.found] == [
+            ("part 0", {"value": 0}),
+            ("part 1", {"value": 1}),
+        ]
+
+
 @pytest.mark.parametrize(
     ("act", "sentence", "tail"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from chirp_migrate.cli.init_workload import init_workload
 from chirp_migrate.verify.options import resolve
 from chirp_migrate.verify.sides.baseline import before_side
 from chirp_migrate.verify.sides.copies import find_training, make_sides
-from chirp_migrate.verify.spec import EntryResult, Mode, RunSpec
-from chirp_migrate.verify.timing.children import run_child
+from chirp_migrate.verify.spec import EntryResult
+from chirp_migrate.verify.timing.children import Children
+from chirp_migrate.verify.watching import watch
 
 FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "other_backend"
 
@@ -46,34 +48,31 @@ def root(tmp_path: Path) -> Path:
     return root.resolve()
 
 
-def timed(root: Path, scratch: Path, given: dict[str, object], *which: str) -> dict[str, dict[str, EntryResult]]:
-    """Side → training call → result of a timed pass, for the sides asked for."""
-    options = resolve(root, given)
+def watched(root: Path, scratch: Path, given: dict[str, object]) -> dict[str, dict[str, EntryResult]]:
+    """Side → training call → what was seen of it."""
+    options = replace(resolve(root, given), threads=1)
     before = before_side(root, None)
     trees, _ = make_sides(root, before, options, scratch)
     discovery = find_training(trees["before"], root, before, options, lambda _line: None)
-    results = {}
-    for side in which:
-        spec = RunSpec(str(trees[side]), discovery, options, (Mode.TIMED,))
-        results[side] = run_child(spec, side).modes[Mode.TIMED]
-    return results
+    return watch(Children(trees, discovery, options), discovery, {}).sides
 
 
 @pytest.mark.slow
 def test_a_workload_gives_the_same_history_to_the_last_bit(root: Path, tmp_path: Path) -> None:
-    found = timed(root, tmp_path, {"samples": 40, "epochs": 2, "shape": (3, 16, 16)}, "before", "after")
+    found = watched(root, tmp_path, {"samples": 40, "epochs": 2, "shape": (3, 16, 16)})
     assert found["before"].keys() == found["after"].keys() == {"train"}
     assert found["before"]["train"].seconds > 0
     history = found["before"]["train"].fingerprint
     assert history["result"] == "list of 2" and history["result[1]['loss']"].startswith("0x")
     assert found["after"]["train"].fingerprint == history
+    assert found["after"]["train"].traces
 
 
 @pytest.mark.slow
 def test_a_command_leaves_its_metrics_in_the_copy(root: Path, tmp_path: Path) -> None:
     words = "{python} train.py --epochs {epochs} --samples {samples} --size 16 --workers 0"
     given = {"command": tuple(words.split()), "result": "metrics.json", "samples": 40, "epochs": 1}
-    found = timed(root, tmp_path, given, "after")
+    found = watched(root, tmp_path, given)
     metrics = found["after"]["command"].fingerprint
     assert metrics["result['exit code']"] == "0" and metrics["result['result'][0]['epoch']"] == "0"
     assert not (root / "metrics.json").exists()

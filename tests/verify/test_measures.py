@@ -20,6 +20,7 @@ from chirp_migrate.verify.measures.metric_data import (
     WorkerTrial,
 )
 from chirp_migrate.verify.measures.targets import MET, NOT_MEASURABLE, NOT_MET, TargetVerdict, judge_targets
+from chirp_migrate.verify.spec import Visit
 
 AUGMENTED = "Augmented > Subset"
 
@@ -48,10 +49,13 @@ def side(memory: tuple[int, ...] = (100, 110, 112, 114)) -> SideMeasures:
     )
 
 
+TIMED = Visit(start_s=9.0, epochs_s=[2.0], cached_s=[1.5], samples=600.0, batches=30.0)
+
+
 def test_every_figure_is_defined_once_and_every_definition_has_a_figure() -> None:
     names = [measure.name for measure in MEASURES]
     assert len(set(names)) == len(names)
-    assert set(names) == figures(side()).keys() | timed_figures([1.0], [0.5], 10, 1).keys()
+    assert set(names) == figures(side()).keys() | timed_figures(1.0, [(TIMED, TIMED)]).keys()
     assert all(measure.title and measure.method and measure.requirement.startswith("R-") for measure in MEASURES)
     assert all(f"| `{name}` |" in as_table() for name in names)
 
@@ -69,8 +73,9 @@ def test_figures_are_what_their_definitions_say() -> None:
     assert (found["gpu_percent"], found["gpu_memory_mib"]) == (80.0, 3.0)
     assert (found["memory_mib"], found["resident_mib"]) == (120.0, 310.0)
     assert found["memory_slope_mib"] == pytest.approx(2.0), "the first epoch is left out"
-    assert timed_figures([2.0, 4.0, 3.0], [1.5], 600, 30) == {
-        "training_s": 3.0,
+    before = Visit(start_s=9.0, epochs_s=[3.0, 4.0, 2.0], samples=600.0, batches=30.0)
+    assert timed_figures(750.0, [(before, TIMED)]) == {
+        "training_s": 750.0,
         "samples_per_s": 200.0,
         "batches_per_s": 10.0,
         "goodput_percent": 50.0,
@@ -82,7 +87,7 @@ def test_nothing_measured_gives_no_figures_and_no_errors() -> None:
     found = figures(empty)
     assert {name for name, value in found.items() if value is not None} == {"waiting_percent", "lost_workers"}
     assert epochs(empty.entries["one"]) == []
-    assert "goodput_percent" not in timed_figures([1.0], [], 1, 1)
+    assert timed_figures(1.0, [(Visit(start_s=1.0), Visit(start_s=1.0))]) == {"training_s": 1.0}
 
 
 def test_the_slope_has_an_interval_that_holds_it_or_is_not_given() -> None:

@@ -11,13 +11,13 @@ from chirp_migrate.console.screen import printed
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
-from chirp_migrate.verify.build_report import build_report
+from chirp_migrate.verify.build_report import Findings, build_report
 from chirp_migrate.verify.document import Difference, Noticed, VerifyReport
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, Trace
+from chirp_migrate.verify.spec import EntryResult, Trace
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
-from chirp_migrate.verify.trial import Trial
+from chirp_migrate.verify.watching import Watched
 
 SETTINGS = VerifyOptions(Sizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)
 
@@ -33,7 +33,6 @@ def measured(
     rng = np.random.default_rng(1)
     rounds = tuple(
         TimedRound(
-            ("before", "after"),
             {
                 "before": dict.fromkeys(after, 1.0),
                 "after": {k: v * np.exp(rng.normal(0, (noise or {}).get(k, 0.01))) for k, v in after.items()},
@@ -41,26 +40,25 @@ def measured(
             },
             others,
             1.0,
-            counts=True,
         )
         for _ in range(4)
     )
     of = Rounds.of(rounds, (Look(4, 1.0),), Stopped.BUDGET)
-    return reported(tuple(after), of, equivalence or Equivalence(), Trial(failing=failing or {}))
+    return reported(tuple(after), of, equivalence or Equivalence(), failing)
 
 
 def reported(
     labels: tuple[str, ...],
     rounds: Rounds,
     equivalence: Equivalence,
-    trial: Trial,
+    failing: Mapping[str, str] | None = None,
     unseen: Mapping[str, list[str]] | None = None,
 ) -> VerifyReport:
     held = unseen or {}
     seen = {label: EntryResult(1.0, {}, [Trace(0, "train", unseen=held.get(label, []))]) for label in labels}
-    probe = dict.fromkeys(("before", "after"), RunResult({Mode.PROBE: seen}))
+    watched = Watched({"before": seen, "after": seen}, failing=dict(failing or {}))
     discovery = Discovery(tuple(EntryPoint("", label) for label in labels), "utils.models:BirdCNN")
-    return build_report(discovery, SETTINGS, trial, probe, equivalence, rounds, {})
+    return build_report(discovery, SETTINGS, Findings(watched, equivalence, rounds))
 
 
 def said(report: VerifyReport, verbose: bool = False, width: int = 100) -> str:
@@ -71,36 +69,38 @@ def facts(report: VerifyReport) -> dict[str, str]:
     """Name of each line of the summary, and what it says."""
     told: dict[str, str] = {}
     for line in said(report).partition("\n\n")[2].splitlines():
-        name = line[:12].strip() or name  # noqa: F821 - a line without a name goes on with the last
-        told[name] = f"{told.get(name, '')} {line[12:]}".strip()
+        name = line[:14].strip() or name  # noqa: F821 - a line without a name goes on with the last
+        told[name] = f"{told.get(name, '')} {line[14:]}".strip()
     return told
 
 
 def test_the_total_what_was_possible_and_the_ends_come_first() -> None:
     found = facts(measured({"core.quick": 0.4, "core.half": 0.5, "core.slow": 0.9}))
     assert list(found)[:4] == ["total", "possible", "best", "worst"]
-    assert found["total"].startswith("3.00 s before, 1.8") and found["total"].endswith("after: medians of 4 rounds.")
+    assert found["total"].startswith("3.00 s before, 1.8") and found["total"].endswith(
+        "of your own training: 4 rounds."
+    )
     assert found["possible"] == "perfect loading would save 60 %; 66 % of that is reached."
     assert found["best"].startswith("60 % less time [") and found["best"].endswith("core.quick.")
     assert found["worst"].startswith("1") and found["worst"].endswith("core.slow.")
 
 
-def test_undecided_and_left_out_entry_points_are_named() -> None:
+def test_inconclusive_and_left_out_entry_points_are_named() -> None:
     one = measured({"core.sure": 0.4, "core.doubtful": 1.0}, {"core.doubtful": 0.3}, failing={"core.broken": "E"})
-    assert facts(one)["undecided"] == "core.doubtful."
+    assert facts(one)["inconclusive"] == "core.doubtful."
     assert facts(one)["left out"] == "1 fail before, too: core.broken."
 
 
 def test_a_single_entry_point_is_not_told_of_as_several() -> None:
     one = measured({"command": 1.0}, equivalence=Equivalence(smallest_p={"command": 1.0}))
-    assert "undecided" not in facts(one) and "ntry points" not in said(one)
+    assert "inconclusive" not in facts(one) and "ntry points" not in said(one)
     assert facts(one)["the same"].startswith("1 entry point in distribution")
 
 
 def test_no_time_is_told_where_the_training_differs() -> None:
     texts = ("other results in 1 value", "no longer in the result")
     differs = Equivalence([Difference("results-differ", "core.single", f"core.single: {text}") for text in texts])
-    found = reported(("core.single",), Rounds(), differs, Trial())
+    found = reported(("core.single",), Rounds(), differs)
     assert said(found).startswith("Verdict: not equivalent. core.single: other results in 1 value.")
     assert facts(found)["time"].startswith("not measured")
     assert facts(found)["differs"] == "1 more: core.single: no longer in the result."
@@ -139,10 +139,10 @@ def test_it_fits_on_one_screen_however_much_there_is_to_say(slower: bool) -> Non
 def test_what_batches_hold_and_was_not_looked_into_is_said_everywhere() -> None:
     unseen = {"graphs": ["geometric.Data"], "more": ["geometric.Data"], "sets": ["set"]}
     rounds = measured({"graphs": 0.5}).rounds
-    report = reported(("graphs", "more", "sets", "plain"), rounds, Equivalence(), Trial(), unseen)
+    report = reported(("graphs", "more", "sets", "plain"), rounds, Equivalence(), unseen=unseen)
     held = "graphs, more: geometric.Data; sets: set"
     assert held in report.described.unseen
-    assert "not seen    Batches hold objects that verify does not look into" in said(report)
+    assert "not seen      Batches hold objects that verify does not look into" in said(report)
     assert f"({held})." in " ".join(said(report).split())
     assert said(report, verbose=True).count("that verify does not look into") == 2, "in the summary and in full"
     assert "not seen" not in said(measured({"a": 0.5}))

@@ -10,23 +10,21 @@ from chirp_migrate.console.screen import printed
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
-from chirp_migrate.verify.build_report import build_report, rounds_line
+from chirp_migrate.verify.build_report import Findings, build_report, rounds_line
 from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import Mode, RunResult
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
-from chirp_migrate.verify.trial import Trial
+from chirp_migrate.verify.watching import Watched
 
 QUIET, BUSY = 0.01, 0.4
 AFTER = {"quick": 0.5, "bound": 0.97, "unclear": 0.9, "slow": 1.5}
 CACHED = {"quick": 0.4, "bound": 0.95, "unclear": 0.4, "slow": 0.4}
 
 
-def rounds(*loads: float | None, discard: bool = False) -> Rounds:
+def rounds(*loads: float | None) -> Rounds:
     made = tuple(
         TimedRound(
-            ("before", "after"),
             {
                 "before": dict.fromkeys(AFTER, 1.0),
                 "after": {label: value * (1 + number / 1000) for label, value in AFTER.items()},
@@ -34,18 +32,16 @@ def rounds(*loads: float | None, discard: bool = False) -> Rounds:
             },
             load,
             1.0,
-            counts=not (discard and load == BUSY),
         )
         for number, load in enumerate(loads)
     )
-    return Rounds.of(made, (Look(sum(each.counts for each in made), 1.0),), Stopped.BUDGET)
+    return Rounds.of(made, (Look(len(made), 1.0),), Stopped.BUDGET)
 
 
 def report(of: Rounds) -> VerifyReport:
     settings = VerifyOptions(Sizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)
-    probe = dict.fromkeys(("before", "after"), RunResult({Mode.PROBE: {}}))
     discovery = Discovery(tuple(EntryPoint("", label) for label in AFTER))
-    return build_report(discovery, settings, Trial(), probe, Equivalence(), of, {})
+    return build_report(discovery, settings, Findings(Watched({"before": {}, "after": {}}), Equivalence(), of))
 
 
 def test_each_entry_point_is_shown_with_what_it_saved_and_could_save() -> None:
@@ -59,10 +55,9 @@ def test_each_entry_point_is_shown_with_what_it_saved_and_could_save() -> None:
     assert rows["slow"].endswith("slower") and "-50 % [" in rows["slow"]
 
 
-def test_the_document_has_every_round_and_which_of_them_count() -> None:
-    found = report(rounds(QUIET, BUSY, QUIET, QUIET, discard=True))
-    assert [each.counts for each in found.rounds.made] == [True, False, True, True]
-    assert (found.rounds.count, found.rounds.discarded) == (3, 1)
+def test_the_document_has_every_round() -> None:
+    found = report(rounds(QUIET, BUSY, QUIET, QUIET))
+    assert found.rounds.count == len(found.rounds.made) == 4
     assert found.rounds.others_most == BUSY
     assert found.verdicts["bound"].verdict == "model-bound"
     assert found.verdicts["bound"].headspace == pytest.approx(0.05, abs=0.01)
@@ -71,18 +66,12 @@ def test_the_document_has_every_round_and_which_of_them_count() -> None:
 @pytest.mark.parametrize(
     "made, told",
     [
-        (
-            rounds(QUIET, BUSY, QUIET, QUIET, discard=True),
-            "3 kept, 1 discarded because others used more than 10 %",
-        ),
-        (
-            rounds(BUSY, BUSY, BUSY, BUSY),
-            "4 of them though others used more than 10 % of the CPUs",
-        ),
-        (rounds(None, None, None), "3 made, 3 kept; whether other processes had the cores was not watched"),
+        (rounds(QUIET, BUSY, QUIET), "3 pairs of processes, 12 entry points timed in them; other processes used 1 %"),
+        (rounds(BUSY, BUSY), "other processes used 40 % of the CPUs in the median round"),
+        (rounds(None, None, None), "whether other processes had the cores was not watched"),
     ],
 )
-def test_discarded_rounds_and_a_busy_machine_are_said(made: Rounds, told: str) -> None:
+def test_a_busy_machine_is_named(made: Rounds, told: str) -> None:
     line = rounds_line(made)
     assert told in line
     assert line.endswith("Ended with budget used up.")

@@ -65,7 +65,7 @@ def test_apply_accepts_the_table(tmp_path: Path) -> None:
         ("sample = 3", "did you mean samples?"),
         ("samples = 3.5", "samples: '3.5' is not a valid whole number"),
         ("epochs = true", "epochs: 'True' is not a valid whole number"),
-        ("per-entry = 3", "per-entry: '3' is not a valid boolean"),
+        ("strict = 3", "strict: '3' is not a valid boolean"),
         ("budget = inf", "budget: 'inf' is no finite number"),
         ("samples = 20", "20 samples are too few"),
         ("folds = 1", "range x>=2"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import count, percent, sentence
+from chirp_migrate.console.text import count, figure, percent, sentence
 from chirp_migrate.report.terminal.verdict_lines import show_details, style_of
 from chirp_migrate.report.verdict_rows import all_together, noticed, short
 from chirp_migrate.stats.ratios import Ratio
@@ -13,8 +13,8 @@ from chirp_migrate.verify.document import VerifyReport
 
 __all__ = ["show_verify"]
 
-_INDENT = 12
-_LINES = {"undecided": 6, "differs": 4, "left out": 2, "the same": 3, "not seen": 4}
+_INDENT = 14
+_LINES = {"inconclusive": 3, "own run": 2, "differs": 4, "left out": 2, "the same": 3, "not seen": 4}
 """At most so many of one fact; one of the others."""
 
 
@@ -49,22 +49,38 @@ def _facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
     if work is not None and work.source == "found":
         amount = f"{count(work.epochs, 'epoch')} of {work.samples} samples in batches of {work.batch_size}"
         yield "trained", f"{count(len(work.entry_points), 'entry point')}, {amount}"
-    disturbed = report.rounds.disturbed_but_counted
-    if disturbed:
-        yield "disturbed", f"{disturbed} of {count(report.rounds.count, 'round')}: others used the CPUs"
+    others, limit = report.rounds.others_median, report.rounds.others_limit
+    if others is not None and limit is not None and others > limit:
+        yield "disturbed", f"other processes used {percent(others)} of the CPUs"
 
 
 def _times(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]:
     together = all_together(report)
     if together is not None and {"before", "after"} <= together.seconds.keys():
         before, after = (together.median(side, "-") for side in ("before", "after"))
-        yield "total", f"{before} s before, {after} s after: medians of {count(ratio.rounds, 'round')}"
+        yield "total", f"{before} s before, {after} s after, of your own training: {count(ratio.rounds, 'round')}"
+    yield from _own_run(report)
     if report.headspace is not None:
         yield "possible", _reached(1 - ratio.value, report.headspace)
     if len(report.ratios) > 1:
         best, *_, worst = sorted(report.ratios, key=lambda label: report.ratios[label].value)
         for name, label in (("best", best), ("worst", worst)):
             yield name, f"{_saved(report.ratios[label])}: {short(label)}"
+
+
+def _own_run(report: VerifyReport) -> Iterator[tuple[str, str]]:
+    """The largest own run: an epoch, start-up, and what follows from both."""
+    timed = [(label, own) for label, own in report.own_runs.items() if own.epochs and label in report.ratios]
+    if not timed:
+        return
+    label, own = max(timed, key=lambda pair: pair[1].folds * pair[1].epochs * pair[1].epoch_s["before"])
+    epoch, start_s = ([figure(of[side]) for side in ("before", "after")] for of in (own.epoch_s, own.start_s))
+    epochs = f"{count(own.epochs, 'epoch')}{' (assumed)' if own.assumed else ''}"
+    start = f"{start_s[0]} > {start_s[1]} s start-up a fold"
+    yield (
+        "own run",
+        f"{short(label)}: {epoch[0]} > {epoch[1]} s an epoch, {start}; {epochs}: {_saved(report.ratios[label])}",
+    )
 
 
 def _reached(saved: float, headspace: float) -> str:
@@ -83,9 +99,9 @@ def _saved(ratio: Ratio) -> str:
 
 
 def _not_known(report: VerifyReport) -> Iterator[tuple[str, str]]:
-    undecided = [label for label, own in report.verdicts.items() if own.verdict == "undecided"]
-    if undecided and len(report.verdicts) > 1:  # of a single one, the verdict says it
-        yield "undecided", ", ".join(map(short, undecided))
+    inconclusive = [label for label, own in report.verdicts.items() if own.verdict in ("inconclusive", "undecided")]
+    if inconclusive and len(report.verdicts) > 1:  # of a single one, the verdict says it
+        yield "inconclusive", ", ".join(map(short, inconclusive))
     work = report.workload
     if work is not None and (work.failing or work.no_room):
         fail = f"{len(work.failing)} fail before, too" if work.failing else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
 from chirp_migrate.console.screen import Screen
@@ -18,7 +17,7 @@ __all__ = ["show_details", "show_head", "style_of"]
 _MEANINGS = {
     "faster": "Training takes at least {threshold} less time than before the migration, and nothing that was compared "
     "differs from the training before.",
-    "faster, entry points undecided": "Training takes at least {threshold} less time in all, and nothing that was "
+    "faster, entry points inconclusive": "Training takes at least {threshold} less time in all, and nothing that was "
     "compared differs from the training before. Whether some entry points became slower is not known.",
     "not shown to be faster": "Nothing that was compared differs from the training before. That {threshold} of the "
     "time are saved is not shown: it is less, or the measurement varied too much to tell.",
@@ -90,8 +89,23 @@ def _times(verdict: VerifyReport, screen: Screen) -> None:
     header = ["entry point", "before", "after", "after : before", "saved", *(_PERFECT if beside else ())]
     rows = [_time_row(entry, _LONG_BAR if screen.width >= _WIDE else _BAR, beside) for entry in timed]
     screen.table([*header, "verdict"], rows, left=(0, 3, len(header)))
-    text = "Medians of the rounds that count. Starting workers counts: it weighs less in a longer training."
-    screen.text(text, 2)
+    screen.text("Of your own training, by what start-up and epochs took: medians of the rounds.", 2)
+    _epochs(verdict, screen)
+
+
+def _epochs(verdict: VerifyReport, screen: Screen) -> None:
+    """What the user's own runs are made of."""
+    rows = []
+    for label, own in verdict.own_runs.items():
+        if own.epochs:
+            epoch_s = [figure(own.epoch_s.get(side)) for side in ("before", "after")]
+            start_s = [figure(own.start_s.get(side)) for side in ("before", "after")]
+            assumed = " (assumed)" if own.assumed else ""
+            rows.append([short(label), *epoch_s, *start_s, f"{own.folds} x {own.epochs}{assumed}"])
+    if rows:
+        screen.heading("Seconds an epoch, and of start-up for each fold")
+        header = ["entry point", "epoch before", "after", "start-up before", "after", "folds x epochs"]
+        screen.table(header, rows, left=(0,))
 
 
 def _time_row(entry: EntryTimes, room: int, beside: bool) -> list[str]:
@@ -158,6 +172,7 @@ def _conditions(verdict: VerifyReport, screen: Screen) -> None:
         "Verified": " by ".join(filter(None, (moment(verdict.created), verdict.tool))),
         "Packages": _listed(verdict.environment.get("packages")),
         "Environment variables": _listed(verdict.environment.get("variables")),
+        "Time went into": ", ".join(f"{name} {seconds:.0f} s" for name, seconds in verdict.spent_s.items()),
         "Left out of the copies": "; ".join(verdict.copies),
         "Not trained": "; ".join(() if verdict.workload is None else verdict.workload.left_out),
     }
@@ -183,15 +198,13 @@ def _training(report: VerifyReport, screen: Screen) -> None:
     before, after = (report.passes.get(side, {}) for side in ("before", "after"))
     if not any(before.values()):
         return
-    screen.heading("Samples per epoch, and last losses (training / validation)")
+    screen.heading("Samples per epoch that were watched, and last losses (training / validation)")
     rows = []
     for label, passes in before.items():
         others = after.get(label, [])
         counts = [_both(_per_pass(passes, role), _per_pass(others, role)) for role in ("train", "validation")]
-        taken = sum(record.samples for record in passes)
-        rates = [_rate(taken, report.seconds.get(side, {}).get(label, [])) for side in ("before", "after")]
-        rows.append([short(label), *counts, _losses(passes), _losses(others), _both(*rates)])
-    screen.table(["entry point", "train", "validation", "before", "after", "samples/s"], rows)
+        rows.append([short(label), *counts, _losses(passes), _losses(others)])
+    screen.table(["entry point", "train", "validation", "before", "after"], rows)
 
 
 def _loading(report: VerifyReport, screen: Screen) -> None:
@@ -220,10 +233,6 @@ def _per_pass(passes: Sequence[Trace], role: str) -> str:
     if not counts:
         return "none"
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
-
-
-def _rate(samples: int, seconds: Sequence[float]) -> str:
-    return f"{samples / statistics.median(seconds):,.0f}" if seconds and samples else "-"
 
 
 def _both(before: str, after: str) -> str:

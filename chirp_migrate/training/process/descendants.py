@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 import psutil
 
-__all__ = ["MARKER", "end_all"]
+__all__ = ["MARKER", "end_all", "resume_all", "suspend_all"]
 
 MARKER = "CHIRP_MIGRATE_RUN"
 """Environment variable that marks the processes of a run, by a value that no other run has."""
@@ -46,6 +47,29 @@ def end_all(pid: int, mark: str, *, alive: bool) -> None:
         if not left:
             return
         time.sleep(0.01)
+
+
+def suspend_all(pid: int) -> list[psutil.Process]:
+    """Stop a process and all that descends from it, also what is started meanwhile; gives what was stopped."""
+    stopped: dict[int, psutil.Process] = {}
+    with suppress(psutil.Error):
+        first = psutil.Process(pid)
+        for _ in range(_ROUNDS):
+            new = [one for one in (first, *first.children(recursive=True)) if one.pid not in stopped and _runs(one)]
+            if not new:
+                break
+            for one in new:
+                with suppress(psutil.Error):
+                    one.suspend()
+                stopped[one.pid] = one
+    return list(stopped.values())
+
+
+def resume_all(stopped: Sequence[psutil.Process]) -> None:
+    """Let processes go on that :func:`suspend_all` stopped; what they started first."""
+    for one in reversed(stopped):
+        with suppress(psutil.Error):
+            one.resume()
 
 
 def _is_left(process: psutil.Process, mark: str) -> bool:

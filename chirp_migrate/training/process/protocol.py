@@ -8,7 +8,7 @@ import msgspec
 
 from chirp_migrate.console.progress import Step
 
-__all__ = ["Answer", "Failed", "Message", "Ready", "Said"]
+__all__ = ["Answer", "Failed", "Found", "Message", "Ready", "Said"]
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):
@@ -29,6 +29,18 @@ class Said(msgspec.Struct, tag="said", frozen=True):
     text: str
 
 
+class Found(msgspec.Struct, tag="found", frozen=True):
+    """Part of what the child found, sent as soon as it is known.
+
+    Attributes:
+        name: of the part.
+        value: a dataclass, which arrives as plain values.
+    """
+
+    name: str
+    value: Any
+
+
 class Failed(msgspec.Struct, tag="failed", frozen=True):
     """The child came to nothing.
 
@@ -47,5 +59,5 @@ class Answer(msgspec.Struct, tag="answer", frozen=True):
     value: Any
 
 
-Message = Ready | Said | Step | Failed | Answer
+Message = Ready | Said | Step | Found | Failed | Answer
 """What a child sends; a parent sends the request, and then something, whatever it is, for each turn."""

@@ -16,16 +16,17 @@ from multiprocessing import Pipe
 from typing import IO, Any, Generic, NoReturn, TypeVar
 
 import msgspec
+import psutil
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
 from chirp_migrate.console.progress import Progress, Step, untold
 from chirp_migrate.console.text import sentence as as_sentence
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.process.descendants import MARKER, end_all
+from chirp_migrate.training.process.descendants import MARKER, end_all, resume_all, suspend_all
 from chirp_migrate.training.process.exit_status import ending
 from chirp_migrate.training.process.imports import PACKAGE_ROOT, missing_module
-from chirp_migrate.training.process.protocol import Answer, Failed, Message, Ready, Said
+from chirp_migrate.training.process.protocol import Answer, Failed, Found, Message, Ready, Said
 
 __all__ = ["Child", "Role", "workload_failed"]
 
@@ -73,6 +74,7 @@ class Child(Generic[_T]):
         environment: variables that it has beside the user's.
         progress: told what the child tells, as it comes.
         cpu_s: CPU seconds it had used when it was last ready, with those of what it started; 0 once they count as ours.
+        found: parts of what it found, in the order in which they came.
     """
 
     module: str
@@ -83,11 +85,13 @@ class Child(Generic[_T]):
     environment: Mapping[str, str] = field(default_factory=dict)
     progress: Progress = untold
     cpu_s: float = field(default=0.0, init=False)
+    found: list[Found] = field(default_factory=list, init=False)
 
     def __enter__(self) -> Child[_T]:
         self._mark = secrets.token_hex(16)
-        self._left_s = self.timeout_s
+        self._left_s = self._limit_s = self.timeout_s
         self._waits = self._ended = False
+        self._suspended: list[psutil.Process] = []
         self._last: Message | None = None
         with ExitStack() as stack:
             # What the child leaves there goes with it.
@@ -125,25 +129,61 @@ class Child(Generic[_T]):
         """Whether it waits for its next turn."""
         return self._waits
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it neither waits for its next turn nor has ended."""
+        return not (self._waits or self._ended)
+
     def wait_until_ready(self) -> None:
         """Wait until the child is ready for its next turn (the first: has imported what it trains), or has ended.
 
         Raises:
             WorkloadFailed: neither within its time.
         """
-        while not (self._waits or self._ended):
-            match self._heard():
-                case Said(text):
-                    self.progress(text)
-                case Step() as step:
-                    self.progress(step)
-                case Ready(cpu_s, at):
-                    self._waits, self.cpu_s = True, cpu_s
-                    self._left_s -= min(max(at, self._began), time.time()) - self._began
-                case last:
-                    self._last, self._ended = last, True
-                    self._wait_for_end()
-                    self.cpu_s = 0.0
+        while self.is_busy:
+            self._take_in(self._heard())
+
+    def hear(self, within_s: float = _LOOK_S) -> None:
+        """Take in the next message of a busy child, if one comes within so many seconds.
+
+        Raises:
+            WorkloadFailed: the child has used up its time.
+        """
+        if self.is_busy and self._has_news(within_s):
+            self._take_in(self._heard())
+
+    def _take_in(self, message: Message | None) -> None:
+        match message:
+            case Said(text):
+                self.progress(text)
+            case Step() as step:
+                self.progress(step)
+            case Found():
+                self.found.append(message)
+            case Ready(cpu_s, at):
+                self._waits, self.cpu_s = True, cpu_s
+                self._left_s -= min(max(at, self._began), time.time()) - self._began
+            case last:
+                self._last, self._ended = last, True
+                self._wait_for_end()
+                self.cpu_s = 0.0
+
+    def give_turn(self, within_s: float | None = None) -> None:
+        """Let the child do what it waits to do.
+
+        Args:
+            within_s: seconds that it has for all that is left; None for what is left of its time.
+
+        Raises:
+            WorkloadFailed: the child had ended before, and failed.
+        """
+        if self._ended:
+            self.result()
+        if within_s is not None:
+            self._left_s = self._limit_s = within_s
+        self._resume()
+        self._began, self._waits = time.time(), False
+        self._tell(b"go")
 
     def take_turn(self) -> None:
         """Let the child do what it waits to do, and wait until it is ready for the next turn, or has ended.
@@ -151,11 +191,17 @@ class Child(Generic[_T]):
         Raises:
             WorkloadFailed: neither within its time; or it had ended before, and failed.
         """
-        if self._ended:
-            self.result()
-        self._began, self._waits = time.time(), False
-        self._tell(b"go")
+        self.give_turn()
         self.wait_until_ready()
+
+    def suspend(self) -> None:
+        """Stop a child that waits, with all that it started, until its next turn: nothing of it uses a CPU."""
+        if self._waits and not self._suspended:
+            self._suspended = suspend_all(self._process.pid)
+
+    def _resume(self) -> None:
+        resume_all(self._suspended)
+        self._suspended = []
 
     def result(self) -> _T:
         """Let the child take all turns it has left, and bring back what it found; nothing it started is left.
@@ -177,7 +223,7 @@ class Child(Generic[_T]):
                     side = f"on the {self.role.side} side, " if self.role.side else ""
                     raise UsageProblem(f"{side}{sentence}" + ("" if sentence.endswith((".", "?")) else "."))
                 self._fail(as_sentence(f"{self.role.failed}{sentence}"))
-        self._fail(f"{self.role.name} ended with {ending(self._process.returncode)} and gave no result.")
+        self._lose(f"ended with {ending(self._process.returncode)} and gave no result")
 
     def _tell(self, data: bytes) -> None:
         with suppress(OSError):  # it has ended, which is found where its answer is waited for
@@ -185,11 +231,10 @@ class Child(Generic[_T]):
 
     def _heard(self) -> Message | None:
         """The next message; None where it ends without one, or sends what is none."""
-        while not self._connection.poll(min(_LOOK_S, max(0.0, self._remaining_s()))):
-            if self._process.poll() is not None and not self._connection.poll():
-                return None
-            if self._remaining_s() < 0:
-                self._fail(self._too_long())
+        while not self._has_news(_LOOK_S):
+            pass
+        if not self._connection.poll():
+            return None  # it has ended, and what it started may hold its end of the pipe
         # One that stops in the middle of a message would be waited for without an end.
         late = threading.Timer(max(0.0, self._remaining_s()), end_all, (self._process.pid, self._mark), {"alive": True})
         late.start()
@@ -198,33 +243,48 @@ class Child(Generic[_T]):
             return read_as(message, Message)  # type: ignore[arg-type]
         except (EOFError, OSError, ValueError):
             if self._remaining_s() < 0:
-                self._fail(self._too_long())
+                self._take_too_long()
             return None
         finally:
             late.cancel()
+
+    def _has_news(self, within_s: float) -> bool:
+        """Whether there is a message, or the process has ended; waits so many seconds at most."""
+        if self._connection.poll(min(within_s, max(0.0, self._remaining_s()))):
+            return True
+        if self._process.poll() is not None:
+            return True
+        if self._remaining_s() < 0:
+            self._take_too_long()
+        return False
 
     def _wait_for_end(self) -> None:
         """Wait until the process is gone, so that nothing of it runs beside what is timed next."""
         try:
             self._process.wait(max(0.0, self._remaining_s()))
         except subprocess.TimeoutExpired:
-            self._fail(self._too_long())
+            self._take_too_long()
 
     def _remaining_s(self) -> float:
         return self._left_s - (time.time() - self._began)
 
-    def _too_long(self) -> str:
-        return (
-            f"{self.role.name} did not end within {self.timeout_s:.0f} s: give it longer with --timeout, or less to "
-            f"do with {self.role.less}."
-        )
+    def _take_too_long(self) -> NoReturn:
+        within = f"did not end within {self._limit_s:.0f} s"
+        more = f": give it longer with --timeout, or less to do with {self.role.less}"
+        self._lose(within, more, hung=True)
 
-    def _fail(self, problem: str) -> NoReturn:
+    def _lose(self, how: str, more: str = "", hung: bool = False) -> NoReturn:
+        """End a process that named no failure of its own."""
+        self._fail(f"{self.role.name} {how}{more}.", how, hung)
+
+    def _fail(self, problem: str, how: str = "", hung: bool = False) -> NoReturn:
         """End it, and raise with what it printed last."""
         self._stack.close()
         # The paths of the copy mean nothing to anybody once it is gone.
         printed = self._output.tail().replace(f"{self.request.tree}{os.sep}", "")
-        raise workload_failed(problem, printed, self.role.side) from None
+        failed = workload_failed(problem, printed, self.role.side)
+        failed.ending, failed.hung = how, hung
+        raise failed from None
 
 
 class _Output:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from chirpid_patch.loading.limits import worker_processes
-
-__all__ = ["Around", "FewerWorkers", "Interception", "MakeIterator", "PassingIterator", "workers_at_most"]
+__all__ = ["Around", "Interception", "MakeIterator", "PassingIterator", "workers_at_most"]
 
 MakeIterator = Callable[[Any, Callable[[], Iterator[Any]]], Iterator[Any]]
 """Called with the loader and a function that starts the loader's own iterator; gives the one to use instead."""
@@ -118,40 +115,6 @@ def workers_at_most(loader: Any, most: int) -> Iterator[None]:
         yield
     finally:
         loader.num_workers, loader.timeout = workers, timeout
-
-
-class FewerWorkers(Interception):
-    """Context manager under which a loader starts at most so many workers; with 0 this process reads.
-
-    Args:
-        most: workers of a loader, at most.
-
-    Attributes:
-        asked: worker processes that the training would have started, had it been let, since the last :meth:`take`.
-    """
-
-    def __init__(self, most: int) -> None:
-        super().__init__(self._start)
-        self.asked = 0
-        self._most = most
-        self._kept: weakref.WeakSet[Any] = weakref.WeakSet()
-
-    def take(self) -> int:
-        """The workers asked for since the last call."""
-        taken, self.asked = self.asked, 0
-        return taken
-
-    def _start(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        if not worker_processes(loader):
-            return start()
-        workers = loader.num_workers
-        keeps = loader.persistent_workers or getattr(loader, "keep_workers", False)
-        if not (keeps and loader in self._kept):
-            self.asked += workers
-        if keeps:
-            self._kept.add(loader)
-        with workers_at_most(loader, self._most):
-            return start()
 
 
 def _with_subclasses(base: type) -> Iterator[type]:

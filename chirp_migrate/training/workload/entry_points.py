@@ -8,7 +8,7 @@ another shape bring a workload of their own (:mod:`.hook`) or a command (:mod:`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -23,6 +23,7 @@ __all__ = [
     "TRAINING_MODULES",
     "Discovery",
     "EntryPoint",
+    "OwnRun",
     "Sizes",
     "Source",
     "call_options",
@@ -35,6 +36,9 @@ DEFAULT_WORKLOAD = "chirp_verify.py"
 
 TRAINING_MODULES = ("training_engine", "training_utils", "cross_validation", "util_backup", "training_core")
 """Modules of ``utils/`` whose entry points are run, in this order."""
+
+_WATCHED_SAMPLES, _WATCHED_BATCH, _WATCHED_EPOCHS = 52, 16, 2
+_EPOCHS, _FOLDS_NAMED = ("num_epochs", "epochs", "max_epochs", "n_epochs"), ("k_folds", "n_splits", "folds")
 
 _SPLIT_ATTEMPTS = 200
 """Random splits that training_core may try: its default of tens of thousands would be timed instead of training."""
@@ -96,6 +100,31 @@ class Sizes:
         samples = max(24, 4 * self.classes * self.folds)
         return replace(self, samples=min(samples, self.samples), epochs=1, batch_size=min(self.batch_size, 8))
 
+    def watched(self) -> Sizes:
+        """The run whose loaders are watched: two epochs of a few batches, the last one short."""
+        samples = max(_WATCHED_SAMPLES, self.warm_up().samples)
+        batch_size = min(self.batch_size, _WATCHED_BATCH)
+        return replace(self, samples=min(samples, self.samples), epochs=_WATCHED_EPOCHS, batch_size=batch_size)
+
+
+@dataclass(frozen=True)
+class OwnRun:
+    """How long the user's own training is, by the defaults of an entry point.
+
+    Attributes:
+        epochs: of each fold.
+        folds: trainings of so many epochs, one after the other.
+        assumed: whether nothing in the source names the epochs.
+    """
+
+    epochs: int = 100
+    folds: int = 1
+    assumed: bool = True
+
+    def __str__(self) -> str:
+        folds = f" of {self.folds} folds" if self.folds > 1 else ""
+        return f"{count(self.epochs, 'epoch')}{folds}{' (assumed)' if self.assumed else ''}"
+
 
 @dataclass(frozen=True)
 class EntryPoint:
@@ -108,6 +137,7 @@ class EntryPoint:
         hook: ``package.module:function`` or ``path.py:function`` that makes the call, or empty.
         command: program and arguments, or empty.
         result: file that the command writes its results to, relative to the tree; may be empty.
+        own: how long the user's own run of it is.
     """
 
     module: str
@@ -116,6 +146,7 @@ class EntryPoint:
     hook: str = ""
     command: tuple[str, ...] = ()
     result: str = ""
+    own: OwnRun = OwnRun()
 
     @property
     def source(self) -> Source:
@@ -233,8 +264,10 @@ def discover(root: Path, model: str | None = None) -> Discovery:
         )
     entry_points: dict[str, EntryPoint] = {}
     left_out: list[str] = []
+    trees = [tree for module in TRAINING_MODULES if (tree := _parse(utils / f"{module}.py")) is not None]
+    usual = OwnRun(_set_to(trees, _EPOCHS) or OwnRun.epochs, _set_to(trees, _FOLDS_NAMED) or 1, False)
     for module in TRAINING_MODULES:
-        for entry in _in_module(utils, module):
+        for entry in _in_module(utils, module, usual):
             if isinstance(entry, str):
                 left_out.append(entry)
             else:  # a module that defines a name twice runs the last definition
@@ -257,8 +290,12 @@ def _parse(path: Path) -> ast.Module | None:
         return None
 
 
-def _in_module(utils: Path, name: str) -> Iterator[EntryPoint | str]:
-    """The entry points of a module, and of what looks like one, or of the whole module, why it is none."""
+def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
+    """The entry points of a module, and of what looks like one, or of the whole module, why it is none.
+
+    Args:
+        usual: epochs and folds that are set anywhere in the backend's training.
+    """
     path, module = utils / f"{name}.py", f"utils.{name}"
     tree = _parse(path)
     if tree is None:
@@ -266,23 +303,52 @@ def _in_module(utils: Path, name: str) -> Iterator[EntryPoint | str]:
         return
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "TrainingEngine":
-            yield from _in_engine(module, node)
+            yield from _in_engine(module, node, usual)
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             parameters = _parameters(node)
             if any(form <= set(parameters) for form in _FUNCTION_FORMS):
-                yield EntryPoint(module, node.name, parameters)
+                yield EntryPoint(module, node.name, parameters, own=_own(node, parameters, usual))
             elif "training" in node.name or "cross_val" in node.name:
                 yield f"{module}.{node.name}: parameters are not the documented ones"
 
 
-def _in_engine(module: str, engine: ast.ClassDef) -> Iterator[EntryPoint | str]:
+def _own(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) -> OwnRun:
+    """How long the user's own run of a function is: by its defaults, then by what the backend sets elsewhere."""
+    epochs = _set_to([function], _EPOCHS) or usual.epochs
+    folds = _set_to([function], _FOLDS_NAMED)
+    if folds is None:
+        folds = usual.folds if "fold_indices" in parameters else 1
+    return OwnRun(epochs, folds, False)
+
+
+def _set_to(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
+    """The first number that parameters, or keys of dictionaries, of these names have; None without one."""
+    for node in (node for one in within for node in ast.walk(one)):
+        pairs: list[tuple[str, ast.expr | None]] = []
+        if isinstance(node, ast.FunctionDef):
+            arguments = node.args
+            placed = [*arguments.posonlyargs, *arguments.args]
+            with_default = placed[len(placed) - len(arguments.defaults) :]
+            pairs += [(one.arg, value) for one, value in zip(with_default, arguments.defaults, strict=True)]
+            pairs += [(one.arg, value) for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+        elif isinstance(node, ast.Dict):
+            keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+            pairs += [(key, value) for key, value in zip(keys, node.values, strict=True) if isinstance(key, str)]
+        for name, value in pairs:
+            if name in names and isinstance(value, ast.Constant) and type(value.value) is int and value.value > 0:
+                return value.value
+    return None
+
+
+def _in_engine(module: str, engine: ast.ClassDef, usual: OwnRun) -> Iterator[EntryPoint | str]:
     methods = {node.name: _parameters(node)[1:] for node in engine.body if isinstance(node, ast.FunctionDef)}
     if not set(methods.get("__init__", ())) >= _ENGINE_INIT:
         yield f"{module}.TrainingEngine: does not take (model_class, num_classes, config)"
         return
     for name, needed in _ENGINE_FORMS.items():
         if needed <= set(methods.get(name, ())):
-            yield EntryPoint(module, f"TrainingEngine.{name}", methods[name])
+            folds = usual.folds if "fold_indices" in needed else 1
+            yield EntryPoint(module, f"TrainingEngine.{name}", methods[name], own=replace(usual, folds=folds))
         else:
             yield f"{module}.TrainingEngine.{name}: missing, or parameters are not the documented ones"
 

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from chirp_migrate.verify.equivalence.fingerprint import Hash
 from chirp_migrate.verify.spec import Trace
 
-__all__ = ["OTHER_SEEDS", "Found", "aspects", "compare_entry", "ignored", "sketch", "values_of"]
+__all__ = ["OTHER_SEED", "Found", "aspects", "compare_entry", "ignored", "sketch", "values_of"]
 
 Found = tuple[str, str]
 """Name of a difference and what it is, in words."""
 
-OTHER_SEEDS = (1, 2)
-"""Added to the seed of the verification, for short runs that show what it decides."""
+OTHER_SEED = 1
+"""Added to the seed of the verification, for a second run that shows what it decides."""
 
 _SHOWN = 5
 _RESULT = "result: "

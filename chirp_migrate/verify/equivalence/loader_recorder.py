@@ -18,7 +18,7 @@ from chirp_migrate.verify.spec import Trace
 from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.randomness.random_states import unmoved_generators
 
-__all__ = ["DRAWS", "LoaderWatch"]
+__all__ = ["DRAWS", "FewWorkers", "LoaderWatch"]
 
 DRAWS = 500
 """Augmented samples of an entry point that are looked at: so many notice a probability of 0.8 that became 0.6."""
@@ -33,7 +33,8 @@ class LoaderWatch(Interception):
     is advanced by the few extra fetches that show whether it augments, on both sides alike.
 
     Attributes:
-        few_workers: loaders start one worker process at most, and none for validation where it can do without.
+        few_workers: loaders start as few worker processes as show what workers do: two for training, none for
+            validation where it can do without.
     """
 
     def __init__(self) -> None:
@@ -158,12 +159,26 @@ class LoaderWatch(Interception):
         return call
 
 
+class FewWorkers(Interception):
+    """Context manager under which loaders start as few worker processes as under a watch that is to."""
+
+    def __init__(self) -> None:
+        super().__init__(self._start)
+
+    def _start(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        with _fewer(loader):
+            return start()
+
+
 def _fewer(loader: Any) -> AbstractContextManager[None]:
-    """One worker shows what the seeds of workers come from; to start them is what takes time."""
+    """One worker shows what the seeds of workers come from, two show whether they differ; starting them takes time."""
     if not worker_processes(loader):
         return nullcontext()
-    needs_one = torch.is_grad_enabled() or loader.timeout > 0 or loader.worker_init_fn is not None
-    return workers_at_most(loader, int(needs_one))
+    if torch.is_grad_enabled():
+        return workers_at_most(loader, 2)
+    # Workers that are kept decide how often the loader draws a seed.
+    keeps = loader.persistent_workers or getattr(loader, "keep_workers", False)
+    return workers_at_most(loader, int(keeps or loader.timeout > 0 or loader.worker_init_fn is not None))
 
 
 def _index_sampler(loader: Any) -> Any:

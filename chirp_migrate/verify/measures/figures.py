@@ -15,6 +15,7 @@ import numpy as np
 from chirp_migrate.stats.ratios import student_quantile
 from chirp_migrate.training.watch.augmentation_cost import share_of_loading
 from chirp_migrate.verify.measures.metric_data import AugmentationCost, EntryMeasures, Measure, SideMeasures, Slope
+from chirp_migrate.verify.spec import Visit
 
 __all__ = ["MEASURES", "added_s", "as_table", "epochs", "figures", "memory_slope", "timed_figures"]
 
@@ -24,20 +25,21 @@ MIB = 2**20
 MEASURES: tuple[Measure, ...] = (
     Measure(
         "training_s", "s", "training time",
-        "wall time of the training calls, median of the timed rounds that count; nothing is instrumented in them",
+        "seconds of the user's own runs, from the start-up and the epochs of the timed rounds; nothing is instrumented "
+        "in them",
         "R-000-5.2",
     ),
     Measure(
         "samples_per_s", "samples/s", "samples per second",
-        "samples that training and validation took from their loaders (counted in the probe run), by training time",
+        "samples that training and validation took from their loaders in the timed epochs, by the time of these",
         "R-000-3.1",
     ),
     Measure(
-        "batches_per_s", "batches/s", "batches per second", "batches taken likewise, by training time", "R-004",
+        "batches_per_s", "batches/s", "batches per second", "batches taken likewise, by the same time", "R-004",
     ),
     Measure(
         "goodput_percent", "%", "goodput",
-        "time of the same training fed from one cached batch, in percent of training time: what is not loading",
+        "time of an epoch fed from one cached batch, in percent of the time of an epoch: what is not loading",
         "R-000-5.2",
     ),
     Measure(
@@ -111,17 +113,28 @@ MEASURES: tuple[Measure, ...] = (
 )  # fmt: skip
 
 
-def timed_figures(total_s: Sequence[float], cached_s: Sequence[float], samples: int, batches: int) -> dict[str, float]:
-    """The figures that come from the timed rounds of one side."""
-    seconds = statistics.median(total_s)
-    found = {"training_s": seconds, "samples_per_s": samples / seconds, "batches_per_s": batches / seconds}
-    if cached_s:
-        found["goodput_percent"] = 100 * statistics.median(cached_s) / seconds
+def timed_figures(own_runs_s: float, visits: Sequence[tuple[Visit, Visit]]) -> dict[str, float]:
+    """The figures that come from the timed rounds of one side.
+
+    Args:
+        own_runs_s: seconds of the user's own runs, all together.
+        visits: of this side, each with the one of the side after beside it, which has epochs from a cached batch.
+    """
+    found = {"training_s": own_runs_s}
+    timed = [(visit, after) for visit, after in visits if visit.epochs_s]
+    if timed:
+        epochs_s = sum(statistics.median(visit.epochs_s) for visit, _ in timed)
+        found["samples_per_s"] = sum(visit.samples for visit, _ in timed) / epochs_s
+        found["batches_per_s"] = sum(visit.batches for visit, _ in timed) / epochs_s
+    fed = [(visit, after) for visit, after in timed if after.cached_s]
+    if fed:
+        cached_s = sum(statistics.median(after.cached_s) for _, after in fed)
+        found["goodput_percent"] = 100 * cached_s / sum(statistics.median(visit.epochs_s) for visit, _ in fed)
     return found
 
 
 def figures(side: SideMeasures) -> dict[str, float | None]:
-    """The figures that come from the MEASURED pass of one side; None, or none, where there is nothing to measure."""
+    """The figures that clocks on the loaders of one side give; None, or none, where there is nothing to measure."""
     walks = [walk for entry in side.entries.values() for walk in entry.walks]
     training = [walk for walk in walks if walk.role == "train" and walk.waits_s]
     waits = [wait for walk in training for wait in walk.waits_s[1:]]

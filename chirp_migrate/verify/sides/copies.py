@@ -14,7 +14,7 @@ from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.training.workload.hook import file_of
 from chirp_migrate.verify.options import VerifyOptions, training_of
 from chirp_migrate.verify.sides.baseline import Before
-from chirp_migrate.verify.spec import RunSpec
+from chirp_migrate.verify.spec import Job, RunSpec
 from chirp_migrate.verify.timing.children import run_child
 
 __all__ = ["find_training", "make_sides"]
@@ -67,6 +67,6 @@ def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions
         (entry,) = found.entry_points
         progress(f"asking {entry.hook} for its training calls")
         progress(Step(f"asking {entry.hook}"))
-        names = run_child(RunSpec(str(tree), found, options), "before").names
+        names = run_child(RunSpec(str(tree), found, options, Job.NAMES), "before").names
         found = replace(found, entry_points=tuple(replace(entry, name=name) for name in names))
     return chosen(found, options.select)

@@ -1,40 +1,41 @@
 """The child processes of a verification: started, given turns, and timed.
 
-A round is a pair of fresh processes, one a side. Where both can be there at once they train in turns, entry point by
-entry point; else one follows the other.
+Two processes that are timed take turns epoch by epoch, in an order by chance. The one whose turn it is not is
+suspended with all that it started, so that nothing it prefetches uses a CPU meanwhile.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+import msgspec
 import torch
-from msgspec import structs
 
 from chirp_migrate.console.progress import Progress, Step, untold
-from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
 from chirp_migrate.training.process.background_load import Watch, own_s
-from chirp_migrate.training.process.run_child import Child, Role
+from chirp_migrate.training.process.run_child import Child, Role, workload_failed
 from chirp_migrate.training.process.snapshot import freshen
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
+from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec
-from chirp_migrate.verify.timing.rounds import SIDES, TimedRound, order
+from chirp_migrate.verify.spec import REPEATED, Job, RunResult, RunSpec, Visit
+from chirp_migrate.verify.timing.rounds import TimedRound
 
 __all__ = ["Children", "child_of", "run_child"]
 
-_TRIAL_SHARE = 1 / 6
-"""Of the budget, for the trial of one side."""
+_SIDES = ("before", "after")
+_WATCH_SHARE, _LEAST_WATCH_S = 1 / 4, 30.0
+"""Of the budget, and at least so many seconds: what one entry point may take while it is watched."""
 
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-_T = TypeVar("_T")
 
 
 def child_of(spec: RunSpec, side: str, progress: Progress = untold) -> Child[RunResult]:
@@ -57,139 +58,188 @@ def run_child(spec: RunSpec, side: str) -> RunResult:
 
 
 class Children:
-    """Starts child processes, numbered, with the same workload for both sides.
+    """Starts child processes with the same workload for both sides.
 
     Attributes:
-        first_timed: side → entry point → result in the first timed process; ``cached`` is a side, too.
-        has_loaders: whether the training takes batches from loaders that are seen, so that they can be cached.
+        progress: told what is done.
+        spent_s: seconds spent on what, by name, of all processes; those of two sides beside each other count once.
+        failing: entry points that failed on the side before while they were timed → their error.
+        repeated: side → entry point → result of a repeated watched run.
     """
 
     def __init__(
-        self, trees: dict[str, Path], discovery: Discovery, settings: VerifyOptions, progress: Progress = untold
+        self, trees: Mapping[str, Path], discovery: Discovery, settings: VerifyOptions, progress: Progress = untold
     ) -> None:
-        self._progress = progress
+        self.progress = progress
+        self.spent_s: dict[str, float] = defaultdict(float)
+        self.failing: dict[str, str] = {}
+        self.repeated: dict[str, dict[str, dict[str, str]]] = {side: {} for side in _SIDES}
+        self._timed: Counter[str] = Counter()
         self._trees = trees
         self._discovery = discovery
         self._settings = settings
         synthetic = discovery.source is Source.FOUND and settings.sizes.data is None
-        self._beside_each_other = synthetic and not torch.cuda.is_available()
-        self.first_timed: dict[str, dict[str, EntryResult]] = {}
-        self.has_loaders = True
+        self._together = synthetic and not torch.cuda.is_available()
 
-    def trial(self) -> tuple[dict[str, RunResult], float]:
-        """Both sides train the entry points briefly, as many as a share of the budget allows, from the first one on.
+    def narrow(self, discovery: Discovery) -> None:
+        """Run only these entry points from now on."""
+        self._discovery = discovery
 
-        See :class:`chirp_migrate.verify.spec.Tried`.
+    @property
+    def watch_limit_s(self) -> float:
+        """Seconds that an entry point may take while it is watched: one of several must not use up the budget."""
+        if len(self._discovery.entry_points) == 1:
+            return self._settings.timeout_s
+        return min(self._settings.timeout_s, max(_LEAST_WATCH_S, _WATCH_SHARE * self._settings.budget_s))
 
-        Returns:
-            What each side showed, and the seconds until the first was ready to train.
+    def beside_each_other(self, sides: Sequence[str]) -> list[tuple[str, ...]]:
+        """Which sides may run at once: both on small synthetic data without a GPU, else one after the other."""
+        return [tuple(sides)] if self._together else [(side,) for side in sides]
 
-        Raises:
-            WorkloadFailed: the backend's code crashed or hung.
-        """
-        began, ready_s, results = time.monotonic(), 0.0, {}
-        seconds = _TRIAL_SHARE * self._settings.budget_s
-        with ExitStack() as stack:
-            for side, child in self.in_turn(stack, Step("trying"), {"before": (), "after": ()}, trial_s=seconds):
-                ready_s = ready_s or time.monotonic() - began
-                results[side] = child.result()
-        return results, ready_s
+    def watching(self, side: str, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
+        """A process that watches these entry points, each in a turn of its own."""
+        return self._child(side, Job.WATCH, entries, **more)
 
-    def time_round(self, number: int, labels: frozenset[str] | None = None, cached: bool = True) -> TimedRound:
-        """Time one process of each side, which do the same things in the same order.
+    def time_round(
+        self,
+        number: int,
+        labels: frozenset[str] | None,
+        until: float,
+        deadline: float,
+        repeats: Sequence[str] = (),
+        whole: Sequence[str] = (),
+    ) -> TimedRound:
+        """Time a pair of fresh processes.
 
         Args:
             number: of the round, from 0.
-            labels: the entry points that run; all by default.
-            cached: whether the side after, once all is timed, also trains from cached batches.
+            labels: the entry points that may run, those first that ran least; None for all of them.
+            until: no further entry point begins after it, on the clock of ``time.monotonic``.
+            deadline: no turn begins after it, on the same clock.
+            repeats: entry points whose watched run is repeated first.
+            whole: entry points that have no epochs.
 
         Raises:
-            WorkloadFailed: the backend's code crashed or hung.
+            WorkloadFailed: the backend's code crashed, hung, or failed after the migration only.
         """
         began = time.monotonic()
-        sides = order(self._settings.sizes.seed, number)
-        modes: dict[str, tuple[Mode, ...]] = dict.fromkeys(sides, (Mode.TIMED,))
-        if cached and self.has_loaders:
-            modes["after"] = (Mode.TIMED, Mode.CACHED)
-        discovery = replace(self._discovery, entry_points=self._drawn(number, labels))
-        watches = {side: Watch() for side in sides}
-        results: dict[str, RunResult] = {}
-
-        def watched(side: str, child: Child[RunResult], act: Callable[[], _T]) -> _T:
-            with watches[side].watching(lambda: own_s() + child.cpu_s):
-                return act()
-
+        entries = self._drawn(number, labels)
+        visits: dict[str, dict[str, Visit]] = {side: {} for side in _SIDES}
+        watch = Watch()
+        chance = random.Random(f"{self._settings.sizes.seed}-{number}-turns")
         with ExitStack() as stack:
-            # Each pair of rounds has its own order in sets of strings.
-            more = {"discovery": discovery, "by_entry": True, "hash_seed": number // 2}
-            # How many rounds there will be is known of the fewest alone.
-            doing = Step(f"round {number + 1}", number, MIN_ROUNDS if number < MIN_ROUNDS else 0)
-            ready = self.in_turn(stack, doing, modes, **more)
-            if self._beside_each_other:
-                # A machine's speed drifts within seconds, so what is compared is timed right after each other.
-                children = dict(ready)
-                while len(results) < len(children):
-                    for side, child in children.items():
-                        if child.waits:
-                            watched(side, child, child.take_turn)
-                        elif side not in results:
-                            results[side] = child.result()
-            else:
-                for side, child in ready:
-                    results[side] = watched(side, child, child.result)
-        seconds: dict[str, dict[str, float]] = {side: {} for side in SIDES}
-        for side, result in results.items():
-            for mode, entries in result.modes.items():
-                name = "cached" if mode is Mode.CACHED else side
-                self.first_timed.setdefault(name, entries)
-                labels_in_order = [entry.label for entry in self._discovery.entry_points if entry.label in entries]
-                seconds[name] = {label: entries[label].seconds for label in labels_in_order}
-        known = [share for watch in watches.values() if (share := watch.others()) is not None]
-        return TimedRound(sides, seconds, max(known, default=None), time.monotonic() - began)
+            more = {"repeats": tuple(repeats), "whole": tuple(whole), "hash_seed": number}
+            pair: dict[str, Child[RunResult]] = {}
+            for side in _SIDES:
+                self.progress(Step(f"round {number + 1}: starting"))
+                pair[side] = stack.enter_context(self._child(side, Job.TIME, entries, cached=side == "after", **more))
+            with self.spending("starting interpreters, importing"):
+                for child in pair.values():
+                    child.wait_until_ready()
+            with self.spending("warming up"):
+                for together in self.beside_each_other(_SIDES):
+                    self._turns([pair[side] for side in together])
+            for side, child in pair.items():
+                self._take_repeated(side, child)
+            for done, entry in enumerate(entries):
+                if done and time.monotonic() > until:
+                    break
+                self.progress(Step(f"round {number + 1}: {entry.label}", done, len(entries)))
+                with watch.watching(lambda: own_s() + sum(child.cpu_s for child in pair.values())):
+                    found = self._visit(pair, chance, deadline)
+                if found is not None:
+                    self._keep(entry, found, visits)
+        own = {entry.label: entry.own for entry in self._discovery.entry_points}
+        return TimedRound.of(visits, own, watch.others(), time.monotonic() - began)
 
-    def _drawn(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
-        """The entry points of a round, in an order by lot.
-
-        What ran before leaves its traces in a process, in its allocator above all; none should always follow the same.
-        """
-        entries = [each for each in self._discovery.entry_points if labels is None or each.label in labels]
-        random.Random(f"{self._settings.sizes.seed}-{number}").shuffle(entries)
-        return tuple(entries)
-
-    def in_turn(
-        self, stack: ExitStack, doing: Step, modes: Mapping[str, tuple[Mode, ...]], **more: Any
-    ) -> Iterator[tuple[str, Child[RunResult]]]:
-        """One process of each side, ready for its first turn; with :meth:`Child.result` it takes all of them.
-
-        They start and import beside each other where that takes nothing away from anybody: on the small synthetic
-        data of found entry points, without a GPU. Else the next one starts when it is asked for, and should not be
-        before the last has ended.
-
-        Args:
-            stack: ends them.
-            doing: what for, in a word, and how much of it is done, unless only the child knows.
-            modes: passes of each side, the first side first.
-            more: further fields of both, see :class:`RunSpec`.
-        """
-
-        def started(side: str) -> Child[RunResult]:
+    def measure(self, seconds: float, labels: Sequence[str], whole: Sequence[str]) -> dict[str, SideMeasures]:
+        """Train each side once more with clocks, as many entry points as begin within so many seconds."""
+        by_label = {entry.label: entry for entry in self._discovery.entry_points}
+        entries = [by_label[label] for label in labels if label in by_label and label not in self.failing]
+        found = {}
+        for side in _SIDES:
             # The side before has no need of its datasets in workers.
             options = self._settings if side == "after" else replace(self._settings, worker_counts=())
-            given: dict[str, Any] = {"discovery": self._discovery, "options": options, "modes": modes[side], **more}
-            spec = RunSpec(str(self._trees[side]), **given)
-            self._progress(structs.replace(doing, text=f"{doing.text}: starting"))
-            return stack.enter_context(child_of(spec, side, partial(told, side)))
+            with (
+                self.spending("measuring"),
+                self._child(side, Job.MEASURE, entries, options=options, seconds=seconds, whole=tuple(whole)) as child,
+            ):
+                measured = child.result().measured
+            if measured is not None:
+                found[side] = measured
+        return found
 
-        def told(side: str, what: str | Step) -> None:
-            if isinstance(what, Step):
-                text = f"{doing.text}, {side}: {what.text}"
-                what = structs.replace(doing if doing.total else what, text=text)
-            self._progress(what)
+    @contextmanager
+    def spending(self, what: str) -> Iterator[None]:
+        """Whatever is done meanwhile counts as spent on this."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.spent_s[what] += time.monotonic() - began
 
-        together = {side: started(side) for side in modes} if self._beside_each_other else {}
-        for child in together.values():
+    def _visit(
+        self, pair: Mapping[str, Child[RunResult]], chance: random.Random, deadline: float
+    ) -> dict[str, Visit] | None:
+        """Both sides of the entry point that comes next, turn by turn; None where time was up before its end."""
+        turn = 0
+        while True:
+            left = [side for side in _SIDES if not pair[side].found]
+            if not left:
+                return {side: msgspec.convert(pair[side].found.pop().value, Visit) for side in _SIDES}
+            if turn and time.monotonic() > deadline:
+                return None
+            chance.shuffle(left)
+            for side in left:
+                with self.spending("start-up and first epochs" if turn == 0 else "later epochs"):
+                    self._turns([pair[side]])
+            turn += 1
+
+    def _turns(self, children: Sequence[Child[RunResult]]) -> None:
+        """Give these their turns at once, wait for all of them, and suspend them until the next."""
+        for child in children:
+            child.give_turn(self._settings.timeout_s)
+        for child in children:
             child.wait_until_ready()
-        for side in modes:
-            child = together.get(side) or started(side)
-            child.wait_until_ready()
-            yield side, child
+        for child in children:
+            child.suspend()
+
+    def _take_repeated(self, side: str, child: Child[RunResult]) -> None:
+        for part in child.found:
+            if part.name == REPEATED:
+                self.repeated[side].update(part.value)
+        child.found.clear()
+
+    def _keep(self, entry: EntryPoint, found: Mapping[str, Visit], visits: dict[str, dict[str, Visit]]) -> None:
+        before, after = found["before"], found["after"]
+        if after.error and not before.error:
+            raised = f"The after side failed: {entry.label} raised {after.error}."
+            raise workload_failed(raised, after.printed, "after")
+        if before.error:
+            self.failing[entry.label] = before.error
+            return
+        self._timed[entry.label] += 1
+        for side in _SIDES:
+            visits[side][entry.label] = found[side]
+
+    def _drawn(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
+        """The entry points of a round, those first that were timed least, else in an order by chance.
+
+        What ran before leaves its traces in a process.
+        """
+        entries = [
+            each
+            for each in self._discovery.entry_points
+            if (labels is None or each.label in labels) and each.label not in self.failing
+        ]
+        random.Random(f"{self._settings.sizes.seed}-{number}").shuffle(entries)
+        return tuple(sorted(entries, key=lambda each: self._timed[each.label]))
+
+    def _child(self, side: str, job: Job, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
+        given: dict[str, Any] = {"options": self._settings, **more}
+        discovery = replace(self._discovery, entry_points=tuple(entries))
+        spec = RunSpec(str(self._trees[side]), discovery, job=job, **given)
+        return child_of(spec, side, partial(self._told, side))
+
+    def _told(self, side: str, what: str | Step) -> None:
+        self.progress(msgspec.structs.replace(what, text=f"{side}: {what.text}") if isinstance(what, Step) else what)

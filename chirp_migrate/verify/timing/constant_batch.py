@@ -1,4 +1,4 @@
-"""Perfect loading: every loader repeats one batch that is already in memory (the CACHED pass).
+"""Perfect loading: every loader repeats one batch that is already in memory.
 
 What is left of the training time is the model and everything else that is not loading. No loader can be faster
 than this, so it says how much there is to gain ("headspace").
@@ -23,16 +23,18 @@ class CachedLoading(Interception):
     """Context manager under which loaders yield a cached batch, as often and as large as their real ones.
 
     Attributes:
+        is_active: whether loaders that are iterated now do so; else they load as ever.
         making_s: seconds spent making cached batches, to be left out of the time.
     """
 
     def __init__(self) -> None:
         super().__init__(self._repeat)
+        self.is_active = True
         self.making_s = 0.0
 
     def _repeat(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        if loader.batch_size is None or not hasattr(loader.sampler, "__len__"):
-            return start()  # batches of unknown size or number: loaded as ever, so the headspace is an underestimate
+        if not self.is_active or loader.batch_size is None or not hasattr(loader.sampler, "__len__"):
+            return start()  # batches of unknown size or number are loaded as ever: the headroom is an underestimate
         return self._batches(loader)
 
     def _batches(self, loader: Any) -> Iterator[Any]:

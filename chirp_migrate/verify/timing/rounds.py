@@ -1,65 +1,94 @@
-"""How many rounds are timed, and which of them count.
+"""How many rounds are timed, what each of them gave, and when they are looked at.
 
-:mod:`chirp_migrate.stats.sequential_looks` says when they are looked at: always at an even number, so that each side
-went first equally often. A look says which entry points still have an open question, and only those run in the rounds
-that follow.
-
-A round that other processes disturbed is made again in its place. Whether it is depends on what the other processes
-used, never on the times.
+A round is a pair of fresh processes, one a side, that take turns epoch by epoch.
+:mod:`chirp_migrate.stats.sequential_looks` says when rounds are looked at. A look says which entry points still have an
+open question, and only those run in the rounds that follow.
 """
 
 from __future__ import annotations
 
 import math
-import random
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import msgspec
 
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS, Look, planned_looks
 from chirp_migrate.training.process.background_load import BUSY_ABOVE, not_watched
+from chirp_migrate.training.workload.entry_points import OwnRun
+from chirp_migrate.verify.spec import Visit
 
-__all__ = ["LEAST_TO_TELL", "SIDES", "Rounds", "Stopped", "TimedRound", "complete", "order", "take_rounds"]
+__all__ = ["SIDES", "Rounds", "Stopped", "TimedRound", "own_seconds", "take_rounds"]
 
 SIDES = ("before", "after", "cached")
 """What is timed: both sides, and the side after fed from one cached batch."""
 
-LEAST_TO_TELL = 3
-"""Rounds after which an interrupted verification tells what there is."""
 
-_DISTURBED_ALLOWED = 3
+def own_seconds(visit: Visit, own: OwnRun) -> float:
+    """Seconds of the user's own run, by the start-up and the later epochs of a visit.
+
+    What the first epoch takes more than a later one is start-up, once a fold. A call without later epochs is taken as
+    it is.
+    """
+    if not visit.epochs_s:
+        return visit.start_s + visit.rest_s
+    epoch_s = statistics.median(visit.epochs_s)
+    return own.folds * (max(visit.start_s, epoch_s) + (own.epochs - 1) * epoch_s)
+
+
+def perfect_seconds(visit: Visit, own: OwnRun) -> float | None:
+    """The same with epochs that are fed from one batch in memory; None where none was timed."""
+    if not visit.cached_s or not visit.epochs_s:
+        return None
+    loading_s = max(0.0, statistics.median(visit.epochs_s) - statistics.median(visit.cached_s))
+    return max(own_seconds(visit, own) - own.folds * own.epochs * loading_s, 1e-9)
 
 
 @dataclass
 class TimedRound:
-    """One timed round; part of what ``verify`` writes.
+    """One round; part of what ``verify`` writes.
 
     Attributes:
-        order: sides in the order in which they took their turns.
-        seconds: side (``before``, ``after``, ``cached``) → entry point → seconds.
-        others: share of the CPUs that other processes used meanwhile, the larger of the two sides; None where
-            that is not watched.
+        visits: side → entry point → what was timed.
+        seconds: side (``before``, ``after``, ``cached``) → entry point → seconds of the user's own run.
+        others: share of the CPUs that other processes used meanwhile; None where that is not watched.
         duration_s: seconds that the whole round took, starting the processes and warming up included.
-        disturbed: whether others used so much of the CPUs that the times say little.
-        counts: whether it is one that the verdict rests on.
+        order, disturbed, counts: of rounds of earlier versions.
     """
 
-    order: tuple[str, str]
     seconds: Mapping[str, Mapping[str, float]]
-    others: float | None
-    duration_s: float
+    others: float | None = None
+    duration_s: float = 0.0
+    visits: Mapping[str, Mapping[str, Visit]] = field(default_factory=dict)
+    order: tuple[str, str] | None = None
     disturbed: bool = False
-    counts: bool = False
+    counts: bool = True
 
-    def __post_init__(self) -> None:
-        self.disturbed = self.disturbed or (self.others is not None and self.others > BUSY_ABOVE)
+    @classmethod
+    def of(
+        cls,
+        visits: Mapping[str, Mapping[str, Visit]],
+        own: Mapping[str, OwnRun],
+        others: float | None,
+        duration_s: float,
+    ) -> TimedRound:
+        """The round of these visits, of which only entry points with both sides count."""
+        labels = [label for label in own if all(label in visits[side] for side in ("before", "after"))]
+        seconds = {side: {label: own_seconds(visits[side][label], own[label]) for label in labels} for side in visits}
+        perfect = {label: perfect_seconds(visits["after"][label], own[label]) for label in labels}
+        seconds["cached"] = {label: value for label, value in perfect.items() if value is not None}
+        return cls(seconds, others, duration_s, visits)
+
+    def visits_of(self, side: str) -> Mapping[str, Visit]:
+        """What was timed of a side, by entry point; nothing in a round of an earlier version."""
+        return self.visits.get(side, {})
 
     @property
     def labels(self) -> frozenset[str]:
-        """The entry points that ran."""
+        """The entry points that were timed on both sides."""
         return frozenset(self.seconds["before"])
 
 
@@ -73,16 +102,15 @@ class Stopped(str, Enum):
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Every round that was made and the looks at those that count, both in their order; part of what ``verify`` writes.
+    """Every round that was made and the looks at them, in their order; part of what ``verify`` writes.
 
     Attributes:
-        count: rounds that count; the last look is at all of them.
-        discarded: rounds that were disturbed and do not count.
-        disturbed_but_counted: those that count, because the machine was busy too often to wait for quiet.
+        count: rounds that were made.
         ended_with: why there are no more, see :class:`Stopped`.
         others_median, others_most: share of the CPUs that others used, 0 to 1; None where it is not watched.
-        others_limit: share from which on a round was disturbed.
+        others_limit: share from which on a round counts as disturbed.
         not_watched: why it is not watched.
+        discarded, disturbed_but_counted: of verifications by earlier versions.
     """
 
     made: list[TimedRound] = []
@@ -98,116 +126,83 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, made: Sequence[TimedRound], looks: Sequence[Look], stopped: Stopped | None = None) -> Rounds:
-        """Count what there is."""
-        disturbed = [each.counts for each in made if each.disturbed]
-        shares = [each.others for each in made if each.others is not None]
+        """Count what was made."""
+        others = [each.others for each in made if each.others is not None]
         return cls(
             made=list(made),
-            count=sum(each.counts for each in made),
-            discarded=disturbed.count(False),
-            disturbed_but_counted=disturbed.count(True),
+            count=len(made),
             looks=list(looks),
-            ended_with=None if stopped is None else stopped.value,
-            others_median=statistics.median(shares) if shares else None,
-            others_most=max(shares, default=None),
-            others_limit=BUSY_ABOVE,
-            not_watched=None if shares or not made else not_watched() or "this system does not count CPU time",
+            ended_with=stopped.value if stopped is not None else None,
+            others_median=statistics.median(others) if others else None,
+            others_most=max(others, default=None),
+            others_limit=BUSY_ABOVE if others else None,
+            not_watched=None if others else not_watched(),
         )
 
-    @property
-    def included(self) -> tuple[TimedRound, ...]:
-        """Those that count."""
-        return tuple(each for each in self.made if each.counts)
-
-    @property
-    def complete(self) -> tuple[TimedRound, ...]:
-        """Rounds that count and in which all entry points ran."""
-        return complete(self.included)
-
     def seconds(self, side: str, label: str) -> list[float]:
-        """Seconds of an entry point in each round that counts and has it."""
-        return [each.seconds[side][label] for each in self.included if label in each.seconds[side]]
+        """Seconds of the user's own run of an entry point, by each round that has it."""
+        return [each.seconds[side][label] for each in self.made if label in each.seconds[side]]
 
-    def total_seconds(self, side: str) -> list[float]:
-        """Seconds of all entry points together, for each round that counts and has all of them."""
-        return [sum(each.seconds[side].values()) for each in self.complete]
-
-
-def order(seed: int, number: int) -> tuple[str, str]:
-    """Which side goes first in round ``number`` (from 0): by lot within each two rounds, the other way in the other.
-
-    Whatever drifts, and whatever comes back every few minutes, so meets both sides alike.
-    """
-    first_after = random.Random(f"{seed}-{number // 2}").random() < 0.5
-    return ("after", "before") if first_after != (number % 2 == 1) else ("before", "after")
-
-
-def complete(rounds: Sequence[TimedRound]) -> tuple[TimedRound, ...]:
-    """Those of ``rounds`` in which all entry points ran, that is as many as ran in any."""
-    most = max((len(each.labels) for each in rounds), default=0)
-    return tuple(each for each in rounds if len(each.labels) == most)
+    def total_seconds(self, side: str) -> float:
+        """Seconds of the user's own runs of all entry points together, by the medians of the rounds."""
+        labels = dict.fromkeys(label for each in self.made for label in each.seconds[side])
+        return math.fsum(statistics.median(self.seconds(side, label)) for label in labels)
 
 
 def take_rounds(
-    make: Callable[[int, frozenset[str] | None], TimedRound],
-    still_open: Callable[[tuple[TimedRound, ...], tuple[Look, ...]], frozenset[str]],
+    make: Callable[[int, frozenset[str] | None, float], TimedRound],
+    still_open: Callable[[Sequence[TimedRound], Sequence[Look]], frozenset[str]],
     most: int,
-    budget_s: float,
+    deadline: float,
 ) -> Rounds:
-    """Make rounds until every question is settled, or ``most`` count, or the time is used up.
+    """Make rounds until every question is settled, ``most`` are made, or the time is used up.
 
     Args:
-        make: makes the round of this number, counted from 0, with these entry points; None for all of them. A round
-            that is made again has the number of the one it replaces.
+        make: makes the round of this number, counted from 0, with as many of these entry points as there is time for
+            until an instant; None for all of them.
         still_open: takes the last of these looks, at these rounds; gives the entry points about which a question is
             open. With none of them left everything is settled.
-        most: rounds that count, at most; at least :data:`MIN_ROUNDS` are made.
-        budget_s: no further pair of rounds begins when it would probably end later than this many seconds after the
-            first began; :data:`MIN_ROUNDS` are made in any case.
+        most: rounds, at most.
+        deadline: on the clock of ``time.monotonic``.
 
     Raises:
-        KeyboardInterrupt: the user interrupted before :data:`LEAST_TO_TELL` of them counted; later, the rounds made so
-            far are given.
+        KeyboardInterrupt: the user interrupted before the first look; later, the rounds made so far are given.
     """
     planned = planned_looks(most)
     made: list[TimedRound] = []
-    included: list[TimedRound] = []
     looks: list[Look] = []
     labels: frozenset[str] | None = None
 
     def look(share: float) -> frozenset[str]:
-        looks.append(Look(len(included), share))
-        return still_open(tuple(included), tuple(looks))
+        looks.append(Look(len(made), share))
+        return still_open(made, looks)
 
     def left() -> float:
         return 1.0 - math.fsum(each.share for each in looks)
 
     while True:
         try:
-            latest = make(len(included), labels)
+            now = time.monotonic()
+            latest = make(len(made), labels, now + (deadline - now) / (max(most, MIN_ROUNDS) - len(made)))
         except KeyboardInterrupt:
-            if len(included) < LEAST_TO_TELL:
+            if len(made) < MIN_ROUNDS - 1:
                 raise
-            if not looks or looks[-1].rounds < len(included):
+            if not looks or looks[-1].rounds < len(made):
                 look(left())
             return Rounds.of(made, looks, Stopped.INTERRUPTED)
-        made.append(latest)
-        elapsed = math.fsum(each.duration_s for each in made)
-        late = elapsed > budget_s
-        if latest.disturbed and not late and len(made) - len(included) - 1 < max(_DISTURBED_ALLOWED, len(included)):
+        if latest.labels:
+            made.append(latest)
+        out_of_time = not latest.labels or time.monotonic() + _WORTH_BEGINNING * latest.duration_s > deadline
+        due = next((each for each in planned if each.rounds >= len(made)), planned[-1])
+        all_made = due == planned[-1] and due.rounds == len(made)
+        if not (all_made or out_of_time or due.rounds == len(made)):
             continue
-        latest.counts = True
-        included.append(latest)
-        if len(included) % 2 or len(included) < MIN_ROUNDS:
-            continue
-        due = next(each for each in planned if each.rounds >= len(included))
-        all_made = due == planned[-1] and due.rounds == len(included)
-        alike = [each.duration_s for each in made if each.labels == latest.labels]
-        out_of_time = elapsed + 2 * statistics.fmean(alike) > budget_s
-        if not (all_made or out_of_time or due.rounds == len(included)):
-            continue
-        labels = look(left() if all_made or out_of_time else due.share)
-        if not labels:
+        labels = look(left() if all_made or out_of_time else due.share) if made else None
+        if made and not labels:
             return Rounds.of(made, looks, Stopped.SETTLED)
         if all_made or out_of_time:
             return Rounds.of(made, looks, Stopped.ROUNDS if all_made else Stopped.BUDGET)
+
+
+_WORTH_BEGINNING = 0.5
+"""Share of a round's time that must be left for another one to begin: one that is cut short counts for some."""

@@ -1,32 +1,24 @@
-"""Entry points that do not train, how long the others will take, and what fits into the budget."""
+"""Every entry point is compared before anything is timed; those that fail or hang are named and block nothing."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner, Result
-from hypothesis import given
-from hypothesis import strategies as st
 from support import run
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from chirp_migrate.cli.verify import options_of, verify
-from chirp_migrate.training.watch.interception import FewerWorkers
 from chirp_migrate.training.workload.choosing import parse_expression
-from chirp_migrate.training.workload.entry_points import Sizes
-from chirp_migrate.verify.equivalence.compare import Equivalence
-from chirp_migrate.verify.options import LEAST_SAMPLES, VerifyOptions
-from chirp_migrate.verify.spec import Tried
+from chirp_migrate.training.workload.entry_points import OwnRun, discover
+from chirp_migrate.verify.equivalence.loader_recorder import FewWorkers
 from chirp_migrate.verify.timing.constant_batch import CachedLoading
-from chirp_migrate.verify.timing.rounds import LEAST_TO_TELL, Rounds, Stopped, TimedRound, take_rounds
-from chirp_migrate.verify.trial import Trial, fitting
 from chirpid_patch import BatchedDataLoader
 
 SINGLE = "training_utils.single_fold_training_with_predefined_split"
@@ -45,7 +37,7 @@ OTHER = FITS + "    raise KeyError('augment_params')\n"
 
 
 def verified(after: Path, before: Path, report: Path, *options: str) -> Result:
-    asked = ["--samples", "60", "--shape", "12x10", "--threads", "1", "--max-rounds", "4", "--measure-seconds", "0"]
+    asked = ["--samples", "60", "--shape", "12x10", "--threads", "1", "--max-rounds", "3", "--measure-seconds", "0"]
     quick = ["--num-workers", "", "--json", str(report)]
     return CliRunner().invoke(verify, [str(after), "--baseline", str(before), *asked, *quick, *options])
 
@@ -82,6 +74,68 @@ def test_what_fails_after_only_is_a_failure(
     assert "utils/training_utils.py" in values["output_tail"]
 
 
+HANGS = FITS + "    import time\n    time.sleep(1000)\n"
+DIES = FITS + "    import os\n    os._exit(7)\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("broken", "how"),
+    [
+        (LOCAL, "raises UnboundLocalError"),
+        (DIES, "ended with exit code 7 and gave no result"),
+        (HANGS, "did not end within 9 s"),
+    ],
+)
+def test_an_entry_point_that_is_broken_before_the_migration_is_named_and_blocks_nothing(
+    broken: str, how: str, write_backend: Callable[..., Path], tmp_path: Path
+) -> None:
+    before, after = write_backend("before", (FITS, broken)), write_backend("after", (FITS, broken))
+    result = verified(after, before, tmp_path / "report.json", *(["--timeout", "9"] if broken is HANGS else []))
+    values = json.loads((tmp_path / "report.json").read_text())
+    assert result.exit_code in (0, 10, 11, 12)
+    assert list(values["workload"]["failing"]) == [AUGMENTED] and values["workload"]["entry_points"] == [SINGLE]
+    assert values["differences"] == []
+    assert any(note.startswith(f"{AUGMENTED}: left out: before") and how in note for note in values["notes"])
+    assert list(values["ratios"]) == [SINGLE]
+
+
+@pytest.mark.slow
+def test_the_budget_keeps_no_entry_point_from_being_compared(
+    write_backend: Callable[..., Path], tmp_path: Path
+) -> None:
+    before, after = write_backend("before"), write_backend("after")
+    result = verified(after, before, tmp_path / "report.json", "--time-budget", "0.001")
+    values = json.loads((tmp_path / "report.json").read_text())
+    assert result.exit_code == 10
+    assert set(values["passes"]["after"]) == set(values["workload"]["entry_points"]) == {SINGLE, AUGMENTED}
+    assert values["workload"]["no_room"] == [SINGLE, AUGMENTED] and values["ratios"] == {}
+
+
+def test_the_own_run_of_an_entry_point_is_in_its_source(write_backend: Callable[..., Path]) -> None:
+    assert {one.own for one in discover(write_backend("tree")).entry_points} == {OwnRun(250, 1, assumed=False)}
+    assert str(OwnRun(300, 4, assumed=False)) == "300 epochs of 4 folds" and str(OwnRun()) == "100 epochs (assumed)"
+
+
+def test_epochs_and_folds_are_taken_from_defaults_then_from_what_the_backend_sets(tmp_path: Path) -> None:
+    utils = tmp_path / "utils"
+    utils.mkdir()
+    (utils / "models.py").write_text("class Net(Module):\n    def __init__(self, num_classes): ...\n")
+    (utils / "cross_validation.py").write_text(
+        "def k_fold(dataset, model_class, num_classes, k_folds=5, num_epochs=300): ...\n"
+        "def given(dataset, fold_indices, model_class, num_classes, num_epochs): ...\n"
+    )
+    (utils / "training_core.py").write_text(
+        "def train(features, labels, config, model_class, num_classes):\n"
+        "    config = {**{'num_epochs': 220, 'k_folds': 4}, **config}\n"
+    )
+    found = {one.name: one.own for one in discover(tmp_path).entry_points}
+    assert found == {
+        "k_fold": OwnRun(300, 5, False), "given": OwnRun(300, 5, False), "train": OwnRun(220, 4, False)
+    }  # fmt: skip
+    assert options_of(str(tmp_path), "--own-epochs", "30").own_epochs == 30
+
+
 class WhereRead(Dataset[int]):
     """Samples that are the number of the process that reads them."""
 
@@ -93,21 +147,24 @@ class WhereRead(Dataset[int]):
 
 
 @pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader])
-@pytest.mark.parametrize(("persistent", "asked"), [(True, 2), (False, 4)])
-def test_a_trial_counts_the_workers_and_reads_without(loader_class: Any, persistent: bool, asked: int) -> None:
-    made = loader_class(WhereRead(), num_workers=2, persistent_workers=persistent, timeout=5)
-    with FewerWorkers(0) as none:
-        none.cover_new_classes()
-        read = {int(batch) for _ in range(2) for batch in made}
-        assert none.take() == asked and none.take() == 0
-    assert read == {os.getpid()}
-    assert (made.num_workers, made.timeout) == (2, 5)
+def test_a_watch_starts_as_few_workers_as_show_what_workers_do(loader_class: Any) -> None:
+    made = loader_class(WhereRead(), num_workers=4, timeout=5)
+    with FewWorkers() as few:
+        few.cover_new_classes()
+        read = {int(batch) for batch in made}
+    assert len(read) == 2 and os.getpid() not in read
+    assert (made.num_workers, made.timeout) == (4, 5)
 
 
-def test_a_trial_fails_with_one_worker_as_with_more() -> None:
-    with FewerWorkers(1) as one:
-        read = {int(batch) for batch in DataLoader(WhereRead(), num_workers=2)}
-    assert len(read) == 1 and os.getpid() not in read and one.asked == 2
+def test_validation_is_read_in_the_process_where_workers_change_nothing() -> None:
+    def read(**options: Any) -> set[int]:
+        made = DataLoader(WhereRead(), num_workers=4, **options)
+        with FewWorkers(), torch.no_grad():
+            return {int(batch) for batch in made}
+
+    assert read() == {os.getpid()}
+    # Workers that are kept decide how often a seed is drawn.
+    assert os.getpid() not in read(persistent_workers=True)
 
 
 class Streamed(IterableDataset[int]):
@@ -121,7 +178,7 @@ class Streamed(IterableDataset[int]):
 
 def test_a_stream_is_read_in_a_worker_and_never_from_one_cached_batch() -> None:
     made = DataLoader(Streamed(), batch_size=4, num_workers=2)
-    with FewerWorkers(0):
+    with FewWorkers(), torch.no_grad():
         assert [batch.tolist() for batch in made] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     with CachedLoading():
         assert sorted(batch.tolist() for batch in made) == [[0, 2, 4, 6], [1, 3, 5, 7]]
@@ -168,71 +225,3 @@ def test_expressions_choose_as_those_of_pytest_do(expression: str, chosen: list[
 def test_what_is_no_expression_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be parts of names"):
         parse_expression(text)
-
-
-@given(st.floats(0, 5), st.floats(0, 5), st.floats(0, 0.05), st.floats(0, 2), st.integers(24, 500), st.integers(1, 50))
-def test_what_is_expected_is_what_epochs_and_samples_take(
-    once_s: float, epoch_s: float, workers_s: float, more_workers_s: float, samples: int, epochs: int
-) -> None:
-    """Exact where all that is read takes longer with more samples, and where none of it does."""
-    starting_s = (workers_s, workers_s + more_workers_s, workers_s)
-    starting = workers_s + (epochs - 1) * more_workers_s
-    for grows in (True, False):
-        few_s = once_s + epoch_s
-        seconds = (few_s, few_s + epoch_s, few_s * (1 + grows))
-        expected = Tried("", 24, 0.1, seconds, starting_s).expected_s(Sizes(samples=samples, epochs=epochs))
-        larger = samples / 24 if grows and few_s else 1
-        assert math.isclose(expected, larger * (once_s + epochs * epoch_s) + starting, rel_tol=1e-6, abs_tol=1e-6)
-
-
-@given(st.floats(0.001, 2), st.integers(1, 9), st.integers(LEAST_SAMPLES, 3000), st.integers(1, 40), st.floats(0, 2000))
-def test_what_does_not_fit_is_reduced_epochs_first(
-    each_s: float, entries: int, samples: int, epochs: int, left_s: float
-) -> None:
-    tried = {
-        side: {f"{n}": Tried("", 24, each_s, (each_s, 2 * each_s, 2 * each_s), (0.1, 0.1, 0.1)) for n in range(entries)}
-        for side in ("before", "after")
-    }
-    trial = Trial({"0": "KeyError"} if entries > 1 else {}, tried, 1.0, Equivalence())
-    settings = VerifyOptions(Sizes(samples=samples, epochs=epochs), threads=1)
-    sizes, fitted = fitting(trial, settings, left_s)
-    assert fitted.expected_s(replace(settings, sizes=sizes)) <= left_s or len(fitted.labels) == 1
-    assert sizes.samples == samples or sizes.epochs == min(epochs, 2)
-    assert (*fitted.labels, *fitted.no_room) == trial.labels
-    if fitted.no_room:
-        assert sizes.samples == LEAST_SAMPLES
-        one_more = replace(fitted, no_room=fitted.no_room[1:])
-        assert one_more.expected_s(replace(settings, sizes=sizes)) > left_s
-    elif sizes.samples == samples and sizes.epochs < epochs:
-        more = replace(settings, sizes=replace(sizes, epochs=sizes.epochs + 1))
-        assert fitted.expected_s(more) > left_s
-
-
-@pytest.mark.slow
-def test_entry_points_that_there_is_no_time_to_try_are_left_out(
-    write_backend: Callable[..., Path], tmp_path: Path
-) -> None:
-    before, after = write_backend("before"), write_backend("after")
-    result = verified(after, before, tmp_path / "report.json", "--time-budget", "0.001")
-    values = json.loads((tmp_path / "report.json").read_text())
-    assert values["workload"]["no_room"] == [AUGMENTED]
-    assert "in 1 of 2 entry points" in " ".join(result.stderr.split())
-
-
-@pytest.mark.parametrize("whole", range(8))
-def test_an_interrupt_after_the_fewest_rounds_leaves_a_verdict(whole: int) -> None:
-    def make(number: int, labels: frozenset[str] | None) -> TimedRound:
-        if number == whole:
-            raise KeyboardInterrupt
-        seconds = {side: {"one": 1.0} for side in ("before", "after", "cached")}
-        return TimedRound(("before", "after"), seconds, 0.0, 1.0)
-
-    def take() -> Rounds:
-        return take_rounds(make, lambda *_: frozenset({"one"}), 20, 1e9)
-
-    if whole < LEAST_TO_TELL:
-        with pytest.raises(KeyboardInterrupt):
-            take()
-    else:
-        rounds = take()
-        assert (len(rounds.included), rounds.ended_with) == (whole, Stopped.INTERRUPTED)

@@ -1,0 +1,144 @@
+"""Divides a training call into epochs, each timed by itself and in a turn of its own; ends it after enough of them.
+
+An epoch begins where the training iterates over a loader that it has iterated over before, with gradients enabled: the
+loader that paces it. So an epoch holds one pass over each training loader, its validation, and whatever else the
+training does until it begins the next one. What comes before the second pass is start-up, the first epoch included:
+reading statistics, building models, starting workers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import torch
+
+from chirp_migrate.training.watch.interception import Interception, PassingIterator
+from chirp_migrate.training.watch.pacing import Pacing
+from chirp_migrate.verify.spec import Visit
+from chirp_migrate.verify.timing.constant_batch import CachedLoading
+from chirpid_patch.loading.batch_timer import batch_samples
+
+__all__ = ["LONGEST_VISIT", "EnoughEpochs", "Epochs"]
+
+LONGEST_VISIT = 6
+"""Later epochs of an entry point that are timed in one visit, at most: short epochs are timed more often."""
+
+_ENOUGH_S = 0.2
+
+
+class EnoughEpochs(BaseException):
+    """Ends a training call whose epochs were timed; no error, so that code that handles errors lets it pass."""
+
+
+class Epochs(Interception):
+    """Context manager under which a training call is divided into epochs.
+
+    Enter it after other interceptions: an epoch begins before anything else is done with its loader.
+
+    Args:
+        turn: called where an epoch has ended, outside all times; what is timed next begins when it returns.
+        least: later epochs to time, at least; more where they are short.
+        cached: feeds one more epoch, the last, from batches in memory; None for no such epoch.
+    """
+
+    def __init__(self, turn: Callable[[], None], least: int = 1, cached: CachedLoading | None = None) -> None:
+        super().__init__(self._pass)
+        self._turn = turn
+        self._least = least
+        self._cached = cached
+        self._is_paused = False
+        self._begin()
+
+    def time(self, call: Callable[[], Any]) -> Visit:
+        """Make a training call, and time it.
+
+        Raises:
+            Exception: what the call raises.
+        """
+        self._begin()
+        self.cover_new_classes()
+        self._mark()
+        with suppress(EnoughEpochs):
+            value = call()
+            self._visit.rest_s = self._since()
+            del value
+        if self._cached is not None:
+            self._cached.is_active = False
+        visit, later = self._visit, len(self._visit.epochs_s)
+        if not visit.start_s:
+            visit.start_s, visit.rest_s = visit.rest_s, 0.0
+        visit.samples /= max(1, later)
+        visit.batches /= max(1, later)
+        self._pacing = Pacing()  # it holds datasets
+        return visit
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Training calls that are made meanwhile are left alone."""
+        self._is_paused = True
+        try:
+            yield
+        finally:
+            self._is_paused = False
+
+    def _begin(self) -> None:
+        self._visit = Visit()
+        self._pacing = Pacing()
+        self._over = False
+        self._taken = [0, 0]
+
+    def _pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        if self._is_paused:
+            return start()
+        if self._pacing.begins_epoch(loader):
+            self._end_epoch()
+
+        def around(advance: Callable[[], Any]) -> Any:
+            batch = advance()
+            self._taken[0] += batch_samples(batch)
+            self._taken[1] += 1
+            return batch
+
+        return PassingIterator(self, loader, start(), around)
+
+    def _end_epoch(self) -> None:
+        seconds, visit = self._since(), self._visit
+        if self._over:
+            raise EnoughEpochs
+        if not visit.start_s:
+            visit.start_s = seconds
+        elif self._cached is not None and self._cached.is_active:
+            visit.cached_s.append(seconds)
+        else:
+            visit.epochs_s.append(seconds)
+            visit.samples += self._taken[0]
+            visit.batches += self._taken[1]
+        later = len(visit.epochs_s)
+        if later >= LONGEST_VISIT or (later >= self._least and sum(visit.epochs_s) >= _ENOUGH_S):
+            if self._cached is None or visit.cached_s:
+                self._over = True
+                raise EnoughEpochs
+            self._cached.is_active = True
+        self._turn()
+        self._mark()
+
+    def _mark(self) -> None:
+        self._taken = [0, 0]
+        _finish_device()
+        if self._cached is not None:
+            self._cached.making_s = 0.0
+        self._began = time.perf_counter()
+
+    def _since(self) -> float:
+        _finish_device()
+        making_s = self._cached.making_s if self._cached is not None else 0.0
+        return time.perf_counter() - self._began - making_s
+
+
+def _finish_device() -> None:
+    """Wait until the device has done what was asked of it: its work belongs to the epoch that asked for it."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

@@ -1,0 +1,172 @@
+"""Whether both sides train the same is asked of every entry point, before anything is timed.
+
+One process a side trains each entry point on a few samples, under a watch, in a turn of its own. An entry point that
+raises, hangs, or takes its process with it is known by that; a new process goes on with the others. What fails before
+the migration is named and left out, and has to fail the same way after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from chirp_migrate.console.progress import Step
+from chirp_migrate.training.errors import WorkloadFailed
+from chirp_migrate.training.process.run_child import Child, workload_failed
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint
+from chirp_migrate.verify.equivalence.api import Api
+from chirp_migrate.verify.equivalence.compare import Equivalence
+from chirp_migrate.verify.spec import EntryResult, RunResult
+from chirp_migrate.verify.timing.children import Children
+
+__all__ = ["Watched", "watch"]
+
+_MOST_DEATHS = 3
+"""Entry points of a side that may each end their process; with one more nothing more is tried."""
+_LOOK_S = 0.02
+
+
+@dataclass
+class Watched:
+    """What was seen of both sides.
+
+    Attributes:
+        sides: side → entry point → what was seen of it.
+        api: side → the public names, see :mod:`.api`.
+        failing: entry points that fail before the migration → their error there.
+        difference: entry points that fail before the migration, and otherwise or not at all after it.
+        spent_s: seconds that both processes spent on what, by name.
+    """
+
+    sides: dict[str, dict[str, EntryResult]] = field(default_factory=dict)
+    api: dict[str, Api] = field(default_factory=dict)
+    failing: dict[str, str] = field(default_factory=dict)
+    difference: Equivalence = field(default_factory=Equivalence)
+
+    def working(self, side: str) -> dict[str, EntryResult]:
+        """The entry points that train."""
+        return {label: one for label, one in self.sides[side].items() if label not in self.failing}
+
+
+class _Side:
+    """One side while it is watched; :meth:`advance` goes on with it, without waiting long.
+
+    Attributes:
+        found: what was seen, by entry point.
+        api: the public names.
+        is_over: whether every entry point was watched.
+    """
+
+    def __init__(
+        self, children: Children, side: str, entries: Sequence[EntryPoint], stack: ExitStack, more: Mapping[str, Any]
+    ) -> None:
+        self.found: dict[str, EntryResult] = {}
+        self.api: Api = {}
+        self.is_over = False
+        self._children = children
+        self._side = side
+        self._left = list(entries)
+        self._stack = stack
+        self._more = more
+        self._deaths = 0
+        self._start()
+
+    def advance(self) -> None:
+        """Take in what the process sends, and let it go on; raises WorkloadFailed where nothing of it can run."""
+        try:
+            if self._child.is_busy:
+                self._child.hear(_LOOK_S)
+            elif self._left:
+                self._child.give_turn(self._children.watch_limit_s)
+                self._started = True
+            else:
+                self.api, self.is_over = self._child.result().api, True
+        except WorkloadFailed as failed:
+            self._lose(failed)
+        for part in self._child.found:
+            self.found[part.name] = msgspec.convert(part.value, EntryResult)
+            self._left = [entry for entry in self._left if entry.label != part.name]
+        self._child.found.clear()
+
+    def _start(self) -> None:
+        self._started = False
+        self._child: Child[RunResult] = self._stack.enter_context(
+            self._children.watching(self._side, self._left, **self._more)
+        )
+
+    def _lose(self, failed: WorkloadFailed) -> None:
+        """The process is gone, with the entry point that it was at."""
+        self._deaths += 1
+        if not self._started or not failed.ending or self._deaths > _MOST_DEATHS:
+            raise failed
+        entry, *self._left = self._left
+        lost = EntryResult(0.0, {}, [], error=failed.ending, printed=failed.log_tail, lost=True, hung=failed.hung)
+        self.found[entry.label] = lost
+        self._start()
+
+
+def watch(
+    children: Children, discovery: Discovery, api_names: dict[str, list[str]], twice_before: bool = False
+) -> Watched:
+    """Watch every entry point on both sides, beside each other where they can be.
+
+    Args:
+        api_names: public names to look up.
+        twice_before: whether the side before is watched twice, because its runs may differ.
+
+    Raises:
+        WorkloadFailed: an entry point fails after the migration only, or every one before it.
+    """
+    watched = Watched()
+    for together in children.beside_each_other(("before", "after")):
+        with ExitStack() as stack:
+            sides = {
+                side: _Side(
+                    children,
+                    side,
+                    discovery.entry_points,
+                    stack,
+                    {"api_names": api_names, "twice": twice_before and side == "before"},
+                )
+                for side in together
+            }
+            while not all(one.is_over for one in sides.values()):
+                for one in sides.values():
+                    if not one.is_over:
+                        one.advance()
+                children.progress(_step(sides, len(discovery.entry_points)))
+            for side, one in sides.items():
+                watched.sides[side], watched.api[side] = one.found, one.api
+    before, after = watched.sides["before"], watched.sides["after"]
+    watched.failing = {label: one.error for label, one in before.items() if one.error}
+    broken = [label for label, one in after.items() if one.error and not before[label].error]
+    if broken:
+        raise _failed("after", broken[0], after)
+    if len(watched.failing) == len(before):
+        raise _failed("before", next(iter(before)), before, others=len(before) > 1)
+    for label, lost in before.items():
+        if lost.error:
+            watched.difference.notes.append(f"{label}: left out: before the migration, too, it {_how(lost)}")
+            # One that hangs before the migration is not waited for, so its end is not known.
+            if after[label].error != lost.error and not lost.hung:
+                watched.difference.differs("error-differs", label, f"{_how(lost)} before, {_how(after[label])} after")
+    return watched
+
+
+def _how(one: EntryResult) -> str:
+    return one.error if one.lost else f"raises {one.error}" if one.error else "trains"
+
+
+def _failed(side: str, label: str, found: Mapping[str, EntryResult], others: bool = False) -> WorkloadFailed:
+    one = found[label]
+    also = " (so do all others)" if others else ""
+    how = one.error if one.lost else f"raised {one.error}"
+    return workload_failed(f"The {side} side failed: {label} {how}{also}.", one.printed, side)
+
+
+def _step(sides: Mapping[str, _Side], of: int) -> Step:
+    return Step("watching what each entry point loads", min(len(one.found) for one in sides.values()), of)

@@ -1,0 +1,195 @@
+"""A training call is divided into epochs, and ended after enough of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from chirp_migrate.training.workload.entry_points import OwnRun
+from chirp_migrate.verify.spec import Visit
+from chirp_migrate.verify.timing.constant_batch import CachedLoading
+from chirp_migrate.verify.timing.epochs import LONGEST_VISIT, EnoughEpochs, Epochs
+from chirp_migrate.verify.timing.rounds import own_seconds, perfect_seconds
+
+
+class Numbers(Dataset[int]):
+    """Ten numbers, and how often one was read."""
+
+    def __init__(self) -> None:
+        self.read = 0
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> int:
+        self.read += 1
+        return index
+
+
+Log = list[str]
+Training = Callable[[Log], Any]
+
+
+def each(loader: DataLoader[int], log: Log, name: str) -> None:
+    for number, _ in enumerate(loader):
+        if number == 0:
+            log.append(name)
+
+
+def plain(log: Log, epochs: int = 20) -> str:
+    """A training loader that is kept, and validation without gradients."""
+    train, val = DataLoader(Numbers(), 4), DataLoader(Numbers(), 4)
+    for _ in range(epochs):
+        each(train, log, "train")
+        with torch.no_grad():
+            each(val, log, "val")
+    return "result"
+
+
+def with_statistics(log: Log) -> None:
+    """A loader of the same dataset reads statistics first."""
+    dataset = Numbers()
+    each(DataLoader(dataset, 4), log, "statistics")
+    train = DataLoader(dataset, 4)
+    for _ in range(20):
+        each(train, log, "train")
+
+
+def rebuilt(log: Log) -> None:
+    """A loader that is built anew for every epoch."""
+    dataset = Numbers()
+    for _ in range(20):
+        each(DataLoader(dataset, 4), log, "train")
+
+
+def validating_with_gradients(log: Log) -> None:
+    train, val = DataLoader(Numbers(), 4), DataLoader(Numbers(), 4)
+    for _ in range(20):
+        each(train, log, "train")
+        each(val, log, "val")
+
+
+def paired(log: Log) -> None:
+    """Two training loaders at once."""
+    first, second = DataLoader(Numbers(), 4), DataLoader(Numbers(), 4)
+    for _ in range(20):
+        for number, _ in enumerate(zip(first, second, strict=True)):
+            if number == 0:
+                log.append("train")
+
+
+def timed(training: Training, cached: CachedLoading | None = None, least: int = 1) -> tuple[Visit, Log]:
+    """The visit, and what the training did, with the turns that it took between."""
+    log: Log = []
+    epochs = Epochs(lambda: log.append("turn"), least, cached)
+    if cached is not None:
+        cached.is_active = False
+        with cached, epochs:
+            return epochs.time(lambda: training(log)), log
+    with epochs:
+        return epochs.time(lambda: training(log)), log
+
+
+@pytest.mark.parametrize(
+    ("training", "start", "epoch"),
+    [
+        (plain, ["train", "val"], ["train", "val"]),
+        (with_statistics, ["statistics", "train"], ["train"]),
+        (rebuilt, ["train", "train"], ["train"]),
+        (validating_with_gradients, ["train", "val"], ["train", "val"]),
+        (paired, ["train"], ["train"]),
+    ],
+)
+def test_an_epoch_is_one_pass_of_the_loader_that_paces_it_with_all_that_follows(
+    training: Training, start: Log, epoch: Log
+) -> None:
+    visit, log = timed(training)
+    parts: list[Log] = [[]]
+    for word in log:
+        if word == "turn":
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    assert parts == [start, *[epoch] * LONGEST_VISIT]
+    assert len(visit.epochs_s) == LONGEST_VISIT, "short epochs are timed several times"
+    assert visit.start_s > 0 and visit.rest_s == 0, "the call was ended"
+    assert visit.samples == 10 * visit.batches / 3
+
+
+def test_a_call_without_a_second_epoch_is_timed_as_a_whole() -> None:
+    for training in (lambda log: plain(log, 1), lambda log: log.append("work")):
+        visit, log = timed(training)
+        assert visit.epochs_s == [] and visit.start_s > 0 and visit.rest_s == 0
+        assert "turn" not in log
+
+
+def test_what_is_left_of_a_call_with_few_epochs_is_no_epoch() -> None:
+    visit, _ = timed(lambda log: plain(log, 3))
+    assert len(visit.epochs_s) == 1 and visit.rest_s > 0
+
+
+def test_the_last_epoch_is_fed_from_memory() -> None:
+    read: list[int] = []
+    dataset = Numbers()
+
+    def training(log: Log) -> None:
+        train = DataLoader(dataset, 4)
+        for _ in range(20):
+            before = dataset.read
+            each(train, log, "train")
+            read.append(dataset.read - before)
+
+    visit, log = timed(training, CachedLoading())
+    assert len(visit.cached_s) == 1 and len(visit.epochs_s) == LONGEST_VISIT
+    assert read == [10] * (1 + LONGEST_VISIT) + [4], "one batch is made"
+    assert log.count("train") == len(read)
+
+
+def test_code_that_handles_errors_does_not_keep_a_training_from_being_ended() -> None:
+    cleaned: list[bool] = []
+
+    def training(log: Log) -> None:
+        try:
+            plain(log)
+        except Exception:
+            plain(log)
+        finally:
+            cleaned.append(True)
+
+    _, log = timed(training)
+    assert log.count("train") == 1 + LONGEST_VISIT and cleaned == [True]
+
+
+def test_one_that_handles_everything_goes_on_and_is_no_longer_timed() -> None:
+    ended: list[bool] = []
+
+    def training(log: Log) -> None:
+        loader = DataLoader(Numbers(), 4)
+        for _ in range(20):
+            try:
+                each(loader, log, "train")
+            except EnoughEpochs:
+                ended.append(True)
+
+    visit, _log = timed(training)
+    assert len(visit.epochs_s) == LONGEST_VISIT and len(ended) == 20 - 1 - LONGEST_VISIT
+
+
+def test_an_error_of_the_training_is_raised() -> None:
+    def training(_log: Log) -> Iterator[int]:
+        raise KeyError("no such bird")
+
+    with pytest.raises(KeyError):
+        timed(training)
+
+
+def test_the_own_run_has_start_up_once_a_fold() -> None:
+    visit = Visit(start_s=3.0, epochs_s=[0.9, 1.0, 9.0], cached_s=[0.4])
+    assert own_seconds(visit, OwnRun(epochs=11, folds=2)) == pytest.approx(2 * (3.0 + 10 * 1.0))
+    assert perfect_seconds(visit, OwnRun(epochs=11, folds=2)) == pytest.approx(2 * (3.0 + 10 * 1.0 - 11 * 0.6))
+    assert own_seconds(Visit(start_s=3.0, rest_s=1.0), OwnRun(epochs=11)) == 4.0
+    assert perfect_seconds(Visit(start_s=3.0), OwnRun()) is None
