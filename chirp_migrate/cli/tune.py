@@ -79,8 +79,8 @@ _kept = partial(option, group="What is kept")
         type=Counts(1), help="Also measure what was picked at these batch sizes.",
     ),
     _tried(
-        "--time-budget", "seconds", metavar="SECONDS", type=Number(1, 86_400), default=30,
-        show_default=True, help="Time for measuring; what loads slowly takes longer, and says so.",
+        "--time-budget", "seconds", metavar="SECONDS", type=Number(1, 86_400), default=90,
+        show_default=True, help="Seconds for the whole command; one slow dataset takes longer, and says so.",
     ),
     _tried(
         "--loader", "migrated", type=click.Choice(list(_LOADERS)), default="auto", show_default=True,

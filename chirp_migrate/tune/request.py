@@ -18,7 +18,7 @@ class Grid:
         workers: numbers of worker processes.
         prefetch: batches that each worker loads ahead.
         batch_sizes: further batch sizes to try with what was picked; empty for none.
-        seconds: time for measuring, over all loaders; one that loads slowly takes longer.
+        seconds: time for everything; where three rounds of a loader take longer, there are fewer.
         thread_safe: whether the datasets and their collation may be used by several threads at once.
         migrated: whether the loader of ``chirpid_patch`` is measured, or PyTorch's; None for what the training has.
     """
@@ -26,7 +26,7 @@ class Grid:
     workers: tuple[int, ...] = (0, 2, 4, 8)
     prefetch: tuple[int, ...] = (2, 4)
     batch_sizes: tuple[int, ...] = ()
-    seconds: float = 30.0
+    seconds: float = 90.0
     thread_safe: bool = False
     migrated: bool | None = None
 
@@ -44,6 +44,7 @@ class Request:
         discovery: training calls whose loaders are measured, in a copy; None for none.
         sizes: how much is trained.
         profile: file that what was picked is kept in; empty for none.
+        ends_at: when the time budget is used up (``time.time()``); None: ``grid.seconds`` after the child began.
         uses_runtime: whether the code at ``tree`` loads by ``chirpid_patch``, for datasets that come without a loader.
     """
 
@@ -55,4 +56,5 @@ class Request:
     discovery: Discovery | None = None
     sizes: Sizes = field(default_factory=Sizes)
     profile: str = ""
+    ends_at: float | None = None
     uses_runtime: bool = False

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from chirp_migrate import __version__
 from chirp_migrate.console.progress import Progress, Step
-from chirp_migrate.training.errors import user_code
+from chirp_migrate.console.text import shortened
+from chirp_migrate.training.errors import Raised, user_code
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import serve
@@ -40,6 +42,7 @@ _AUGMENTATION_ROUNDS = 5
 _AUGMENTATION_SLICE_S = 0.2
 _FOR_BATCH_SIZES = 0.25
 _SEED = 435
+_LEAST_S = 1.0
 
 
 def run(request: Request, show: Progress) -> TuneReport:
@@ -50,13 +53,25 @@ def run(request: Request, show: Progress) -> TuneReport:
         Raised: the user's code raised.
     """
     seed_everything(_SEED)
-    subjects, training, notes = _subjects(request, show)
+    ends_at = request.ends_at or time.time() + request.grid.seconds
+    subjects, training, notes = _subjects(request, show, max(_LEAST_S, ends_at - time.time()))
     loaders: list[LoaderReport] = []
-    show(Step("measuring", most_s=request.grid.seconds))
-    for subject in subjects:
+    for number, subject in enumerate(subjects):
+        if loaders and request.discovery and time.time() > ends_at:
+            names = shortened([one.report.name for one in subjects[number:]], 4)
+            notes.append(f"not measured, as the time budget was used up: {names}")
+            break
         seed_everything(_SEED)
-        with user_code(f"reading a batch of {subject.report.name}"):
-            report = _measured(subject, request, request.grid.seconds / len(subjects), show)
+        left_s = max(_LEAST_S, ends_at - time.time())
+        show(Step("measuring", most_s=left_s))
+        try:
+            with user_code(f"reading a batch of {subject.report.name}"):
+                report = _measured(subject, request, left_s / (len(subjects) - number), show)
+        except Raised as raised:
+            if not loaders and number == len(subjects) - 1:
+                raise
+            notes.append(f"{subject.report.name} was not measured: {raised}")
+            continue
         conclude(report, None if loaders else training)
         loaders.append(report)
     if training is None and torch.cuda.is_available():
@@ -72,7 +87,7 @@ def run(request: Request, show: Progress) -> TuneReport:
     )
 
 
-def _subjects(request: Request, show: Progress) -> tuple[list[Subject], Training | None, list[str]]:
+def _subjects(request: Request, show: Progress, seconds: float) -> tuple[list[Subject], Training | None, list[str]]:
     """What is measured, the training that was watched for it, if any, and notes."""
     if request.dataset:
         subject = from_reference(request.dataset, request.unaugmented, request.config, request.uses_runtime)
@@ -87,9 +102,12 @@ def _subjects(request: Request, show: Progress) -> tuple[list[Subject], Training
             entries = tuple(replace(entries[0], name=name) for name in names)
         model = load_model(request.discovery.model)
         data = data_for(entries, request.sizes)
-        calls = [prepare_call(entry, model, data, request.sizes) for entry in entries]
-        check_imports(Path(request.tree), request.discovery.origin)
-        return watched(calls, show, request.grid.seconds)
+    # A call is ended when it begins its second epoch.
+    sizes = replace(request.sizes, epochs=max(2, request.sizes.epochs))
+    calls = {entry.label: partial(prepare_call, entry, model, data, sizes) for entry in entries}
+    found = watched(calls, show, seconds)
+    check_imports(Path(request.tree), request.discovery.origin)
+    return found
 
 
 def _measured(subject: Subject, request: Request, seconds: float, show: Progress) -> LoaderReport:
@@ -107,7 +125,7 @@ def _measured(subject: Subject, request: Request, seconds: float, show: Progress
     candidates = grid(wanted.workers, wanted.prefetch, threads, batch_size, report.now)
     sizes = [size for size in wanted.batch_sizes if size != batch_size and batch_size is not None]
     share = 1 - _FOR_AUGMENTATION - (_FOR_BATCH_SIZES if sizes else 0)
-    sweep = Sweep(subject, candidates, seconds * share, show)
+    sweep = Sweep(subject, candidates, seconds * share, show, is_limited=request.discovery is not None)
     report.measured = sweep.run()
     report.rounds, report.cpu_share, report.others = sweep.rounds, sweep.cpu_share, sweep.others
     chosen = pick(report.measured)

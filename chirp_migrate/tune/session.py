@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def tune_tree(request: Request, training: VerifyOptions | None, timeout_s: float
         WorkloadFailed: the user's code failed.
     """
     root = Path(request.tree)
+    request = replace(request, ends_at=time.time() + request.grid.seconds)
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-tune-", ignore_cleanup_errors=True) as name:
         if training is None:
             request = replace(request, uses_runtime=_uses_runtime(root))

@@ -93,14 +93,16 @@ class Sweep:
     Attributes:
         subject: the dataset.
         candidates: the ways of loading; loading in the process is among them.
-        seconds: time for it; :data:`MIN_ROUNDS` rounds are made in any case.
+        seconds: time for it; :data:`MIN_ROUNDS` rounds are made in any case, unless it is limited.
         show: told how far it is.
+        is_limited: whether to end when time is up, even in the first round.
     """
 
     subject: Subject
     candidates: Sequence[Candidate]
     seconds: float
     show: Progress
+    is_limited: bool = False
 
     def __post_init__(self) -> None:
         self.measured = [Measured(candidate) for candidate in self.candidates]
@@ -131,6 +133,8 @@ class Sweep:
             began = time.monotonic()
             order = self._order()
             for number, configuration in enumerate(order, start=self.rounds * len(order)):
+                if self.is_limited and number and time.monotonic() - begun > self.seconds:
+                    return self._tried()
                 # How many rounds there will be is known of the fewest alone.
                 total = MIN_ROUNDS * len(order) if self.rounds < MIN_ROUNDS else 0
                 self.show(Step(f"round {self.rounds + 1}: {configuration.candidate}", number, total))
@@ -143,6 +147,8 @@ class Sweep:
             over = settled(self.measured) or left < (now - began) / 2 or not self._contenders()
             if self.rounds >= MIN_ROUNDS and over:
                 return self.measured
+            if self.is_limited and left < (now - began) / 2:
+                return self._tried()
             chosen = pick(self.measured)
             if chosen is not None:
                 least = (MIN_ROUNDS - self.rounds) * (now - began)
@@ -151,6 +157,11 @@ class Sweep:
                 ahead = f"{chosen.candidate} is ahead with {mean_rate(chosen.rates).value:.0f} samples/s"
                 time_left = f"; about {rest:.0f} s left" if rest >= 1 else ""
                 self.show(f"round {self.rounds}: {ahead}{time_left}")
+
+    def _tried(self) -> list[Measured]:
+        """What was measured, or failed, before the time was up."""
+        self.measured = [one for one in self.measured if one.rates or one.error is not None]
+        return self.measured
 
     def _order(self) -> list[Measured]:
         """Those of the next round: all at first, then those that are not clearly below; the first begins round 0."""
@@ -200,6 +211,8 @@ class Sweep:
         self.show(Step("reading", left_s=least))
         rate = (self.measured[0].candidate.batch_size or 1) / self._batch_s
         beyond = f", more than the {self.seconds:.0f} s asked for" if least > 1.5 * self.seconds else ""
+        if beyond and self.is_limited:
+            beyond = f"; as many as fit into {self.seconds:.0f} s are measured"
         self.show(
             f"{len(self.measured)} ways of loading {self.subject.report.name}, {rate:.0f} samples/s in the process: "
             f"about {max(least, self.seconds):.0f} s, less where it is soon settled{beyond}"

@@ -1,18 +1,22 @@
-"""The loaders that a training makes, and how long it waits for each: the training is run once and watched."""
+"""The loaders that a training makes, and how long it waits for each: it is entered, watched, and ended again."""
 
 from __future__ import annotations
 
 import gc
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from chirp_migrate.console.progress import Progress, Step
-from chirp_migrate.training.errors import NotUsable
+from chirp_migrate.console.text import count, percent, shortened
+from chirp_migrate.training.errors import NotUsable, Raised, user_code
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
+from chirp_migrate.training.watch.pacing import Pacing
 from chirp_migrate.training.watch.samples import described
 from chirp_migrate.tune.document import Training
 from chirp_migrate.tune.subject import Subject, of_loader
@@ -22,9 +26,21 @@ from chirpid_patch.loading.batch_timer import BatchTimer
 
 __all__ = ["watched"]
 
-_MOST_LOADERS = 3
-_WORTH_WAITING = 0.05
-"""Loaders that took a smaller share of all the waiting than this are not measured."""
+_BATCHES, _LONG_ENOUGH_S = 8, 1.0
+"""A pass over a loader is ended after so many batches, if it has taken so long: its waits are known by then."""
+
+_WAITS_LITTLE = 0.05
+"""Loaders that the training waits for in a smaller share of its time than this are not measured."""
+
+_WATCHING_SHARE = 0.5
+"""Of the time, for entering the training; what is not entered by then is named."""
+
+_LEAST_S = 6.0
+"""Seconds that measuring one loader takes, at least."""
+
+
+class _SeenEnough(BaseException):
+    """Ends a training call whose loaders were seen; no error, so that code that handles errors lets it pass."""
 
 
 @dataclass
@@ -42,22 +58,41 @@ class _Loader:
 
 
 class _Watching(Interception):
-    """Sees what loaders a training makes, and how long it waits for them."""
+    """Sees what loaders a training makes, and how long it waits for them, until it begins its second epoch."""
 
     def __init__(self) -> None:
         super().__init__(self._watch)
         self.loaders: dict[tuple[Any, ...], _Loader] = {}
+        self._pacing = Pacing()
+
+    def run(self, call: Callable[[], Any]) -> None:
+        """Make a training call, and end it once its loaders were seen.
+
+        Raises:
+            Exception: what the call raises.
+        """
+        self.cover_new_classes()
+        self._pacing = Pacing()
+        with suppress(_SeenEnough):
+            call()
 
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        if self._pacing.begins_epoch(loader):
+            raise _SeenEnough
         dataset = getattr(loader, "dataset", None)
         role = "training" if torch.is_grad_enabled() else "validation"
         key = (role, described(dataset), loader.batch_size, type(loader).__name__)
         known = self.loaders.setdefault(key, _Loader(loader, role))
         timer = BatchTimer()
+        batches, began = 0, time.perf_counter()
 
         def around(advance: Callable[[], Any]) -> Any:
+            nonlocal batches
             step_s = timer.ask()
+            if batches >= _BATCHES and time.perf_counter() - began > _LONG_ENOUGH_S:
+                raise StopIteration
             batch = advance()
+            batches += 1
             waited_s = timer.arrive()
             if step_s is not None:
                 known.waited_s += waited_s
@@ -68,68 +103,72 @@ class _Watching(Interception):
 
 
 def watched(
-    calls: Sequence[Callable[[], Any]], show: Progress, later_s: float = 0.0
+    calls: Mapping[str, Callable[[], Callable[[], Any]]], show: Progress, seconds: float = math.inf
 ) -> tuple[list[Subject], Training, list[str]]:
-    """Run training calls, and give the loaders that are worth measuring, slowest first.
+    """Enter training calls until their first loaders have given batches, and give those worth measuring, slowest first.
 
-    What comes after it takes ``later_s`` seconds, at most.
+    Args:
+        calls: of each entry point, what makes its training call.
+        show: told how far it is.
+        seconds: time for this and for measuring; a part of it is for this.
 
     Returns:
         The loaders, what the training took, and notes on those left out.
 
     Raises:
         NotUsable: the training took no batch from a loader that can be measured.
-        Exception: what a call raises.
+        Raised: no entry point trains, and the first one raised this.
     """
     watching = _Watching()
     monitor = DataLoaderPerformanceMonitor()
+    notes: list[str] = []
+    first: Raised | None = None
     began = time.perf_counter()
     with watching, monitor.watch() as usage:
-        left_s = None
-        for number, call in enumerate(calls):
-            most_s = None if left_s is None else left_s + later_s
-            show(Step("watching the training", number, len(calls), left_s, most_s))
-            watching.cover_new_classes()
-            call()
-            taken = time.perf_counter() - began
-            left_s = taken / (number + 1) * (len(calls) - number - 1)
-            ahead = f"; watching the others will take about {left_s:.0f} s" if left_s >= 1 else ""
-            if ahead and number == 0:
-                ahead += " beside the time budget (--dataset measures one without it)"
-            show(f"watched training call {number + 1} of {len(calls)} in {taken:.0f} s{ahead}")
-    seconds = time.perf_counter() - began
+        for number, (label, make) in enumerate(calls.items()):
+            if number and time.perf_counter() - began > _WATCHING_SHARE * seconds:
+                notes.append(f"not entered within the time budget: {shortened(list(calls)[number:], 4)}")
+                break
+            show(Step(f"entering {label}", number, len(calls)))
+            try:
+                with user_code(label):
+                    watching.run(make())
+            except Raised as raised:
+                first = first or raised
+                notes.append(f"skipped, as it does not train: {raised}")
+                show(f"skipped, as it does not train: {raised}")
+    taken = time.perf_counter() - began
+    if first is not None and not watching.loaders:
+        raise first
     for known in watching.loaders.values():
         shut_down_workers(known.loader)  # persistent ones would stay beside what is measured next (trap 13)
     gc.collect()
-    training = Training(seconds, usage.mean_gpu_utilization, str(monitor.gpu_status()))
-    subjects, notes = _worth_measuring(watching)
-    return subjects, training, notes
+    show(f"saw {count(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
+    training = Training(taken, usage.mean_gpu_utilization, str(monitor.gpu_status()))
+    subjects, more = _worth_measuring(watching, seconds - taken)
+    return subjects, training, notes + more
 
 
-def _worth_measuring(watching: _Watching) -> tuple[list[Subject], list[str]]:
+def _worth_measuring(watching: _Watching, seconds: float) -> tuple[list[Subject], list[str]]:
     slowest_first = sorted(watching.loaders.values(), key=lambda kind: kind.waited_s, reverse=True)
-    whole = sum(kind.whole_s for kind in slowest_first)
-    waited = sum(kind.waited_s for kind in slowest_first)
+    most = max(1, int(min(seconds / _LEAST_S, len(slowest_first))))
     subjects: list[Subject] = []
     notes: list[str] = []
-    further: list[_Loader] = []
     for kind in slowest_first:
-        if len(subjects) >= _MOST_LOADERS or (subjects and kind.waited_s < _WORTH_WAITING * waited):
-            further.append(kind)
-            continue
+        name = f"{described(kind.loader.dataset)} ({kind.role})"
         try:
             subject = of_loader(kind.loader, kind.role)
         except NotUsable as problem:
-            notes.append(f"{described(kind.loader.dataset)} ({kind.role}) was not measured: {problem}")
+            notes.append(f"{name} was not measured: {problem}")
             continue
-        subject.report.waited_share = kind.waited_s / whole if whole > 0 else None
-        subjects.append(subject)
-    if further:
-        theirs = sum(kind.waited_s for kind in further)
-        notes.append(
-            f"further loaders ({len(further)}) were not measured: the training waited {theirs:.2f} s for them, of "
-            f"{waited:.2f} s in all"
-        )
+        share = kind.waited_s / kind.whole_s if kind.whole_s > 0 else None
+        subject.report.waited_share = share
+        if subjects and share is not None and share < _WAITS_LITTLE:
+            notes.append(f"{name}: leave its loading as it is, as the training waits {percent(share, 1)} of its time")
+        elif len(subjects) < most:
+            subjects.append(subject)
+        else:
+            notes.append(f"{name} was not measured: give it a longer --time-budget")
     if not subjects:
         why = f" ({'; '.join(notes)})" if notes else ""
         raise NotUsable(f"the training took no batch from a loader that can be measured{why}")

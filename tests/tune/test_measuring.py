@@ -173,23 +173,65 @@ class Augmented(Clocked):
     """Over another dataset."""
 
 
-@pytest.mark.slow
-def test_what_watching_will_take_is_told_after_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str | Step] = []
-    now = [0.0]
-    monkeypatch.setattr("chirp_migrate.tune.watching.time.perf_counter", lambda: now[0])
+def test_a_training_is_ended_when_its_loaders_were_seen() -> None:
+    walks: list[str] = []
 
     def train() -> None:
-        for _ in DataLoader(Waiting(seconds=0), batch_size=4):
-            pass
-        now[0] += 10
+        batches = DataLoader(Waiting(seconds=0), batch_size=4)
+        for _ in range(1000):
+            for _batch in batches:
+                pass
+            walks.append("training")
+            with torch.no_grad():
+                for _batch in DataLoader(Waiting(seconds=0), batch_size=2):
+                    pass
+            walks.append("validation")
 
-    watched([train, train, train], told.append, 30.0)
-    first, second, third = (line for line in told if isinstance(line, str))
-    assert "about 20 s beside the time budget (--dataset measures one without it)" in first
-    assert second.endswith("about 10 s") and third.endswith("in 30 s")
-    steps = [(step.done, step.total, step.left_s, step.most_s) for step in told if isinstance(step, Step)]
-    assert steps == [(0, 3, None, None), (1, 3, 20.0, 50.0), (2, 3, 10.0, 40.0)]
+    subjects, _, _ = watched({"train": lambda: train}, no_words)
+    assert walks == ["training", "validation"]
+    assert {one.report.role for one in subjects} <= {"training", "validation"} and subjects
+
+
+def test_a_long_pass_is_ended_once_its_waits_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("chirp_migrate.tune.watching.time", clock)
+    taken: list[int] = []
+
+    def train() -> None:
+        taken.append(sum(1 for _ in DataLoader(Clocked(4000, clock, 1.0), batch_size=1)))
+        taken.append(sum(1 for _ in DataLoader(Clocked(4000, clock, 0.0), batch_size=1)))
+
+    watched({"train": lambda: train}, no_words)
+    assert taken == [8, 4000]
+
+
+def test_a_training_that_is_broken_is_skipped_and_named() -> None:
+    def broken() -> None:
+        raise KeyError("no such bird")
+
+    def train() -> None:
+        for _batch in DataLoader(Waiting(seconds=0), batch_size=4):
+            pass
+
+    told: list[str | Step] = []
+    subjects, _, notes = watched({"first": lambda: broken, "second": lambda: train}, told.append)
+    assert len(subjects) == 1
+    assert notes[0] == "skipped, as it does not train: first raised KeyError: 'no such bird'" and notes[0] in told
+    with pytest.raises(Raised, match="first raised KeyError"):
+        watched({"first": lambda: broken, "other": lambda: broken}, no_words)
+
+
+def test_what_is_not_entered_in_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("chirp_migrate.tune.watching.time", clock)
+
+    def train() -> None:
+        clock.now += 40
+        for _batch in DataLoader(Waiting(seconds=0), batch_size=4):
+            pass
+
+    _, _, notes = watched(dict.fromkeys(("one", "two", "three"), lambda: train), no_words, 60.0)
+    assert notes == ["not entered within the time budget: two, three"]
 
 
 def test_a_training_is_watched_for_its_loaders_and_their_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,16 +250,17 @@ def test_a_training_is_watched_for_its_loaders_and_their_waits(monkeypatch: pyte
             for _batch in DataLoader(base, batch_size=16):
                 pass
 
-    subjects, training, notes = watched([train], no_words)
+    subjects, training, notes = watched({"train": lambda: train}, no_words)
     assert [(one.report.name, one.report.role, one.report.batch_size) for one in subjects] == [
         ("Augmented > Clocked", "training", 4),
         ("Clocked", "validation", 8),
+        ("Clocked", "validation", 16),
     ]
     assert subjects[0].options == {"shuffle": True} and not subjects[0].report.migrated
-    # Two walks of three waits behind the first one, each of 4 samples and a step; one of 8 samples in validation.
-    assert subjects[0].report.waited_share == pytest.approx(2 * 3 * 12 / (2 * 3 * 20 + 8))
+    # Waits behind the first one, each of 4 samples, and a step.
+    assert subjects[0].report.waited_share == pytest.approx(12 / 20)
     assert training.seconds == 2 * 4 * 20 + 16 + 16 and training.gpu
-    assert notes == ["further loaders (1) were not measured: the training waited 0.00 s for them, of 80.00 s in all"]
+    assert notes == []
 
 
 def tuned(tmp_path: Path, **more: Any) -> TuneReport:
@@ -331,7 +374,7 @@ def test_a_training_that_raises_is_the_user_s(tmp_path: Path, monkeypatch: pytes
         "    return {'train': train}\n"
     )
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(Raised, match=r"the training raised OSError: data/a\.npy is missing"):
+    with pytest.raises(Raised, match=r"train raised OSError: data/a\.npy is missing"):
         tuned(tmp_path, discovery=Discovery((EntryPoint("", "", hook=f"{name}.py:workload"),)))
 
 
