@@ -28,6 +28,7 @@ __all__ = [
     "MODEL",
     "REFERENCE",
     "RESULT",
+    "SCRIPT_ARGUMENT",
     "SHAPE",
     "WORKLOAD",
     "put_aside",
@@ -113,9 +114,10 @@ def said(ctx: click.Context) -> dict[str, Any]:
     sources = {name: ctx.get_parameter_source(name) for name in ctx.params.keys() & names}
     by_options = {name for name, source in sources.items() if source is ParameterSource.COMMANDLINE}
     by_settings = {name for name, source in sources.items() if source is ParameterSource.DEFAULT_MAP}
-    if by_options & {"workload", "command"}:
+    if by_options & {"workload", "command"} or ctx.params.get("script"):
         by_settings -= {"workload", "command", "result"}
-    return {name: ctx.params[name] for name in by_options | by_settings}
+    script = {"script": ctx.params["script"]} if ctx.params.get("script") else {}
+    return {name: ctx.params[name] for name in by_options | by_settings} | script
 
 
 class _Read(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
@@ -192,5 +194,6 @@ MODEL = _Read("model", _text(_CLASS.fullmatch, 'must name a class as "package.mo
 COMMAND = _Read("command", _command)
 RESULT = _Read("result", _result)
 EXPRESSION = _Read("expression", _expression)
+SCRIPT_ARGUMENT = click.argument("script", nargs=-1, type=click.UNPROCESSED, metavar="[-- python FILE.py …]")
 DATA = _Read("path", _data)
 SHAPE = _Read("shape", _shape)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.command_settings import REFERENCE, WORKLOAD, put_aside, settings_as_defaults
+from chirp_migrate.cli.command_settings import REFERENCE, SCRIPT_ARGUMENT, WORKLOAD, put_aside, settings_as_defaults
 from chirp_migrate.cli.options import Command, Counts, File, Number, argument, gathered, option, output_options
 from chirp_migrate.cli.verify import options_of
 from chirp_migrate.console.output import Output
@@ -42,12 +42,14 @@ _kept = partial(option, group="What is kept")
             ExitCode.INTERRUPTED: "interrupted, nothing is left running",
         },
         "chirp-migrate tune project/",
+        "chirp-migrate tune trainer/ -- python train.py",
         "chirp-migrate tune project/ --num-workers 0,2,4,8 --plot workers.svg",
         "chirp-migrate tune . --dataset data.sets:train_set --unaugmented data.sets:plain_set",
         "chirp-migrate tune . --config configs/retinal.yaml --num-workers 0,2,4,8 --json tune.json",
     ),
 )
 @argument(is_eager=True, callback=settings_as_defaults("tune"))
+@SCRIPT_ARGUMENT
 @option(
     "--workload",
     type=WORKLOAD,
@@ -110,6 +112,7 @@ _kept = partial(option, group="What is kept")
 @output_options("all raw values", "Print the recommendations alone.", "Print the rates of every round, too.")
 def tune(
     path: Path,
+    script: tuple[str, ...],
     workload: str | None,
     dataset: str | None,
     unaugmented: str | None,
@@ -124,23 +127,24 @@ def tune(
     """Measure ways of loading the data of the project at PATH, and say which settings to change.
 
     Runs the backend's own code, in a process of its own: a training (found by itself in a ChirpID-shaped backend, else
-    --workload or chirp_verify.py) in a temporary copy, to see which loaders it makes and how long it waits for them; or
-    only the dataset that --dataset or --config names. Worker processes, prefetching and batch sizes are measured in
-    turns, and the smallest configuration within 5 % of the best is picked (docs/tune.md). Options go before
-    [tool.chirp-migrate.tune] in pyproject.toml.
+    -- python train.py, --workload or chirp_verify.py) in a temporary copy, to see which loaders it makes and how long
+    it waits for them; or only the dataset that --dataset or --config names. Worker processes, prefetching and batch
+    sizes are measured in turns, and the smallest configuration within 5 % of the best is picked (docs/tune.md). Options
+    go before [tool.chirp-migrate.tune] in pyproject.toml.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: give the root of your project.")
     root = path.resolve()
     if not grid.prefetch:
         raise UsageProblem("--prefetch is empty: give numbers of batches, such as 2,4.")
-    if workload is not None and put_aside("dataset", "unaugmented", "config_file"):
+    if (workload is not None or script) and put_aside("dataset", "unaugmented", "config_file"):
         dataset = unaugmented = config_file = None
     if unaugmented is not None and dataset is None:
         raise UsageProblem("--unaugmented belongs to a --dataset: give both.")
     watches = dataset is None and config_file is None
-    if workload is not None and not watches:
-        raise UsageProblem("--workload watches a training, and --dataset or --config name its data: give one of them.")
+    if (workload is not None or script) and not watches:
+        given = "--workload" if workload is not None else "a command after --"
+        raise UsageProblem(f"{given} watches a training, and --dataset or --config name its data: give one of them.")
     if profile is not None and not save:
         raise UsageProblem("--profile and --no-save contradict each other: give one of them.")
     config = None if config_file is None else read_config(_config_path(root, config_file))
@@ -158,7 +162,7 @@ def tune(
         profile=str(_profile(profile)) if save else "",
     )
     named = [] if workload is None else [f"--workload={workload}"]
-    training = options_of(*named, "--", str(root)) if watches else None
+    training = options_of(*named, "--", str(root), *script) if watches else None
     timeout_s = max(600.0, 4 * grid.seconds) if timeout is None else timeout
     try:
         with output.progress("reading the project") as progress:

@@ -19,6 +19,7 @@ from chirp_migrate.cli.command_settings import (
     EXPRESSION,
     MODEL,
     RESULT,
+    SCRIPT_ARGUMENT,
     SHAPE,
     WORKLOAD,
     said,
@@ -72,6 +73,7 @@ Examples:
   chirp-migrate verify project/ -k "training_utils and not augmentation" --epochs 4
   chirp-migrate verify project/ --data samples.npz --model utils.models:BirdCNN
   chirp-migrate verify project/ --baseline main --json report.json
+  chirp-migrate verify trainer/ -- python train.py --config small.yaml
   chirp-migrate verify trainer/ --workload chirp_verify.py:workload
   chirp-migrate verify trainer/ --command "{python} train.py --epochs {epochs}" --result metrics.json
 """
@@ -94,6 +96,7 @@ Examples:
     epilog=_EPILOG,
 )
 @argument(is_eager=True, callback=settings_as_defaults("verify"))
+@SCRIPT_ARGUMENT
 @_trained(
     "--workload", type=WORKLOAD, metavar="FILE:FUNCTION",
     help="Function that gives the training calls (see init-workload).",
@@ -196,8 +199,9 @@ def verify(
     Runs the training as it was before the migration and as it is now, in separate processes and in turn. Both sides
     are copies in a temporary folder; PATH is only read, and what was found kept with its journal for `chirp-migrate
     report`. The entry points of a ChirpID-shaped backend are found by themselves and train on synthetic spectrograms or
-    on --data; for others, `chirp-migrate init-workload PATH` writes a file that says what to train, or --command times
-    a program. Options go before [tool.chirp-migrate.verify] in pyproject.toml.
+    on --data. Of other projects, give the command that trains, as in `verify PATH -- python train.py`: the script is
+    watched, and ended after enough epochs. Or `chirp-migrate init-workload PATH` writes a file that says what to
+    train, or --command times a program. Options go before [tool.chirp-migrate.verify] in pyproject.toml.
     """
     measured = {"simulate_step_ms": simulate_step_ms, "worker_counts": worker_counts, "extra_s": extra_s}
     asked = {**said(click.get_current_context()), **measured}

@@ -143,7 +143,7 @@ def _show_advice(loader: LoaderReport, screen: Screen) -> None:
 
 
 def _training(training: Training) -> Iterator[str]:
-    yield f"The training was run once, in {training.seconds:.1f} s."
+    yield f"The training was entered for its loaders, for {training.seconds:.1f} s."
     if training.gpu_percent is not None:
         yield f"It kept the GPU busy for {training.gpu_percent:.0f} % of that."
     else:

@@ -120,7 +120,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
             no_room=not_timed,
             source=discovery.source.value,
             hook=discovery.entry_points[0].hook or None,
-            command=list(discovery.entry_points[0].command) or None,
+            command=list(discovery.entry_points[0].command or discovery.entry_points[0].script) or None,
         ),
         machine=on,
         described=Described(

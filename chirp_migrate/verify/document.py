@@ -130,7 +130,8 @@ class Workload(Sizes):
         left_out: functions that look like training and were not called, with the reason.
         failing: entry points that fail before the migration, with their errors.
         no_room: entry points that were watched, and not timed within the budget.
-        source: ``found``, ``hook`` or ``command``; ``hook`` and ``command`` are the function and the command's words.
+        source: ``found``, ``hook``, ``script`` or ``command``; ``hook`` is the function, ``command`` the words of a
+            script or command.
     """
 
     model: str = ""
@@ -138,7 +139,7 @@ class Workload(Sizes):
     left_out: list[str] = field(default_factory=list)
     failing: dict[str, str] = field(default_factory=dict)
     no_room: list[str] = field(default_factory=list)
-    source: Literal["found", "hook", "command"] = "found"
+    source: Literal["found", "hook", "script", "command"] = "found"
     hook: str | None = None
     command: list[str] | None = None
 

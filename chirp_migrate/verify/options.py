@@ -20,6 +20,7 @@ from chirp_migrate.training.workload.entry_points import (
     discover,
 )
 from chirp_migrate.training.workload.hook import file_of
+from chirp_migrate.training.workload.script import script_in
 
 __all__ = ["DEFAULT_WORKERS", "LEAST_SAMPLES", "MARGIN", "VerifyOptions", "resolve", "training_of"]
 
@@ -111,6 +112,10 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
         UsageProblem: two of them contradict each other, one would be ignored, or there is no ``data``.
         InvalidData: the arrays of ``data`` cannot be used.
     """
+    if "script" in said and {"workload", "command", "data", "model"} & said.keys():
+        raise UsageProblem(
+            "a command after -- says all of what is trained: leave --workload, --command, --data and --model out."
+        )
     if "workload" in said and "command" in said:
         raise UsageProblem("a workload and a command are given, by options or settings: keep one of them.")
     if "result" in said and "command" not in said:
@@ -140,7 +145,7 @@ def training_of(tree: Path, root: Path, options: VerifyOptions) -> Discovery:
             found = replace(found, entry_points=tuple(own))
         return replace(found, origin=str(root))
     hook = options.entry.hook
-    if hook.rpartition(":")[0].endswith(".py") and not (tree / file_of(hook)[0]).is_file():
+    if hook and hook.rpartition(":")[0].endswith(".py") and not (tree / file_of(hook)[0]).is_file():
         raise InvalidTree(
             f"there is no {file_of(hook)[0]} in {root}: say with --workload or in [tool.chirp-migrate.verify] where "
             f"the workload is, or run `chirp-migrate init-workload {root}`."
@@ -149,6 +154,14 @@ def training_of(tree: Path, root: Path, options: VerifyOptions) -> Discovery:
 
 
 def _entry(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
+    if "script" in said:
+        try:
+            script = script_in(said["script"])
+        except ValueError as problem:
+            raise UsageProblem(f"{problem}; for other programs use --command.") from None
+        if script.file and not (root / script.file).is_file():
+            raise UsageProblem(f"there is no {script.file} in {root}: give its path from there.")
+        return EntryPoint("", Path(script.file).name or script.module, script=tuple(said["script"]))
     if "command" in said:
         program = said["command"][0]
         # With a slash in it, it is looked for in the copy of the project.

@@ -187,8 +187,8 @@ def _repeated(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
 
 def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData, epochs: Epochs) -> None:
     """Go through what has a first time, as imports, compilers and allocators have: one short run."""
-    if entry.source is Source.COMMAND or entry.label in spec.repeats:
-        return  # a command starts a program of its own, whose first times nothing here could take away
+    if entry.source in (Source.COMMAND, Source.SCRIPT) or entry.label in spec.repeats:
+        return  # a script has no shorter run, and a command is a program of its own
     with FewWorkers() as around, epochs.paused():
         _train(spec, entry, few, spec.sizes.warm_up(), around)
     _check_origin(spec, entry)
@@ -287,6 +287,10 @@ def _train(
     seed_everything(sizes.seed)
     with _code_of(entry, "training"):
         began = time.perf_counter()
+        if entry.source is Source.SCRIPT:  # nothing limits its epochs but its end
+            with Epochs(lambda: None, most=sizes.epochs - 1) as limit:
+                limit.time(call)
+            return time.perf_counter() - began, None
         value = call()
         return time.perf_counter() - began, value
 

@@ -75,6 +75,10 @@ def verification(
         labels = [entry.label for entry in discovery.entry_points]
         what = count(len(labels), "entry point") if options.source is Source.FOUND else ", ".join(labels)
         progress(f"verify runs the project's own code in separate processes: {what}")
+        if options.source is Source.SCRIPT:
+            progress(
+                "the script runs for real, in a copy of each side: absolute paths, network and trackers are its own"
+            )
         conditions = {"before": before.described, "copies": list(notes), "files": dict(files)}
         return measure(trees, discovery, options, progress, deadline, **conditions)
 

@@ -14,6 +14,7 @@ from chirp_migrate.training.process.imports import named
 from chirp_migrate.training.workload.data import TrainingData, make_training_data
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Source, call_options
 from chirp_migrate.training.workload.hook import make_call
+from chirp_migrate.training.workload.script import prepare_script
 from chirp_migrate.training.workload.shell import run_command
 
 __all__ = ["data_for", "load_model", "prepare_call", "seed_everything"]
@@ -54,6 +55,8 @@ def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: Sizes
     """
     if entry.source is Source.COMMAND:
         return lambda: run_command(entry, sizes)
+    if entry.source is Source.SCRIPT:
+        return prepare_script(entry.script)
     if entry.source is Source.HOOK:
         return make_call(entry.hook, entry.name, sizes)
     options = call_options(sizes)

@@ -74,6 +74,8 @@ def call_of(entry: EntryPoint, model: str, sizes: Sizes) -> str:
     """How an entry point is called, as Python (``config`` is that of ``call_options``), or as a command line."""
     if entry.source is Source.COMMAND:
         return " ".join(entry.command)
+    if entry.source is Source.SCRIPT:
+        return " ".join(entry.script)
     if entry.source is Source.HOOK:
         return f"the call {entry.name!r} that {entry.hook} gives"
     options: dict[str, object] = call_options(sizes)

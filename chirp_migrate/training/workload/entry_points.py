@@ -63,10 +63,11 @@ _ENGINE_INIT = frozenset({"model_class", "num_classes", "config"})
 
 
 class Source(str, Enum):
-    """Where the training comes from: found in a ChirpID-shaped backend, the user's function, the user's command."""
+    """Where the training comes from: found in a ChirpID-shaped backend, the user's function, script, or command."""
 
     FOUND = "found"
     HOOK = "hook"
+    SCRIPT = "script"
     COMMAND = "command"
 
 
@@ -136,6 +137,7 @@ class EntryPoint:
         parameters: parameter names of the function or method, without ``self``.
         hook: ``package.module:function`` or ``path.py:function`` that makes the call, or empty.
         command: program and arguments, or empty.
+        script: command line of a Python script that is run under the watch, or empty.
         result: file that the command writes its results to, relative to the tree; may be empty.
         own: how long the user's own run of it is.
     """
@@ -145,13 +147,15 @@ class EntryPoint:
     parameters: tuple[str, ...] = ()
     hook: str = ""
     command: tuple[str, ...] = ()
+    script: tuple[str, ...] = ()
     result: str = ""
     own: OwnRun = OwnRun()
 
     @property
     def source(self) -> Source:
         """Where it comes from."""
-        return Source.COMMAND if self.command else Source.HOOK if self.hook else Source.FOUND
+        given = {Source.COMMAND: self.command, Source.SCRIPT: self.script, Source.HOOK: self.hook}
+        return next((source for source, words in given.items() if words), Source.FOUND)
 
     @property
     def label(self) -> str:
@@ -199,6 +203,8 @@ class Discovery:
         """The workload, as one sentence for the report."""
         if self.source is Source.COMMAND:
             return f"the command `{' '.join(self.entry_points[0].command)}`, run in a copy of each side."
+        if self.source is Source.SCRIPT:
+            return f"`{' '.join(self.entry_points[0].script)}`, run in a copy of each side and ended after some epochs."
         amount = f"batch {sizes.batch_size}, {count(sizes.epochs, 'epoch')}"
         if self.source is Source.HOOK:
             data = f", data {sizes.data}" if sizes.data else ""

@@ -41,13 +41,21 @@ class Epochs(Interception):
     Args:
         turn: called where an epoch has ended, outside all times; what is timed next begins when it returns.
         least: later epochs to time, at least; more where they are short.
+        most: later epochs to time, at most.
         cached: feeds one more epoch, the last, from batches in memory; None for no such epoch.
     """
 
-    def __init__(self, turn: Callable[[], None], least: int = 1, cached: CachedLoading | None = None) -> None:
+    def __init__(
+        self,
+        turn: Callable[[], None],
+        least: int = 1,
+        cached: CachedLoading | None = None,
+        most: int = LONGEST_VISIT,
+    ) -> None:
         super().__init__(self._pass)
         self._turn = turn
         self._least = least
+        self._most = max(least, most)
         self._cached = cached
         self._is_paused = False
         self._begin()
@@ -117,7 +125,7 @@ class Epochs(Interception):
             visit.samples += self._taken[0]
             visit.batches += self._taken[1]
         later = len(visit.epochs_s)
-        if later >= LONGEST_VISIT or (later >= self._least and sum(visit.epochs_s) >= _ENOUGH_S):
+        if later >= self._most or (later >= self._least and sum(visit.epochs_s) >= _ENOUGH_S):
             if self._cached is None or visit.cached_s:
                 self._over = True
                 raise EnoughEpochs

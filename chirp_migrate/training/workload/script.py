@@ -1,0 +1,73 @@
+"""A training script of the user's, as it is started: ``python train.py …`` or ``python -m package.train …``.
+
+It runs in the child process itself, as :mod:`runpy` runs it, so that its loaders are seen. It is told nothing: whoever
+watches it ends it after enough epochs.
+"""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["Script", "prepare_script", "script_in"]
+
+_PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)*)?(\.exe)?", re.IGNORECASE)
+_FLAGS = frozenset({"-u", "-B", "-O", "-OO", "-s", "-E", "-I", "-q", "-v"})
+
+
+class Script(NamedTuple):
+    """A file or module, and its arguments.
+
+    Attributes:
+        file: path of the script; empty where a module is run.
+        module: importable name; empty where a file is run.
+        arguments: what the script finds in ``sys.argv`` after its own name.
+    """
+
+    file: str
+    module: str
+    arguments: tuple[str, ...]
+
+
+def script_in(words: Sequence[str]) -> Script:
+    """The script that a command line runs.
+
+    Raises:
+        ValueError: the command is no Python script; the message is one sentence.
+    """
+    if not words or not _PYTHON.fullmatch(Path(words[0]).name):
+        raise ValueError("the command after -- must be `python FILE.py …` or `python -m MODULE …`")
+    rest = list(words[1:])
+    while rest and rest[0] in _FLAGS:
+        rest.pop(0)
+    if len(rest) > 1 and rest[0] == "-m":
+        return Script("", rest[1], tuple(rest[2:]))
+    if not rest or rest[0].startswith("-"):
+        raise ValueError("the command after -- must name a script: `python FILE.py …` or `python -m MODULE …`")
+    return Script(rest[0], "", tuple(rest[1:]))
+
+
+def prepare_script(words: Sequence[str]) -> Callable[[], Any]:
+    """A call that runs the script of a command line as the main program, in the working directory."""
+    script = script_in(words)
+
+    def run() -> None:
+        argv, path = sys.argv, list(sys.path)
+        sys.argv = [script.file or script.module, *script.arguments]
+        try:
+            if script.module:
+                runpy.run_module(script.module, run_name="__main__", alter_sys=True)
+            else:
+                sys.path.insert(0, str(Path(script.file).resolve().parent))
+                runpy.run_path(script.file, run_name="__main__")
+        except SystemExit as ended:
+            if ended.code not in (None, 0):
+                raise
+        finally:
+            sys.argv, sys.path[:] = argv, path
+
+    return run

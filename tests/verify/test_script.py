@@ -1,0 +1,129 @@
+"""A command after ``--``: the user's own script is watched, ended after enough epochs, and is told nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from support import run
+
+from chirp_migrate.training.workload.script import Script, prepare_script, script_in
+
+TRAIN = """
+import argparse
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int)
+    epochs = parser.parse_args().epochs
+    torch.manual_seed(0)
+    model, loss = torch.nn.Linear(4, 2), torch.nn.CrossEntropyLoss()
+    dataset = TensorDataset(torch.rand(20, 4), torch.arange(20) % 2)
+    loader = DataLoader(dataset, batch_size=8, shuffle=True{options})
+    for epoch in range(epochs):
+        for x, y in loader:
+            loss(model(x), y).backward()
+        open("epochs.txt", "a").write("x")
+    raise RuntimeError("a training of so many epochs would not end in time")
+
+if __name__ == "__main__":
+    main()
+"""
+QUICK = ("--threads", "1", "--measure-seconds", "0", "--max-rounds", "3")
+
+
+def project(folder: Path, options: str = "") -> Path:
+    folder.mkdir()
+    (folder / "train.py").write_text(TRAIN.replace("{options}", options))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "script"),
+    [
+        ("python train.py --lr 0.1", Script("train.py", "", ("--lr", "0.1"))),
+        ("/usr/bin/python3.12 -u scripts/train.py", Script("scripts/train.py", "", ())),
+        ("python -m pack.train -m x", Script("", "pack.train", ("-m", "x"))),
+    ],
+)
+def test_how_a_script_is_named(words: str, script: Script) -> None:
+    assert script_in(words.split()) == script
+
+
+@pytest.mark.parametrize("words", ["", "torchrun train.py", "python", "python -c pass", "./train.py"])
+def test_what_is_no_python_script_is_refused(words: str) -> None:
+    with pytest.raises(ValueError, match=r"after -- must .*`python FILE\.py"):
+        script_in(words.split())
+
+
+def test_a_script_runs_as_the_main_program_and_leaves_the_process_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "beside_script.py").write_text("VALUE = 3\n")
+    (tmp_path / "main.py").write_text(
+        "import sys\nimport beside_script\n"
+        "open('seen', 'w').write(f'{__name__} {sys.argv} {beside_script.VALUE}')\n"
+        "sys.exit(int(sys.argv[1]))\n"
+    )
+    argv, path = list(sys.argv), list(sys.path)
+    prepare_script(["python", "main.py", "0"])()
+    assert (tmp_path / "seen").read_text() == "__main__ ['main.py', '0'] 3"
+    with pytest.raises(SystemExit):
+        prepare_script(["python", "main.py", "2"])()
+    assert (sys.argv, sys.path) == (argv, path)
+
+
+@pytest.mark.slow
+def test_a_script_of_any_length_is_verified_without_a_file_for_it(tmp_path: Path) -> None:
+    before, after = project(tmp_path / "before"), project(tmp_path / "after")
+    report = tmp_path / "report.json"
+    words = ("--", "python", "train.py", "--epochs", "100000")
+    result = run("verify", after, "--baseline", before, *QUICK, "--json", report, *words)
+    values = json.loads(report.read_text())
+    assert result.exit_code in (0, 10, 11, 12), result.output
+    assert values["differences"] == [] and values["workload"]["source"] == "script"
+    assert values["workload"]["command"] == ["python", "train.py", "--epochs", "100000"]
+    assert [(one["role"], one["samples"]) for one in values["passes"]["after"]["train.py"]] == [("train", 20)] * 2
+    own = values["own_runs"]["train.py"]
+    assert (own["epochs"], own["assumed"]) == (100, True) and own["timed_epochs"] >= 3
+    assert "runs for real, in a copy of each side" in result.stderr
+    assert not (after / "epochs.txt").exists()
+
+
+def test_a_script_that_trains_on_less_is_named(tmp_path: Path) -> None:
+    before, after = project(tmp_path / "before"), project(tmp_path / "after", ", drop_last=True")
+    result = run("verify", after, "--baseline", before, *QUICK, "--", "python", "train.py", "--epochs", "9")
+    assert result.exit_code == 13
+    assert "train.py: train pass 1: 20 samples before, 16 after" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "told"),
+    [
+        ((), ("torchrun", "train.py"), "for other programs use --command"),
+        ((), ("python", "nowhere.py"), "there is no nowhere.py"),
+        (("--command", "true"), ("python", "train.py"), "says all of what is trained"),
+    ],
+)
+def test_what_cannot_be_run_is_one_sentence(
+    options: tuple[str, ...], words: tuple[str, ...], told: str, tmp_path: Path
+) -> None:
+    root = project(tmp_path / "after")
+    result = run("verify", root, "--baseline", tmp_path, *options, "--", *words)
+    assert result.exit_code == 2 and told in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_tune_measures_the_loaders_of_a_script(tmp_path: Path) -> None:
+    report = tmp_path / "tune.json"
+    root = project(tmp_path / "project")
+    asked = ("--num-workers", "0", "--time-budget", "1", "--no-save", "--json", report)
+    result = run("tune", root, *asked, "--", "python", "train.py", "--epochs", "100000")
+    assert result.exit_code == 0, result.output
+    (loader,) = json.loads(report.read_text())["loaders"]
+    assert (loader["name"], loader["batch_size"], loader["samples"]) == ("TensorDataset", 8, 20)
