@@ -120,10 +120,14 @@ def test_memory_that_is_used_again_is_copied_as_before(text: str, used: str) -> 
         ("DEVICE = 'mps' if torch.backends.mps.is_available() else 'cpu'", "MPS"),
         ("class Boxes:\n    def to(self, device):\n        return self", "whose `to` takes no `non_blocking`"),
         (
-            "class Bag:\n    def __getattr__(self, name):\n        return self.moved(name)",
-            "`__getattr__` may give a `to`",
+            "def __getattr__(self, name):\n    if name == 'to':\n        return self.move",
+            "may be the `__getattr__` of objects",
         ),
-        ("class Bag:\n    __getattribute__ = look_up", "`__getattribute__` may take no `non_blocking`"),
+        (
+            "class Bag:\n    def __getattr__(self, name):\n        return self.moved(name)",
+            "whose `__getattr__` may give a `to`",
+        ),
+        ("class Bag:\n    __getattribute__ = look_up", "whose `__getattribute__` may take no"),
         ("class Bag:\n    to = move", "whose `to` may take no `non_blocking`"),
     ],
 )

@@ -16,6 +16,7 @@ __all__ = ["own_transfer", "place_of_mps"]
 
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
+_GIVEN = "an object of the project is given a `{}`, which may take no `non_blocking`"
 #: Calls that show or keep what they are given, under names.
 _SHOWS = re.compile(r"print|\w*log\w*|info|debug|warning|add_scalars?|set_postfix|update|append|format|write|get|pop")
 
@@ -57,22 +58,21 @@ def _transfers(text: str) -> tuple[tuple[int, str, str | None], ...]:
 
 
 def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
+    methods = {one for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for one in node.body}
     for node in ast.walk(tree):
         match node:
             case ast.ClassDef(name=owner, body=body):
                 yield from ((line, reason, owner) for line, reason in _of_class(owner, body))
-            case ast.Attribute(attr=name, ctx=ast.Store()) if name in _MOVES:
-                yield (
-                    node.lineno,
-                    f"an object of the project is given a `{name}`, which may take no `non_blocking`",
-                    None,
-                )
+            case ast.Attribute(attr=name, ctx=ast.Store()) if name in _MOVES + _GETTERS:
+                yield node.lineno, _GIVEN.format(name), None
             case ast.Call(
                 func=ast.Name(id="setattr") | ast.Attribute(attr="setattr"), args=[_, ast.Constant(value=name), _]
-            ):
-                if name in _MOVES:
-                    what = f"an object of the project is given a `{name}`, which may take no `non_blocking`"
-                    yield node.lineno, what, None
+            ) if name in _MOVES + _GETTERS:
+                yield node.lineno, _GIVEN.format(name), None
+            case ast.FunctionDef(name=name, args=arguments) if name in _GETTERS and len(arguments.args) > 1:
+                # Of a class here, that says it itself; or of one elsewhere, that takes the function.
+                if node not in methods:
+                    yield node.lineno, f"a function may be the `{name}` of objects, and give a `to` of its own", None
             case ast.Call(func=ast.Name(id="type"), args=[_, _, ast.Dict(keys=keys)]):
                 if any(isinstance(key, ast.Constant) and key.value in (*_MOVES, *_GETTERS) for key in keys):
                     yield node.lineno, "a class that `type` makes may have a `to` that takes no `non_blocking`", None
