@@ -74,6 +74,8 @@ class DataLoaderFactory(Rule):
     loader and its dataset, or of the functions around). There `num_workers` becomes `max_workers` (0 is left out). All
     other arguments stay, `pin_memory` too: a loader pins its batches if the call asks for it.
 
+    By default only calls are rewritten that gain something: docs/apply.md lists the gains.
+
     A configuration is read only where the same function, or `__init__`, has surely called its `get` with one key (and a
     number) by then. No class of the project may define a `get` or `__getattr__`, nor inherit from a mapping, and
     nothing may be given a `get`.

@@ -274,6 +274,23 @@ def test_functions_that_nothing_calls_gain_nothing(
     assert [one["status"] for one in loaders(tmp_path / "project")] == ["rewrite"]
 
 
+def test_a_project_that_gains_nothing_is_given_all_advice(tmp_path: Path) -> None:
+    loop = """    for x, y in loader:
+        x = x.to(device)
+        loss = model(x).sum()
+        loss.backward()
+        total += loss.item()
+"""
+    head = f"{HEAD}from data import Pictures\n\ndef train(model, device, total=0):\n"
+    text = f"{head}    loader = DataLoader(Pictures([]), 4)\n{loop}"
+    root = write_files(tmp_path, {"data.py": PICTURES, "train.py": text, "requirements.txt": "torch\n"})
+    before = snapshot(root)
+    shown = " ".join(run("apply", root).stdout.split())
+    assert snapshot(root) == before
+    assert "no loader here gains from a migration" in shown and "chirp-migrate tune" in shown
+    assert "CHP025 train.py:13: `loss.item()` forces" in shown
+
+
 def test_reason_and_line_stand_beside_each_loader(tmp_path: Path) -> None:
     text = f"{HEAD}from data import Pictures\n\ndata = TensorDataset(torch.zeros(3))\na = DataLoader(data)\n"
     root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": f"{text}b = DataLoader(Pictures([]))\n"})
