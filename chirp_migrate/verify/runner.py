@@ -152,7 +152,7 @@ def _time(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, f
             sizes = spec.sizes if entry.label in spec.whole else _longer(spec.sizes)
             try:
                 with _spending(spent, "warming up"):
-                    _warm_up(spec, entry, few, epochs)
+                    _warm_up(spec, entry, few)
                     _ = steps.take() if steps is not None else None
                 call = _prepared(spec, entry, data, sizes)
                 for interception in filter(None, (cached, steps)):
@@ -185,11 +185,11 @@ def _repeated(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
     return results
 
 
-def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData, epochs: Epochs) -> None:
+def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
     """Go through what has a first time, as imports, compilers and allocators have: one short run."""
     if entry.source in (Source.COMMAND, Source.SCRIPT) or entry.label in spec.repeats:
         return  # a script has no shorter run, and a command is a program of its own
-    with FewWorkers() as around, epochs.paused():
+    with FewWorkers() as around:
         _train(spec, entry, few, spec.sizes.warm_up(), around)
     _check_origin(spec, entry)
     gc.freeze()

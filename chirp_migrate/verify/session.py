@@ -149,7 +149,7 @@ def _time(children: Children, found: Findings, settings: VerifyOptions, progress
         results = compare_results(before, again["before"], after, again["after"], found.equivalence.unrepeatable)
         found.equivalence = found.equivalence.joined(results)
     for label, error in children.failing.items():
-        note = f"{label}: not timed: with more samples it fails before the migration, too, with {error}"
+        note = f"{label}: not timed: with more samples it fails before the migration: {error}"
         found.equivalence = found.equivalence.joined(Equivalence(notes=[note]))
     if not measuring_s or found.equivalence.differences or found.rounds.ended_with == Stopped.INTERRUPTED:
         return

@@ -179,6 +179,13 @@ def test_one_that_handles_everything_goes_on_and_is_no_longer_timed() -> None:
     assert len(visit.epochs_s) == LONGEST_VISIT and len(ended) == 20 - 1 - LONGEST_VISIT
 
 
+def test_only_the_call_that_is_timed_is_ended() -> None:
+    log: Log = []
+    with Epochs(lambda: None) as epochs:
+        epochs.time(lambda: plain(log))
+        assert plain(log) == "result"
+
+
 def test_an_error_of_the_training_is_raised() -> None:
     def training(_log: Log) -> Iterator[int]:
         raise KeyError("no such bird")

@@ -86,6 +86,15 @@ def test_each_round_has_its_share_of_the_time_that_is_left() -> None:
     assert shares == pytest.approx([30, 40, 60, 120], abs=5)
 
 
+def test_a_round_that_was_lost_is_made_again_a_few_times() -> None:
+    nothing = TimedRound({"before": {}, "after": {}, "cached": {}})
+    supply = iter([nothing, made(), nothing, made(), made()])
+    rounds = take_rounds(lambda *_: next(supply), lambda *_: frozenset(), 5, time.monotonic() + LONG)
+    assert (rounds.count, rounds.ended_with) == (3, Stopped.SETTLED)
+    rounds = take_rounds(lambda *_: nothing, lambda *_: frozenset(), 5, time.monotonic() + LONG)
+    assert (rounds.count, rounds.ended_with) == (0, Stopped.BUDGET)
+
+
 def test_after_a_look_only_what_is_still_open_runs() -> None:
     asked: list[frozenset[str] | None] = []
 

@@ -101,6 +101,22 @@ def test_an_entry_point_that_is_broken_before_the_migration_is_named_and_blocks_
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("dies", "how"), [("os._exit(7)", "ended with exit code 7"), ("time.sleep(1000)", "did not end within 15 s")]
+)
+def test_an_entry_point_that_is_lost_only_where_it_is_timed_is_named_and_blocks_nothing(
+    dies: str, how: str, write_backend: Callable[..., Path], tmp_path: Path
+) -> None:
+    larger = FITS + f"    if len(dataset) > 52:\n        import os, time\n        {dies}\n"
+    before, after = write_backend("before", (FITS, larger)), write_backend("after", (FITS, larger))
+    result = verified(after, before, tmp_path / "report.json", "--timeout", "15")
+    values = json.loads((tmp_path / "report.json").read_text())
+    assert result.exit_code in (0, 10, 11, 12)
+    assert list(values["ratios"]) == [SINGLE] and values["differences"] == []
+    assert any(note.startswith(f"{AUGMENTED}: not timed") and how in note for note in values["notes"])
+
+
+@pytest.mark.slow
 def test_the_budget_keeps_no_entry_point_from_being_compared(
     write_backend: Callable[..., Path], tmp_path: Path
 ) -> None:

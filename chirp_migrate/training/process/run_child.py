@@ -134,6 +134,11 @@ class Child(Generic[_T]):
         """Whether it neither waits for its next turn nor has ended."""
         return not (self._waits or self._ended)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has ended without an answer, or with a failure."""
+        return self._ended and not isinstance(self._last, Answer)
+
     def wait_until_ready(self) -> None:
         """Wait until the child is ready for its next turn (the first: has imported what it trains), or has ended.
 

@@ -20,6 +20,7 @@ import msgspec
 import torch
 
 from chirp_migrate.console.progress import Progress, Step, untold
+from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.background_load import Watch, own_s
 from chirp_migrate.training.process.run_child import Child, Role, workload_failed
 from chirp_migrate.training.process.snapshot import freshen
@@ -34,6 +35,9 @@ __all__ = ["Children", "child_of", "run_child"]
 _SIDES = ("before", "after")
 _WATCH_SHARE, _LEAST_WATCH_S = 1 / 4, 30.0
 """Of the budget, and at least so many seconds: what one entry point may take while it is watched."""
+
+_GRACE_S = 15.0
+"""Seconds after the deadline for an epoch that runs then."""
 
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -138,15 +142,19 @@ class Children:
                     child.wait_until_ready()
             with self.spending("warming up"):
                 for together in self.beside_each_other(_SIDES):
-                    self._turns([pair[side] for side in together])
+                    self._turns([pair[side] for side in together], self._settings.timeout_s)
             for side, child in pair.items():
                 self._take_repeated(side, child)
             for done, entry in enumerate(entries):
                 if done and time.monotonic() > until:
                     break
                 self.progress(Step(f"round {number + 1}: {entry.label}", done, len(entries)))
-                with watch.watching(lambda: own_s() + sum(child.cpu_s for child in pair.values())):
-                    found = self._visit(pair, chance, deadline)
+                try:
+                    with watch.watching(lambda: own_s() + sum(child.cpu_s for child in pair.values())):
+                        found = self._visit(pair, chance, deadline)
+                except WorkloadFailed as failed:
+                    self.failing[entry.label] = self._lost_before(pair, failed)
+                    break  # the process is gone: the next round has a new one
                 if found is not None:
                     self._keep(entry, found, visits)
         own = {entry.label: entry.own for entry in self._discovery.entry_points}
@@ -178,6 +186,21 @@ class Children:
         finally:
             self.spent_s[what] += time.monotonic() - began
 
+    def _lost_before(self, pair: Mapping[str, Child[RunResult]], failed: WorkloadFailed) -> str:
+        """How the side before was lost, in the turn that failed or in its own one after it.
+
+        Raises:
+            WorkloadFailed: the side after alone was lost, or one of them failed otherwise.
+        """
+        if failed.ending and failed.side == "after" and not pair["before"].found:
+            try:
+                self._turns([pair["before"]], min(self._settings.timeout_s, self.watch_limit_s))
+            except WorkloadFailed as also:
+                failed = also
+        if failed.side != "before" or not failed.ending:
+            raise failed
+        return failed.ending
+
     def _visit(
         self, pair: Mapping[str, Child[RunResult]], chance: random.Random, deadline: float
     ) -> dict[str, Visit] | None:
@@ -192,15 +215,19 @@ class Children:
             chance.shuffle(left)
             for side in left:
                 with self.spending("start-up and first epochs" if turn == 0 else "later epochs"):
-                    self._turns([pair[side]])
+                    # One that hangs must not use up more than the budget.
+                    least_s = max(_LEAST_WATCH_S, deadline - time.monotonic() + _GRACE_S)
+                    self._turns([pair[side]], min(self._settings.timeout_s, least_s))
             turn += 1
 
-    def _turns(self, children: Sequence[Child[RunResult]]) -> None:
+    def _turns(self, children: Sequence[Child[RunResult]], limit_s: float) -> None:
         """Give these their turns at once, wait for all of them, and suspend them until the next."""
         for child in children:
-            child.give_turn(self._settings.timeout_s)
+            child.give_turn(limit_s)
         for child in children:
             child.wait_until_ready()
+            if child.is_lost:
+                child.result()
         for child in children:
             child.suspend()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -34,7 +34,7 @@ class EnoughEpochs(BaseException):
 
 
 class Epochs(Interception):
-    """Context manager under which a training call is divided into epochs.
+    """Context manager under which a training call that :meth:`time` makes is divided into epochs.
 
     Enter it after other interceptions: an epoch begins before anything else is done with its loader.
 
@@ -57,7 +57,7 @@ class Epochs(Interception):
         self._least = least
         self._most = max(least, most)
         self._cached = cached
-        self._is_paused = False
+        self._is_timing = False
         self._begin()
 
     def time(self, call: Callable[[], Any]) -> Visit:
@@ -69,10 +69,14 @@ class Epochs(Interception):
         self._begin()
         self.cover_new_classes()
         self._mark()
-        with suppress(EnoughEpochs):
-            value = call()
-            self._visit.rest_s = self._since()
-            del value
+        self._is_timing = True
+        try:
+            with suppress(EnoughEpochs):
+                value = call()
+                self._visit.rest_s = self._since()
+                del value
+        finally:
+            self._is_timing = False
         if self._cached is not None:
             self._cached.is_active = False
         visit, later = self._visit, len(self._visit.epochs_s)
@@ -83,15 +87,6 @@ class Epochs(Interception):
         self._pacing = Pacing()  # it holds datasets
         return visit
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Training calls that are made meanwhile are left alone."""
-        self._is_paused = True
-        try:
-            yield
-        finally:
-            self._is_paused = False
-
     def _begin(self) -> None:
         self._visit = Visit()
         self._pacing = Pacing()
@@ -99,7 +94,7 @@ class Epochs(Interception):
         self._taken = [0, 0]
 
     def _pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        if self._is_paused:
+        if not self._is_timing:
             return start()
         if self._pacing.begins_epoch(loader):
             self._end_epoch()

@@ -172,6 +172,7 @@ def take_rounds(
     made: list[TimedRound] = []
     looks: list[Look] = []
     labels: frozenset[str] | None = None
+    lost = 0
 
     def look(share: float) -> frozenset[str]:
         looks.append(Look(len(made), share))
@@ -192,7 +193,11 @@ def take_rounds(
             return Rounds.of(made, looks, Stopped.INTERRUPTED)
         if latest.labels:
             made.append(latest)
-        out_of_time = not latest.labels or time.monotonic() + _WORTH_BEGINNING * latest.duration_s > deadline
+        else:
+            lost += 1  # an entry point took its process with it, or time was up before one had ended
+        out_of_time = lost > most or time.monotonic() + _WORTH_BEGINNING * latest.duration_s > deadline
+        if not latest.labels and not out_of_time:
+            continue
         due = next((each for each in planned if each.rounds >= len(made)), planned[-1])
         all_made = due == planned[-1] and due.rounds == len(made)
         if not (all_made or out_of_time or due.rounds == len(made)):
