@@ -123,8 +123,8 @@ def unchanged_loaders(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
     for path, found in by_file.items():
         reasons: dict[str, list[str]] = {}
         for gain in dict.fromkeys(one.gain for one in found if one.gain is not None):
-            reasons.setdefault(gain.why, []).append(f"{gain.path}:{gain.line}")
-        why = listed([f"{reason} ({', '.join(places)})" for reason, places in reasons.items()])
+            reasons.setdefault(gain.why, []).extend([f"{gain.path}:{gain.line}"] if gain.path else [])
+        why = listed([f"{reason} ({', '.join(at)})" if at else reason for reason, at in reasons.items()])
         yield (
             path,
             (

@@ -67,6 +67,9 @@ _ASSIGNED = re.compile(r"\b(\w+)\s*:?=\s*(?:\w+\.)*$")
 _IMPORTED = re.compile(rf"{_GAP}\((?:[^()#]|#[^\n]*(?!.))*\)|(?:[^\n\\]|\\\r?\n?)*")
 
 
+_METADATA = re.compile(r"""(?m)^\[(?:project|tool\.poetry)\][ \t]*(?:#.*)?$""")
+
+
 class Project:
     """The texts of a backend's modules, parsed when first asked for.
 
@@ -157,6 +160,11 @@ class Project:
     def has_package(self, name: str) -> bool:
         """Whether modules of the backend are imported under the package ``name``, or a module has that name."""
         return name == self._name or name in self._packages
+
+    @cached_property
+    def is_distributed(self) -> bool:
+        """Whether others install the project: it says what it is called and needs, in a file for that."""
+        return "setup.py" in self._texts or self.settings_match(_METADATA)
 
     def text(self, path: str) -> str:
         """Current text of the file at ``path``."""

@@ -199,6 +199,28 @@ d = DataLoader(data, batch_size=4, collate_fn=lambda batch: batch)
     assert gains(tmp_path, train=text) == [NOTHING, BATCHED, BATCHED, AT_RUN_TIME]
 
 
+def test_own_collation_that_the_call_names_decides_whatever_the_dataset_is(tmp_path: Path) -> None:
+    text = f"{HEAD}from data import padded\n\ndef make(data):\n    return DataLoader(data, 4, collate_fn=padded)\n"
+    assert gains(tmp_path, train=text) == [NOTHING]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "dataset", "expected"),
+    [
+        ({}, "", AT_RUN_TIME),
+        ({"pyproject.toml": "[tool.black]\n"}, "", AT_RUN_TIME),
+        ({"pyproject.toml": '[project]\nname = "sounds"\n'}, "", NOTHING),
+        ({"setup.py": "from setuptools import setup\nsetup(name='sounds')\n"}, "", NOTHING),
+        ({"pyproject.toml": '[project]\nname = "sounds"\n'}, STANDARDIZED, AT_RUN_TIME),
+    ],
+)
+def test_a_library_without_datasets_to_read_in_batches_takes_no_dependency(
+    tmp_path: Path, metadata: dict[str, str], dataset: str, expected: tuple[str, str]
+) -> None:
+    write_files(tmp_path / "project", metadata)
+    assert gains(tmp_path, train=f"{HEAD}{dataset}def make(data):\n    return DataLoader(data, 4)\n") == [expected]
+
+
 @pytest.mark.parametrize("workers", ["2", "workers"])
 def test_workers_that_become_startable_are_a_gain(tmp_path: Path, workers: str) -> None:
     text = f"""{HEAD}from data import Pictures

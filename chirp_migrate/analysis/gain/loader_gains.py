@@ -15,7 +15,7 @@ from typing import TypeGuard
 
 import libcst as cst
 
-from chirp_migrate.analysis.gain.reading import Reading, Way, readings_of
+from chirp_migrate.analysis.gain.reading import Reading, Way, own_reading, readings_of
 from chirp_migrate.analysis.objects.importers import with_importers
 from chirp_migrate.analysis.objects.pickled import Sort, Unpicklable, unpicklable
 from chirp_migrate.analysis.objects.things import (
@@ -47,6 +47,7 @@ _GUARD = re.compile(r"(?m)^if\b.*\b__name__\b")
 _CALLS_BY_NAME = re.compile(
     r"\b(globals|locals|vars|eval|exec|getattr|Fire|__import__|modules|argh|typer|defopt|plac)\b"
 )
+_NO_BATCHES = Gain(GainKind.NOTHING, "no dataset of this project can be read a batch at a time")
 _AT_RUN_TIME = Gain(GainKind.AT_RUN_TIME, "the dataset is known only when the program runs")
 
 
@@ -90,7 +91,20 @@ class LoaderGains:
         nodes = self._nodes_at(module, self._loaders, module.span(call)[0])
         gains = [self._gain(Place(module.path, node), moves=moves) for node in nodes]
         # Of calls that look alike, some of them rewritten by now, those are left that gain nothing.
-        return next((one for one in gains if one.kind is GainKind.NOTHING), gains[0] if gains else _AT_RUN_TIME)
+        gain = next((one for one in gains if one.kind is GainKind.NOTHING), gains[0] if gains else _AT_RUN_TIME)
+        if gain == _AT_RUN_TIME and self._project.is_distributed and not self._may_read_batches:
+            return _NO_BATCHES
+        return gain
+
+    @cached_property
+    def _may_read_batches(self) -> bool:
+        """Whether some dataset of the project is, or may become, one that is read a batch at a time."""
+        found = (one for loader in self._run.loaders for one in self._readings(loader))
+        return any(one.way is Way.AT_ONCE for one in found) or any(
+            own_reading(self._project, Instance(cls.place, cls), cls).way is not Way.ONE_BY_ONE
+            for cls in self._run.classes
+            if "__getitem__" in cls.body.cells
+        )
 
     def held_by(self, module: Module, call: cst.Call) -> list[Place]:
         """What the loaders that a call builds hold and cannot send to worker processes."""
@@ -169,14 +183,15 @@ class LoaderGains:
         own = [one.place for one in collations if _is_own_function(one)]
         if at_once is not None and not collations:
             return _gain_at(GainKind.BATCHED, at_once.why, at_once.place)
-        if any(one.way is Way.UNKNOWN for one in readings) or (at_once is not None and len(own) < len(collations)):
-            return _AT_RUN_TIME
-        if not self._has_all_callers(loaders[0].place, readings):
-            return _AT_RUN_TIME
+        if not _names_collation(loaders[0].place.node, own, collations):
+            if any(one.way is Way.UNKNOWN for one in readings) or (at_once is not None and len(own) < len(collations)):
+                return _AT_RUN_TIME
+            if not self._has_all_callers(loaders[0].place, readings):
+                return _AT_RUN_TIME
         held = [one for loader in loaders if loader.sends_to_workers for one in self._objects.held.get(loader, ())]
         if moves and held and all(one.sort in _HOISTED for one in held):
             return _gain_at(GainKind.PICKLABLE, "workers then start without fork, too", held[0].place)
-        if at_once is not None:
+        if own:
             return _gain_at(GainKind.NOTHING, "its own `collate_fn` puts the batches together", own[0])
         return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
 
@@ -256,6 +271,15 @@ def _stacks(collation: Thing) -> bool:
         case External(name=name):
             return _STACKING.fullmatch(name) is not None
     return False
+
+
+def _names_collation(call: ast.AST, own: list[Place], collations: list[Thing]) -> bool:
+    """Whether a call names a function of the project as its ``collate_fn``: the batches are then its own."""
+    given = [one.value for one in getattr(call, "keywords", ()) if one.arg == "collate_fn"]
+    name = (
+        given[0].attr if given and isinstance(given[0], ast.Attribute) else getattr(next(iter(given), None), "id", "")
+    )
+    return bool(own) and len(own) == len(collations) and all(getattr(one.node, "name", "") == name for one in own)
 
 
 def _is_own_function(collation: Thing) -> TypeGuard[FunctionThing]:

@@ -19,7 +19,7 @@ from chirp_migrate.analysis.objects.values import bases_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["Reading", "Way", "readings_of"]
+__all__ = ["Reading", "Way", "own_reading", "readings_of"]
 
 _DEPTH = 8
 _TORCH = "torch.utils.data."
@@ -114,7 +114,7 @@ def _of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> 
     for one in order:
         match one:
             case ClassThing(body=body) if "__getitem__" in body.cells or "__getitems__" in body.cells:
-                reading = _own_code(project, made, one)
+                reading = own_reading(project, made, one)
                 return Reading(reading.way, reading.why, reading.place, (made.place,))
             case ClassThing():
                 continue
@@ -129,7 +129,7 @@ def _of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> 
     return _UNKNOWN
 
 
-def _own_code(project: Project, made: Instance, cls: ClassThing) -> Reading:
+def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
     """How the ``__getitem__`` of a class is read: at once where the class declares, or will declare, its samples."""
     node = cls.place.node
     if not isinstance(node, ast.ClassDef) or cls.scope.is_local:
