@@ -47,7 +47,7 @@ _REQUIREMENTS = (
     "requirements/common.txt",
     "requirements/main.txt",
 )
-_PYPROJECT, _SETUP = "pyproject.toml", "setup.cfg"
+_PYPROJECT, _SETUP, _SETUP_SCRIPT = "pyproject.toml", "setup.cfg", "setup.py"
 _IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
 
 
@@ -86,10 +86,14 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
         The edit, if there is one to make, and a sentence, if something is left for the user to do.
     """
     wanted = requirement(version)
-    by_hand = f"so that chirpid_patch can be imported: add {wanted} to what the project installs, or use --vendor."
+    is_in_script = b"install_requires" in _content(root / _SETUP_SCRIPT)
+    place = f"install_requires in {_SETUP_SCRIPT}" if is_in_script else "what the project installs"
+    by_hand = f"so that chirpid_patch can be imported: add {wanted} to {place}, or use --vendor."
     name = next((name for name in _REQUIREMENTS if (root / name).is_file()), None)
     pyproject, setup = root / _PYPROJECT, root / _SETUP
     if name is None and not pyproject.is_file() and not setup.is_file():
+        if is_in_script:
+            return None, f"{_SETUP_SCRIPT} is a program and was left as it is. Do this {by_hand}"
         return None, f"The project has neither requirements.txt nor pyproject.toml nor setup.cfg. Do this {by_hand}"
     in_pyproject, in_setup = _listed(pyproject, _project_dependencies), _listed(setup, _install_requires)
     is_in_setup = name is None and _lacks_ours(in_setup) and in_pyproject is None
@@ -108,9 +112,18 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
         return None, f"{path} was left as it is: {error}. Do this {by_hand}"
     plan = None if after == before else FilePlan(path, before, after, "dependency")
     other = _PYPROJECT if _lacks_ours(in_pyproject) else _SETUP if _lacks_ours(in_setup) else None
+    other = _SETUP_SCRIPT if other is None and is_in_script else other
     if name and other:
         return plan, f"{other} lists dependencies besides {name}: add {wanted} there too if you install from it."
     return plan, None
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a file; none of one that cannot be read."""
+    try:
+        return read_file(path)
+    except OSError:
+        return b""
 
 
 def dependency_removal(root: Path) -> FilePlan | None:

@@ -106,6 +106,8 @@ def apply(
         project = journal_root(path)
         if show_diff:
             _show_diff(plan.seen_from(project), output)
+            if not ignore_pins and (problem := _pin_problem(plan)):
+                output.say(f"apply will refuse this: {problem}")
             sys.exit(ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK)
         if not ignore_pins:
             check_pins(plan)
@@ -207,14 +209,14 @@ def check_pins(plan: Plan) -> None:
     Raises:
         Refused: the project pins versions that the runtime does not work with.
     """
-    if not need_runtime(plan.files):
-        return
-    pins = contradictions(plan.root, journal_root(plan.root))
-    if pins:
-        raise Refused(
-            f"{'; '.join(pins)}: the project could not be installed with what the migrated files import. Nothing was "
-            "changed. Change the pins, or apply the migration anyway with --ignore-pins."
-        )
+    if problem := _pin_problem(plan):
+        raise Refused(f"{problem} Nothing was changed. Change the pins, or apply the migration with --ignore-pins.")
+
+
+def _pin_problem(plan: Plan) -> str:
+    """Which pins contradict what the written files import; "" if none does."""
+    pins = contradictions(plan.root, journal_root(plan.root)) if need_runtime(plan.files) else []
+    return f"{'; '.join(pins)}: the project could not be installed with what the migrated files import." * bool(pins)
 
 
 def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozenset[str]]:

@@ -21,7 +21,8 @@ class ComposedTransforms(Rule):
     - `no-base`: it inherits from nothing but `object`, and has no decorator, keyword or type parameter.
     - `methods-only`: each of its methods is defined once, and there is nothing else in it.
     - `only-hands-on`: `__call__`, neither decorated nor `async`, has one parameter besides `self`, without a default,
-      and returns `self.attribute(x)`, or sets `x = each(x)` in one loop over `self.attribute` and returns `x`.
+      and returns `self.attribute(x)`, or sets `x = each(x)` in one loop over `self.attribute` and returns `x`. The
+      attribute is no method of the class.
     """
 
     code = "CHP028"

@@ -58,6 +58,7 @@ def test_a_class_stays_as_it_is_and_declares_what_it_calls(source: str, declared
         chain().replace("class Chain:", "class Chain(metaclass=type):"),
         "@register\n" + chain(),
         chain() + "\n    count = 0\n",
+        chain(call="return self.compute(x)") + "\n    def compute(self, x):\n        return x\n",
     ],
 )
 def test_what_does_anything_else_is_left_alone(source: str) -> None:

@@ -185,3 +185,11 @@ def test_of_a_subfolder_the_dependency_is_told_for_the_project(tmp_path: Path) -
     assert WANTED in note and str(Path("..", "requirements.txt")) in note
     (tmp_path / "requirements.txt").write_text(f"torch\n{WANTED}\n")
     assert plan_migration(code.parent).notes == ()
+
+
+@pytest.mark.parametrize("beside", [{}, {"requirements.txt": "numpy\n"}, {"pyproject.toml": "[tool.black]\n"}])
+def test_a_setup_script_is_named_as_the_place_for_the_dependency(tmp_path: Path, beside: dict[str, str]) -> None:
+    for name, text in {"setup.py": "setup(install_requires=['torch'])\n", **beside}.items():
+        (tmp_path / name).write_text(text)
+    _, note = dependency_plan(tmp_path, __version__)
+    assert note is not None and "setup.py" in note and WANTED in note

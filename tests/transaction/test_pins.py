@@ -96,6 +96,13 @@ def test_pins_count_only_if_something_imports_the_runtime(tmp_path: Path) -> Non
     assert run("apply", root).exit_code == 0
 
 
+def test_a_diff_names_what_apply_will_refuse(tmp_path: Path) -> None:
+    root = write_files(tmp_path, {"train.py": LOADER, "requirements.txt": "torch==1.1.0\n"})
+    shown = run("apply", "--diff", root)
+    assert shown.exit_code == 0 and "apply will refuse this: torch==1.1.0 in requirements.txt" in shown.stderr
+    assert "refuse" not in run("apply", "--diff", "--ignore-pins", root).stderr
+
+
 def test_plans_and_reviews_are_refused_when_they_are_applied(tmp_path: Path) -> None:
     root = write_files(tmp_path / "mine", {"train.py": LOADER, "requirements.txt": "torch==1.1.0\n"})
     plan = tmp_path / "plan.json"

@@ -29,16 +29,17 @@ def handing_on(module: Module, definition: cst.ClassDef) -> DelegatingTransform 
     bases = [base for base in definition.bases if not is_name(base.value, "object")]
     if bases or definition.keywords or definition.decorators or definition.type_parameters:
         return None
-    call = (only_methods(definition) or {}).get("__call__")
+    methods = only_methods(definition) or {}
+    call = methods.get("__call__")
     names = None if call is None else _two_parameters(call)
     if call is None or names is None:
         return None
     owner, value = names
     text = "\n".join(plain_source(module, statement) for statement in call.body.body if not is_docstring(statement))
     if (applied := re.fullmatch(rf"return {owner}\.(\w+)\({value}\)", text)) is not None:
-        return DelegatingTransform(False, applied[1])
+        return None if applied[1] in methods else DelegatingTransform(False, applied[1])
     chain = rf"for (\w+) in {owner}\.(\w+):\n    {value} = \1\({value}\)\nreturn {value}"
-    if (composed := re.fullmatch(chain, text)) is not None and composed[1] not in names:
+    if (composed := re.fullmatch(chain, text)) is not None and composed[1] not in names and composed[2] not in methods:
         return DelegatingTransform(True, composed[2])
     return None
 
