@@ -76,7 +76,7 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the fixture after ``chirp-migrate apply``, its findings beside it."""
     copy = copy_of("custom_loader_backend", tmp_path_factory.mktemp("custom_loader") / "backend")
     found = str(copy.with_name("findings.json"))
-    result = run("apply", copy, "--no-scaffold", "--json", found)
+    result = run("apply", copy, "--no-scaffold", "--all-loaders", "--json", found)
     assert result.exit_code == 0, result.output
     return copy
 

@@ -212,13 +212,16 @@ def test_own_collation_that_the_call_names_decides_whatever_the_dataset_is(tmp_p
         ({"pyproject.toml": '[project]\nname = "sounds"\n'}, "", NOTHING),
         ({"setup.py": "from setuptools import setup\nsetup(name='sounds')\n"}, "", NOTHING),
         ({"pyproject.toml": '[project]\nname = "sounds"\n'}, STANDARDIZED, AT_RUN_TIME),
+        ({"pyproject.toml": '[project]\nname = "sounds"\n', "data.py": ""}, "", AT_RUN_TIME),
     ],
 )
 def test_a_library_without_datasets_to_read_in_batches_takes_no_dependency(
     tmp_path: Path, metadata: dict[str, str], dataset: str, expected: tuple[str, str]
 ) -> None:
-    write_files(tmp_path / "project", metadata)
-    assert gains(tmp_path, train=f"{HEAD}{dataset}def make(data):\n    return DataLoader(data, 4)\n") == [expected]
+    made = {"train.py": f"{HEAD}{dataset}def make(data):\n    return DataLoader(data, 4)\n"}
+    root = write_files(tmp_path / "project", {"data.py": PICTURES, **made, **metadata})
+    (found,) = loaders(root)
+    assert (found["gain"]["kind"], found["status"]) == expected
 
 
 @pytest.mark.parametrize("workers", ["2", "workers"])

@@ -17,7 +17,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.gain.reading import Reading, Way, own_reading, readings_of
 from chirp_migrate.analysis.objects.importers import with_importers
-from chirp_migrate.analysis.objects.pickled import Sort, Unpicklable, unpicklable
+from chirp_migrate.analysis.objects.pickled import Sort, Unpicklable, is_dataset, unpicklable
 from chirp_migrate.analysis.objects.things import (
     Constant,
     Container,
@@ -92,18 +92,19 @@ class LoaderGains:
         gains = [self._gain(Place(module.path, node), moves=moves) for node in nodes]
         # Of calls that look alike, some of them rewritten by now, those are left that gain nothing.
         gain = next((one for one in gains if one.kind is GainKind.NOTHING), gains[0] if gains else _AT_RUN_TIME)
-        if gain == _AT_RUN_TIME and self._project.is_distributed and not self._may_read_batches:
+        if gain == _AT_RUN_TIME and self._project.is_distributed and self._reads_one_by_one:
             return _NO_BATCHES
         return gain
 
     @cached_property
-    def _may_read_batches(self) -> bool:
-        """Whether some dataset of the project is, or may become, one that is read a batch at a time."""
+    def _reads_one_by_one(self) -> bool:
+        """Whether the project has datasets, and none of them is, or may become, one that is read a batch at a time."""
+        readings = [
+            own_reading(self._project, Instance(cls.place, cls), cls) for cls in self._run.classes if is_dataset(cls)
+        ]
         found = (one for loader in self._run.loaders for one in self._readings(loader))
-        return any(one.way is Way.AT_ONCE for one in found) or any(
-            own_reading(self._project, Instance(cls.place, cls), cls).way is not Way.ONE_BY_ONE
-            for cls in self._run.classes
-            if "__getitem__" in cls.body.cells
+        return bool(readings) and not (
+            any(one.way is not Way.ONE_BY_ONE for one in readings) or any(one.way is Way.AT_ONCE for one in found)
         )
 
     def held_by(self, module: Module, call: cst.Call) -> list[Place]:

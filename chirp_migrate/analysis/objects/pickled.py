@@ -36,7 +36,7 @@ from chirp_migrate.analysis.objects.values import Arguments, bases_of
 from chirp_migrate.syntax.module import Module, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["Found", "Sort", "Unpicklable", "unpicklable"]
+__all__ = ["Found", "Sort", "Unpicklable", "is_dataset", "unpicklable"]
 
 #: Objects in each other that are walked.
 _DEPTH = 24
@@ -117,7 +117,7 @@ class Unpicklable:
         for path in paths:
             for _ in self._leftovers(path, about):
                 self._settle()
-        for cls in [one for one in self.run.classes if one.scope.is_local and _is_dataset(one)]:
+        for cls in [one for one in self.run.classes if one.scope.is_local and is_dataset(one)]:
             if cls.place.node not in self._made:
                 self.run.call_alone(cls)
                 self._settle()
@@ -200,7 +200,7 @@ class Unpicklable:
 
     def _may_load(self, cls: ClassThing) -> bool:
         """Whether a class is a dataset, or its text builds loaders."""
-        return _is_dataset(cls) or self._words_of_loaders.search(self._text_of(cls.place)) is not None
+        return is_dataset(cls) or self._words_of_loaders.search(self._text_of(cls.place)) is not None
 
     def _all_about_loading(self) -> tuple[list[str], set[str]]:
         """Files that have to do with loading, and names of the functions and classes in them that have.
@@ -244,7 +244,7 @@ class Unpicklable:
 
     def _leftover_methods(self, cls: ClassThing, about: Set[str]) -> Iterator[None]:
         run, is_made = self.run, cls.place.node in self._made
-        if _is_dataset(cls):
+        if is_dataset(cls):
             if not is_made:
                 run.call_alone(cls)
                 yield
@@ -296,7 +296,7 @@ class Unpicklable:
             cls = made.cls
             if isinstance(cls, ClassThing):
                 self._made.add(cls.place.node)
-            if isinstance(cls, ClassThing) and cls.place.node not in self._reached and _is_dataset(cls):
+            if isinstance(cls, ClassThing) and cls.place.node not in self._reached and is_dataset(cls):
                 walk = _Walk(run)
                 walk.value((made,), "the dataset")
                 if walk.found:
@@ -304,7 +304,7 @@ class Unpicklable:
         self._seen_loaders, self._seen_instances = len(run.loaders), len(run.instances)
 
 
-def _is_dataset(cls: ClassThing) -> bool:
+def is_dataset(cls: ClassThing) -> bool:
     names = [one.name for one in bases_of(cls) if isinstance(one, External)]
     return any(DATASET.fullmatch(name) or ITERABLE_DATASET.fullmatch(name) for name in names)
 
