@@ -293,19 +293,21 @@ def test_augmentation_is_measured_against_the_dataset_without_it(tmp_path: Path,
     assert loader.with_s == [] and loader.not_augmented is not None and "--unaugmented" in loader.not_augmented
 
 
-def test_the_factory_loads_as_the_profile_says(tmp_path: Path, sets: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_migrated_dataset_is_kept_in_the_profile_or_it_says_why_not(tmp_path: Path, sets: str) -> None:
     profile = tmp_path / "profile.json"
     found = tuned(tmp_path, dataset=f"{sets}:memory", profile=str(profile), uses_runtime=True).loaders[0]
-    assert found.saved == str(profile) and found.not_saved is None and found.migrated
+    assert found.migrated and (found.saved is None) == (found.not_saved is not None) == (not profile.exists())
     assert found.not_augmented is not None and "does not augment" in found.not_augmented
-    import importlib
 
-    dataset = importlib.import_module(sets).memory()
-    make = OptimalDataLoaderFactory.create_training_loader
-    loader: Any = make(dataset, 32, profile=profile)
-    assert "measured" in loader.decision
-    assert "measured" in make(dataset, 32, shuffle=True, drop_last=False, profile=profile).decision  # type: ignore[attr-defined]
-    assert "measured" not in make(dataset, 16, profile=profile).decision  # type: ignore[attr-defined]
+
+def test_the_factory_loads_as_the_profile_says(tmp_path: Path, measured: Callable[..., Measured]) -> None:
+    profile, dataset = tmp_path / "profile.json", TensorDataset(torch.arange(40.0).reshape(20, 2), torch.arange(20))
+    kept = save(of_dataset(dataset, 32, migrated=True), [measured(0, [1000.0, 1010.0, 990.0])], profile, False)
+    assert kept is None
+    make: Any = OptimalDataLoaderFactory.create_training_loader
+    assert "measured" in make(dataset, 32, profile=profile).decision
+    assert "measured" in make(dataset, 32, shuffle=True, drop_last=False, profile=profile).decision
+    assert "measured" not in make(dataset, 16, profile=profile).decision
 
 
 def test_nothing_is_kept_of_pytorch_s_loader(tmp_path: Path, sets: str) -> None:
