@@ -6,6 +6,7 @@ import errno
 import itertools
 import logging
 import multiprocessing
+import os
 import queue
 import signal
 import threading
@@ -45,6 +46,11 @@ _READING = frozenset({"chirpid_patch", "multiprocessing", "queue", "socket", "to
 #: So many indices of a batch are shown in the message about a dead worker.
 _MOST_SHOWN = 64
 
+
+#: The queues of all iterators with workers, by the iterator's id. The garbage collector finalizes the objects of a
+#: cycle in any order: it could close a queue's pipe before the iterator has ended its workers. The queue's thread would
+#: close the same descriptor again, which may be another file by then. A queue that is listed here is part of no cycle.
+_queues_in_use: dict[int, list[Any]] = {}
 
 #: What PyTorch's iterator knows of the epoch under way, and fresh workers go on with.
 _OF_THE_EPOCH = (
@@ -137,6 +143,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     #: Of PyTorch: no worker to shut down, and none whose death would be told, until they are started.
     _shutdown = True
     _worker_pids_set = False
+    #: The process whose children the workers are.
+    _owner = 0
 
     def __init__(
         self, loader: Any, *, reads_batches: bool, may_do_without: bool, keep: bool = False, seed: int | None = None
@@ -160,7 +168,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         if may_do_without:
             _check_processes()
         try:
-            super().__init__(self._parts if seed is None else quiet(self._parts, seed))
+            self._start(self._parts if seed is None else quiet(self._parts, seed))
         except NotSendableError as error:
             if not reads_batches or loader.worker_init_fn is not None:
                 raise  # as PyTorch's program stops, in the worker or here; in this process the data might be other data
@@ -174,6 +182,10 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             self._end_partial_start()
             raise WorkersNotStartedError(_reason(error), self._base_seed if seed is None else seed) from error
 
+    def _start(self, parts: LoaderParts) -> None:
+        self._owner = os.getpid()
+        super().__init__(parts)
+
     def _end_partial_start(self) -> None:
         for worker in getattr(self, "_workers", ()):
             worker.terminate()
@@ -186,6 +198,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._is_started = True
         self._unwatch()
         self._pids = tuple(worker.pid for worker in self._workers)
+        _queues_in_use[id(self)] = [self._worker_result_queue, *self._index_queues]
         if self._epoch_state is not None:
             self._take_up_epoch()
             return
@@ -212,6 +225,15 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         """End the processes now. An epoch that is under way begins others when it is asked for its next batch."""
         self._is_broken = not self._shutdown
         self._shutdown_workers()
+
+    def _shutdown_workers(self) -> None:
+        """End the workers, unless this is a forked copy: workers belong to the process that started them."""
+        try:
+            if os.getpid() == self._owner:
+                super()._shutdown_workers()
+            self._shutdown = True
+        finally:
+            _queues_in_use.pop(id(self), None)
 
     @property
     def taken(self) -> int:
@@ -345,7 +367,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._is_broken = False
         seed = (self._base_seed + self._restarts * self._num_workers) % 2**63
         try:
-            super().__init__(quiet(self._parts, seed))
+            self._start(quiet(self._parts, seed))
         finally:
             self._epoch_state = None
 

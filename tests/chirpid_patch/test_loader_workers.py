@@ -15,7 +15,9 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Iterator
 from functools import partial
+from multiprocessing import connection
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -485,6 +487,117 @@ def test_shutting_down_ends_kept_workers_and_an_epoch_under_way_goes_on() -> Non
     assert numbers(list(loader)) == list(range(8))
     loader.shutdown()
     assert children() == 0
+
+
+class _Closes:
+    """How often each connection of a queue was closed.
+
+    A descriptor that is closed twice may be another file the second time. Threads that send a queue's objects close no
+    connection before the garbage collector is through: so all that both would close is closed twice.
+    """
+
+    def __init__(self, monkeypatch: Any) -> None:
+        self._most = 0
+        self._collected = threading.Event()
+        close = connection.Connection._close  # type: ignore[attr-defined]
+
+        def count(connected: Any, *arguments: Any) -> None:
+            if threading.current_thread().name == "QueueFeederThread":
+                assert self._collected.wait(60)
+            connected.closes = getattr(connected, "closes", 0) + 1
+            self._most = max(self._most, connected.closes)
+            close(connected, *arguments)
+
+        monkeypatch.setattr(connection.Connection, "_close", count)
+
+    def collect(self) -> int:
+        """Collect garbage; the closes of the connection that was closed most often."""
+        gc.collect()
+        self._collected.set()
+        for thread in threading.enumerate():
+            if thread.name == "QueueFeederThread":
+                thread.join(60)
+        return self._most
+
+
+@pytest.fixture
+def closes(monkeypatch: Any) -> _Closes:
+    return _Closes(monkeypatch)
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """The garbage collector runs only where a test calls it."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def leave_to_the_collector(**options: Any) -> None:
+    """Have the garbage collector find an iterator, as it finds one whose error's traceback refers to the iterator.
+
+    Only one of its workers has a batch to read: no request was put into the queue of the other one.
+    """
+    loader = BatchedDataLoader(PairDataset(2), batch_size=2, num_workers=2, **options)
+    cycle: list[Any] = [iter(loader)]
+    cycle.append(cycle)
+
+
+@posix
+def test_an_iterator_in_a_cycle_closes_its_connections_once(closes: _Closes, no_collection: None) -> None:
+    leave_to_the_collector()
+    assert children() == 2
+    assert closes.collect() == 1
+    assert children() == 0
+
+
+def collect_in_a_fork(closes: _Closes) -> None:
+    """Exit with 0 if nothing is started here for workers of another process, and no connection is closed twice."""
+    most = closes.collect()
+    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+    os._exit(0 if most <= 1 and not others else 1)
+
+
+@posix
+def test_a_worker_closes_the_connections_of_an_older_iterator_once(closes: _Closes, no_collection: None) -> None:
+    """Closed twice, a descriptor was that of a tensor on its way: an EOFError reached the training loop."""
+    leave_to_the_collector(multiprocessing_context="fork")
+    process = multiprocessing.get_context("fork").Process(target=collect_in_a_fork, args=(closes,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+@posix
+def test_a_forked_copy_leaves_an_epoch_to_its_owner() -> None:
+    loader = BatchedDataLoader(PairDataset(12), batch_size=2, num_workers=2, multiprocessing_context="fork")
+    batches = iter(loader)
+    seen = [next(batches)]
+    pid = os.fork()
+    if not pid:
+        del batches
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert numbers([*seen, *batches]) == list(range(12))
+    assert not loader.lost_workers
+
+
+@posix
+def test_a_forked_copy_goes_on_with_workers_of_its_own_after_a_shutdown() -> None:
+    loader = BatchedDataLoader(
+        PairDataset(6), batch_size=2, num_workers=1, persistent_workers=True, multiprocessing_context="fork"
+    )
+    assert numbers(list(loader)) == list(range(6))
+    pid = os.fork()
+    if not pid:
+        try:
+            loader.shutdown()
+            os._exit(0 if numbers(list(loader)) == list(range(6)) else 1)
+        except BaseException:
+            os._exit(2)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert numbers(list(loader)) == list(range(6)), "its workers are still there"
+    loader.shutdown()
 
 
 def test_a_loader_can_be_pickled_whatever_its_workers_do() -> None:
