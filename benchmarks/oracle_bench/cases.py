@@ -24,6 +24,7 @@ class Case:
     """One program; its parts by name, so that it can be sent and printed.
 
     ``dataset``, ``sampler``: (name, *arguments). ``options``: arguments of ``DataLoader`` that are plain values.
+    ``replaced``: a method of PyTorch's that the program replaces before it makes anything.
     """
 
     number: int
@@ -36,6 +37,7 @@ class Case:
     use: str
     seed: int
     generator: int | None = None
+    replaced: str | None = None
     notes: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -164,6 +166,15 @@ def _dataset(lot: random.Random, depth: int = 0) -> tuple[Any, ...]:
     return lot.choice(kinds)
 
 
+def _replaced(lot: random.Random, dataset: tuple[Any, ...]) -> str | None:
+    """A method of PyTorch's, of a class that the dataset is made of."""
+    kinds = {"tensors": "TensorDataset", "subset": "Subset", "joined": "ConcatDataset"}
+    names = [
+        name for part, kind in kinds.items() if f"'{part}'" in str(dataset) for name in parts.REPLACED if kind in name
+    ]
+    return lot.choice(names) if names and lot.random() < 0.25 else None
+
+
 def make_case(number: int, slow_methods: float = 0.02) -> Case:
     """The program with this number; ``slow_methods`` is the share of those that do not fork their workers."""
     lot = random.Random(number)
@@ -234,4 +245,5 @@ def make_case(number: int, slow_methods: float = 0.02) -> Case:
         use=use,
         seed=lot.randrange(2**31),
         generator=lot.randrange(2**31) if lot.random() < 0.2 else None,
+        replaced=_replaced(lot, dataset) if method in (None, "fork") else None,  # other workers import PyTorch anew
     )

@@ -50,6 +50,8 @@ def observe(case: Case, side: str, folder: Path) -> dict[str, Any]:
     np.random.seed(case.seed)
     random.seed(case.seed)
     threads = threading.active_count()
+    if case.replaced is not None:
+        parts.replace_method(case.replaced)
     program = _Program(case, side)
     program.run()
     loads_here = getattr(program.loader, "worker_processes", None) == 0

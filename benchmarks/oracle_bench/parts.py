@@ -475,6 +475,31 @@ def joined(first: Any, second: Any, shorter: bool) -> Any:
     return (JoinedShorter if shorter else ConcatDataset)([first, second])
 
 
+#: Methods of PyTorch's datasets that a program may replace, or add, after the import.
+REPLACED = {
+    f"{kind.__name__}.{method}": (kind, method)
+    for kind in (TensorDataset, Subset, ConcatDataset)
+    for method in ("__len__", "__getitem__", "__getitems__")
+}
+
+
+def replace_method(name: str) -> None:
+    """Put another function in the place of a method of PyTorch's: half as many samples, or many in another order."""
+    kind, method = REPLACED[name]
+    original = getattr(kind, method, None)
+
+    def replaced(dataset: Any, *arguments: Any) -> Any:
+        log(f"replaced {name}")
+        if original is None:
+            return [dataset[index] for index in reversed(list(*arguments))]
+        found = original(dataset, *arguments)
+        if method == "__getitem__":
+            return found
+        return found // 2 if method == "__len__" else found[::-1]
+
+    setattr(kind, method, replaced)
+
+
 class Own(Sampler[int]):
     """A sampler that counts how it is used and may draw, or fail, as it goes."""
 
