@@ -203,7 +203,7 @@ def test_both_views_show_the_same_lines(visit: Callable[..., Any], address: str)
                    return getSelection().toString(); }"""
     )
     assert "\n    train = DataLoader(dataset, batch_size=4, shuffle=True, num_workers=workers)\n" in copied
-    assert "\n        dataset, batch_size=4, shuffle=True, max_workers=workers\n" in copied
+    assert "\n        dataset, batch_size=4, shuffle=True, num_workers=workers\n" in copied
 
 
 def test_a_link_to_a_change_opens_what_it_is_in(visit: Callable[..., Any], address: str) -> None:
