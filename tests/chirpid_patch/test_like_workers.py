@@ -165,16 +165,17 @@ class Draws(Dataset[Any]):
 
 
 class Reuses(Dataset[Any]):
-    """Every sample is the same memory."""
+    """Every sample is the same memory; an array, as workers that are not forked share the memory of a tensor."""
 
     def __init__(self) -> None:
-        self.memory = torch.zeros(3)
+        self.memory = np.zeros(3, dtype=np.float32)
 
     def __len__(self) -> int:
         return 10
 
     def __getitem__(self, index: int) -> Any:
-        return self.memory.fill_(index), index
+        self.memory.fill(index)
+        return torch.from_numpy(self.memory), index
 
 
 class Fails(Dataset[Any]):
