@@ -5,7 +5,6 @@ The names here are what most trainings need; more are in the sub-packages, whose
 
 from __future__ import annotations
 
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -66,32 +65,6 @@ _LATER = {
     "setup_mixed_precision": "device.precision",
 }
 
-#: Names that were here, and where they are: until the next release they are found here, too.
-_MOVED = {
-    "FlipsAndTurns": "transforms.symmetries",
-    "ImageFolderDataset": "recipes.image_folder",
-    "LoaderBatch": "multi.multi_loader",
-    "MemoryAlert": "memory.watch",
-    "MemoryPressure": "memory.watch",
-    "MemoryWatch": "memory.watch",
-    "MultiScaleStep": "scales.step",
-    "NotResidentError": "device.resident_tensors",
-    "RandomKey": "randomness.keyed_random",
-    "TrainerHooks": "hooks.trainer",
-    "autocast_for": "device.precision",
-    "fetch_batch": "datasets.gather",
-    "get_optimal_num_workers": "recipes.optimized_loader",
-    "gpu_status": "machine.nvml",
-    "grad_scaler_for": "device.precision",
-    "largest_batch_size": "memory.batch_size",
-    "lightning_callback": "hooks.lightning",
-    "move_batch": "device.moving",
-    "scale_images": "scales.scaling",
-    "seed_worker": "recipes.reproducible",
-    "share_workers": "multi.worker_budget",
-    "usable_memory": "machine.usable_memory",
-}
-
 __all__ = [
     "BatchedDataLoader",
     "Compose",
@@ -145,14 +118,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MOVED:
-        place = f"{__name__}.{_MOVED[name]}"
-        warnings.warn(
-            f"{__name__}.{name} will not be found there from the next release on: import it from {place}.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return getattr(import_module(place), name)
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

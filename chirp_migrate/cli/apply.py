@@ -46,7 +46,6 @@ from chirp_migrate.transaction.rollback import rollback
 
 @click.command(
     cls=Command,
-    former={"--verify-with": "--check-with"},
     epilog=epilog(
         {
             ExitCode.OK: "done, or nothing to do",

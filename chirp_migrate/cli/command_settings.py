@@ -37,14 +37,6 @@ __all__ = [
     "settings_of",
 ]
 
-#: Names of settings in the last release, and what they are called now.
-_FORMER = {
-    "rounds": "max-rounds",
-    "budget": "time-budget",
-    "threshold": "min-saving",
-    "each": "strict",
-    "per-entry": "strict",
-}
 _CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _SHAPE = re.compile(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}")
 
@@ -85,16 +77,13 @@ def put_aside(*names: str) -> bool:
 def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
     file, table = read_command_table(path, command)
     names = settings_of(ctx.command)
-    former = _FORMER if command == "verify" else {}
     kinds = {one.name: one.type for one in ctx.command.params}
     defaults: dict[str, Any] = {}
     for key, value in table.items():
         place = place_of(file, key, command)
-        name = names.get(former.get(key, key))
+        name = names.get(key)
         if name is None:
             raise UsageProblem(f"{place} is unknown; {instead(key, names, 'the keys are')}")
-        if former.get(key) in table:
-            raise UsageProblem(f"{place} is the former name of {former[key]}, which is there, too: remove {key}.")
         if isinstance(value, str) and isinstance(kinds[name], Whole | Number):
             raise UsageProblem(f"{place}: {value!r} is a text, not a {kinds[name].name}: write it without quotes.")
         ctx.meta.setdefault(SETTING_PLACES, {})[name] = place

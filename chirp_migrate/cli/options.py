@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import partial, wraps
 from pathlib import Path
@@ -152,41 +152,21 @@ class Folder(File):
 
 
 class Command(click.Command):
-    """A command whose help shows its options in groups.
-
-    Args:
-        former: names that options had in the last release, and what they are called now: they work, and say so.
-    """
-
-    def __init__(self, *args: Any, former: Mapping[str, str] | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._former = former or {}
+    """A command whose help shows its options in groups."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, with former names as what they are called now.
+        """Parse the command line.
 
         Raises:
-            UsageProblem: a setting is wrong (it is named with its file), or an option is given by both of its names.
+            UsageProblem: a setting is wrong. The message names its file and key.
         """
-        end = args.index("--") if "--" in args else len(args)
-        names = {argument.partition("=")[0] for argument in args[:end]}
-        for former, current in self._former.items():
-            if {former, current} <= names:
-                raise UsageProblem(f"{former} is the former name of {current}: give one of them.")
         try:
-            return super().parse_args(ctx, [*map(self._renamed, args[:end]), *args[end:]])
+            return super().parse_args(ctx, args)
         except click.BadParameter as error:
             name = error.param.name if error.param is not None else None
             if name is None or ctx.get_parameter_source(name) is not ParameterSource.DEFAULT_MAP:
                 raise
             raise UsageProblem(f"{ctx.meta[SETTING_PLACES][name]}: {error.message}") from None
-
-    def _renamed(self, argument: str) -> str:
-        name, equals, value = argument.partition("=")
-        if name not in self._former:
-            return argument
-        click.echo(f"chirp-migrate: {name} is called {self._former[name]} now.", err=True)
-        return f"{self._former[name]}{equals}{value}"
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, each group under its name."""

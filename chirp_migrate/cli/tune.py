@@ -33,7 +33,6 @@ _kept = partial(option, group="What is kept")
 
 @click.command(
     cls=Command,
-    former={"--seconds": "--time-budget"},
     epilog=epilog(
         {
             ExitCode.OK: "measured",

@@ -81,18 +81,6 @@ Examples:
 
 @click.command(
     cls=Command,
-    former={
-        "--against": "--baseline",
-        "--each": "--strict",
-        "--no-each": "--no-strict",
-        "--per-entry": "--strict",
-        "--no-per-entry": "--no-strict",
-        "--rounds": "--max-rounds",
-        "--budget": "--time-budget",
-        "--threshold": "--min-saving",
-        "--worker-counts": "--num-workers",
-        "--plots": "--plot",
-    },
     epilog=_EPILOG,
 )
 @argument(is_eager=True, callback=settings_as_defaults("verify"))

@@ -346,7 +346,6 @@ def test_nothing_is_asked_for_that_nothing_imports(backend: Path, vendor: bool) 
         (["plan", "-j", "x"], "'x' is not a valid whole number"),
         (["plan", "--select", ""], "it is empty"),
         (["plan", "--exclude", "!a"], "--exclude: '!a' has what patterns do not have"),
-        (["verify", "--threshold", "20", "--min-saving", "30"], "--threshold is the former name of --min-saving"),
         (["verify", "--plot", "requirements.txt"], "'requirements.txt' is a file: give a folder"),
     ],
 )
@@ -361,7 +360,6 @@ def test_a_wrong_command_line_is_one_sentence(backend: Path, arguments: list[str
         ("[tool.chirp-migrate]\nunsafe = true\n".encode("utf-16"), "is not UTF-8"),
         (b"[tool.chirp-migrate]\nexclude = ['[']\n", "exclude is wrong: '[' has what patterns do not have"),
         (b"[tool.chirp-migrate.verify]\nsamples = '3'\n", "samples: '3' is a text, not a whole number"),
-        (b"[tool.chirp-migrate.verify]\nbudget = 7\ntime-budget = 9\n", "budget is the former name of time-budget"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(backend: Path, content: bytes, said: str) -> None:
