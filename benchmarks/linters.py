@@ -157,7 +157,7 @@ def check_package(package: Package, cache: Path, scratch: Path) -> Checked:
     who = ["-c", "user.name=bench", "-c", "user.email=bench@example.com"]
     _run(["git", *who, "commit", "--quiet", "--message", "as released"], root)
     diff = _run([*TOOL, "apply", "--tests", "--all-loaders", "--diff", "."], root).stdout
-    _run([*TOOL, "apply", "--tests", "--all-loaders", "--allow-dirty", "."], root)
+    _run([*TOOL, "apply", "--tests", "--all-loaders", "--allow-dirty", "--ignore-pins", "."], root)
     changed = _run(["git", "diff", "--name-only", "-z", "HEAD"], root).stdout.split("\0")[:-1]
     added = _run(["git", "ls-files", "--others", "--exclude-standard", "-z"], root).stdout.split("\0")[:-1]
     _run(["git", "add", "--intent-to-add", *added], root) if added else None

@@ -25,6 +25,7 @@ _APPLY = [
     "--tests",
     "--all-loaders",
     "--allow-dirty",
+    "--ignore-pins",
 ]
 
 

@@ -1,16 +1,19 @@
 """What a project pins, compared with what the runtime needs: a project with both could not be installed.
 
-It reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg`` and conda's ``environment.yml``.
-Only an upper bound can contradict the runtime, which needs versions from a minimum on.
+It reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg``, what ``setup.py`` writes out, and
+conda's ``environment.yml``. The runtime needs versions from a minimum on, so an upper bound of a package can contradict
+it; the versions of Python that a project supports contradict it if one of them is older.
 """
 
 from __future__ import annotations
 
+import ast
 import configparser
+import contextlib
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["NEEDED", "Pin", "contradictions", "pins_in"]
+__all__ = ["NEEDED", "Pin", "contradictions", "name_of", "pins_in", "requirement_files", "setup_arguments", "text_of"]
 
 #: The lowest versions that the runtime works with.
 NEEDED = {"torch": Version("2.6"), "numpy": Version("1.24"), "python": Version("3.10")}
@@ -37,6 +40,8 @@ _FILES = ("requirements*.txt", "*requirements.txt", "requirements/*.txt")
 _ENVIRONMENTS = ("environment*.yml", "environment*.yaml", "conda*.yml", "conda*.yaml")
 #: Versions of Python for which a requirement with a marker may hold.
 _PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+#: Versions of Python that the runtime does not work with, the first and last release of each.
+_OLDER = [f"{one}.{patch}" for one in ("2.7", *(f"3.{minor}" for minor in range(10))) for patch in (0, 99)]
 _SPACES = re.compile(r"\s+")
 _WHEEL = re.compile(r"[^/\s]+\.whl")
 _CONDA_SPEC = re.compile(r"(?:[\w./-]+::)?([A-Za-z][\w.-]*)\s*(.*)")
@@ -51,16 +56,25 @@ class Pin:
         written: the pin as the file has it, on one line.
         path: the file, relative to the folder that was asked about.
         bounds: what versions may be installed.
+        is_supported: whether the project supports each version within the bounds, as with ``requires-python``.
     """
 
     name: str
     written: str
     path: str
     bounds: SpecifierSet
+    is_supported: bool = False
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether no version within the bounds is one that the runtime works with, or a supported one is not."""
+        if self.is_supported and any(map(self.bounds.contains, _OLDER)):
+            return True
+        return any(_excludes(bound, NEEDED[self.name]) for bound in self.bounds)
 
 
 def contradictions(folder: Path, project: Path) -> list[str]:
-    """A sentence part for each pin that excludes every version that the runtime works with.
+    """A sentence part for each pin with which the project could not be installed together with the runtime.
 
     Args:
         folder: what is migrated.
@@ -70,7 +84,7 @@ def contradictions(folder: Path, project: Path) -> list[str]:
     found: dict[str, None] = {}
     for one in reversed(folders):
         for pin in pins_in(one):
-            if any(_excludes(bound, NEEDED[pin.name]) for bound in pin.bounds):
+            if pin.contradicts:
                 place = (one / pin.path).relative_to(project).as_posix()
                 needed = f"{_TITLES.get(pin.name, pin.name)}>={NEEDED[pin.name]}"
                 found[f"{pin.written} in {place}, chirpid-patch needs {needed}"] = None
@@ -79,21 +93,25 @@ def contradictions(folder: Path, project: Path) -> list[str]:
 
 def pins_in(root: Path) -> Iterator[Pin]:
     """What the files in a folder ask for of the packages that the runtime needs."""
-    for path in _matching(root, _FILES):
-        yield from _of_lines(_text_of(path), path.relative_to(root).as_posix())
-    if (root / "pyproject.toml").is_file():
-        yield from _of_pyproject(_text_of(root / "pyproject.toml"))
-    if (root / "setup.cfg").is_file():
-        yield from _of_setup(_text_of(root / "setup.cfg"))
+    for path in requirement_files(root):
+        yield from _of_lines(text_of(path), path.relative_to(root).as_posix())
+    for name, read in (("pyproject.toml", _of_pyproject), ("setup.cfg", _of_setup), ("setup.py", _of_setup_script)):
+        if (root / name).is_file():
+            yield from read(text_of(root / name))
     for path in _matching(root, _ENVIRONMENTS):
-        yield from _of_environment(_text_of(path), path.relative_to(root).as_posix())
+        yield from _of_environment(text_of(path), path.relative_to(root).as_posix())
+
+
+def requirement_files(root: Path) -> list[Path]:
+    """The requirements files of a project, of whatever name."""
+    return _matching(root, _FILES)
 
 
 def _matching(root: Path, patterns: Iterable[str]) -> list[Path]:
     return sorted({path for pattern in patterns for path in root.glob(pattern) if path.is_file()})
 
 
-def _text_of(path: Path) -> str:
+def text_of(path: Path) -> str:
     """The text of a file; "" of one that cannot be read. PowerShell writes UTF-16."""
     try:
         data = read_file(path)
@@ -124,13 +142,10 @@ def _excludes(bound: Specifier, least: Version) -> bool:
 
 def _of_requirement(text: str, path: str) -> Iterator[Pin]:
     """The pin of one requirement as pip reads it, if it holds for every version of Python that the runtime has."""
-    line = _SPACES.sub(" ", re.split(r"\s#|\s--", f" {text}")[0]).strip()
-    wheel = _WHEEL.search(line)
+    line = _bare(text)
+    wheel = _wheel(line)
     if wheel is not None:
-        try:
-            name, version, *_ = parse_wheel_filename(wheel[0].replace("%2B", "+").replace("%2b", "+"))
-        except (InvalidWheelFilename, InvalidVersion):
-            return
+        name, version = wheel
         yield from _pin(name, f"=={version.public}", f"{name}=={version}", path)
         return
     try:
@@ -144,12 +159,45 @@ def _of_requirement(text: str, path: str) -> Iterator[Pin]:
         yield from _pin(canonicalize_name(found.name), str(found.specifier), line, path)
 
 
+def name_of(requirement: str) -> str:
+    """The distribution that a requirement is for, in its canonical spelling; "" of what is no requirement."""
+    line = _bare(requirement)
+    wheel = _wheel(line)
+    if wheel is not None:
+        return wheel[0]
+    named = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", line)
+    return "" if named is None else canonicalize_name(named[0])
+
+
+def _bare(requirement: str) -> str:
+    """A requirement on one line, without comment and options."""
+    return _SPACES.sub(" ", re.split(r"\s#|\s--", f" {requirement}")[0]).strip()
+
+
+def _wheel(line: str) -> tuple[str, Version] | None:
+    """The distribution and version of the wheel that a requirement names, if it names one."""
+    wheel = _WHEEL.search(line)
+    if wheel is None:
+        return None
+    try:
+        name, version, *_ = parse_wheel_filename(wheel[0].replace("%2B", "+").replace("%2b", "+"))
+    except (InvalidWheelFilename, InvalidVersion):
+        return None
+    return name, version
+
+
 def _pin(name: str, bounds: str, written: str, path: str) -> Iterator[Pin]:
     if name in NEEDED:
         try:
             yield Pin(name, written, path, SpecifierSet(bounds))
         except InvalidSpecifier:
             return
+
+
+def _supported(bounds: str, written: str, path: str) -> Iterator[Pin]:
+    """The pin of the versions of Python that a project supports."""
+    if bounds:
+        yield from (replace(pin, is_supported=True) for pin in _pin("python", bounds, written, path))
 
 
 def _of_lines(text: str, path: str) -> Iterator[Pin]:
@@ -168,7 +216,7 @@ def _of_pyproject(text: str) -> Iterator[Pin]:
     project, poetry = _table(content, "project"), _table(content, "tool", "poetry")
     requires = project.get("requires-python")
     if isinstance(requires, str):
-        yield from _pin("python", requires, f"requires-python {requires}", path)
+        yield from _supported(requires, f"requires-python {requires}", path)
     for listed in (project.get("dependencies"), *_table(project, "optional-dependencies").values()):
         for one in listed if isinstance(listed, list) else ():
             if isinstance(one, str):
@@ -178,8 +226,11 @@ def _of_pyproject(text: str) -> Iterator[Pin]:
             version = one.get("version") if isinstance(one, dict) else one
             is_conditional = isinstance(one, dict) and ("python" in one or "markers" in one)
             if isinstance(version, str) and not is_conditional:
-                written = f'{name} = "{version}"'
-                yield from _pin(canonicalize_name(name), _poetry_bounds(version), written, path)
+                bounds, written = _poetry_bounds(version), f'{name} = "{version}"'
+                if name == "python":
+                    yield from _supported(bounds, written, path)
+                else:
+                    yield from _pin(canonicalize_name(name), bounds, written, path)
 
 
 def _table(content: Any, *keys: str) -> dict[str, Any]:
@@ -199,9 +250,9 @@ def _poetry_bounds(text: str) -> str:
         parts = numbers.split(".")
         if sign == "^":
             fixed = next((n for n, one in enumerate(parts) if one != "0"), len(parts) - 1) + 1
-            bounds.append(f"=={'.'.join(parts[:fixed])}.*")
+            bounds += [f">={numbers}", f"=={'.'.join(parts[:fixed])}.*"]
         elif sign == "~":
-            bounds.append(f"=={'.'.join(parts[:2])}.*")
+            bounds += [f">={numbers}", f"=={'.'.join(parts[:2])}.*"]
         elif numbers[:1].isdigit():
             bounds.append(f"=={numbers}")
         elif numbers != "*":
@@ -216,11 +267,48 @@ def _of_setup(text: str) -> Iterator[Pin]:
     except configparser.Error:
         return
     requires = parser.get("options", "python_requires", fallback="").strip()
-    yield from _pin("python", requires, f"python_requires {requires}", "setup.cfg")
+    yield from _supported(requires, f"python_requires {requires}", "setup.cfg")
     extras = parser.items("options.extras_require") if parser.has_section("options.extras_require") else []
     for listed in (parser.get("options", "install_requires", fallback=""), *(value for _, value in extras)):
         for line in listed.replace(";\n", ";").splitlines():
             yield from _of_requirement(line, "setup.cfg") if line.strip() else ()
+
+
+def _of_setup_script(text: str) -> Iterator[Pin]:
+    """Pins that a call of ``setup`` writes out; the script is not run."""
+    path, given = "setup.py", setup_arguments(text)
+    requires = given.get("python_requires")
+    if isinstance(requires, str):
+        yield from _supported(requires, f"python_requires {requires}", path)
+    extras = given.get("extras_require")
+    for listed in (given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ())):
+        for one in listed if isinstance(listed, list | tuple) else ():
+            if isinstance(one, str):
+                yield from _of_requirement(one, path)
+
+
+def setup_arguments(text: str) -> dict[str, Any]:
+    """Arguments of ``setup(…)`` in a script that are literals, or names that the module gives one literal."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return {}
+    assigned: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            for target in (one for one in node.targets if isinstance(one, ast.Name)):
+                assigned.setdefault(target.id, []).append(node.value)
+    found: dict[str, Any] = {}
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    for call in calls:
+        if (call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")) != "setup":
+            continue
+        for keyword in call.keywords:
+            values = assigned.get(keyword.value.id, []) if isinstance(keyword.value, ast.Name) else [keyword.value]
+            if keyword.arg is not None and len(values) == 1:
+                with contextlib.suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                    found[keyword.arg] = ast.literal_eval(values[0])
+    return found
 
 
 def _of_environment(text: str, path: str) -> Iterator[Pin]:
