@@ -1,6 +1,7 @@
 """The line that makes a migrated project ask for what it now imports.
 
-What can be installed is the distribution ``chirp-migrate``; it ships the runtime ``chirpid_patch``. The files are
+It stands where the project lists torch: who installs torch for the project gets the runtime, and nobody else. What can
+be installed is the distribution ``chirp-migrate``; it ships the runtime ``chirpid_patch``. The files are
 edited as they are written, so that comments, order and newlines of the rest stay as they are.
 """
 
@@ -9,12 +10,11 @@ from __future__ import annotations
 import configparser
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from packaging.utils import canonicalize_name
-
+from chirp_migrate.additions.pins import name_of, requirement_files, setup_arguments, text_of
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.source.files import read_file
 
@@ -47,6 +47,11 @@ _REQUIREMENTS = (
     "requirements/common.txt",
     "requirements/main.txt",
 )
+#: Distributions that are torch, or are installed together with it.
+_BRINGS_TORCH = re.compile(
+    r"torch\w*|pytorch\w*|(py)?torch-.+|.+-(py)?torch|lightning|timm|accelerate|fastai|monai|kornia|peft|diffusers"
+    r"|ultralytics|sentence-transformers|chirp-migrate"
+)
 _PYPROJECT, _SETUP, _SETUP_SCRIPT = "pyproject.toml", "setup.cfg", "setup.py"
 _IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
 
@@ -74,9 +79,9 @@ def has_dependencies(root: Path) -> bool:
 def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | None]:
     """What to change so that ``root`` depends on the runtime, and what to tell the user.
 
-    The first of ``requirements.txt``, ``requirements/base.txt`` and its like, the ``[project]`` table of
-    ``pyproject.toml``, and ``install_requires`` of ``setup.cfg`` is extended; nothing is when it already asks for the
-    distribution.
+    The first list that names torch is extended: ``requirements.txt``, ``requirements/base.txt`` and its like,
+    ``dependencies`` under ``[project]`` in ``pyproject.toml``, ``install_requires`` of ``setup.cfg``, or else the
+    extras of ``pyproject.toml``. A list that asks for the distribution already stays as it is.
 
     Args:
         root: folder of the project.
@@ -86,44 +91,86 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
         The edit, if there is one to make, and a sentence, if something is left for the user to do.
     """
     wanted = requirement(version)
-    is_in_script = b"install_requires" in _content(root / _SETUP_SCRIPT)
-    place = f"install_requires in {_SETUP_SCRIPT}" if is_in_script else "what the project installs"
-    by_hand = f"so that chirpid_patch can be imported: add {wanted} to {place}, or use --vendor."
-    name = next((name for name in _REQUIREMENTS if (root / name).is_file()), None)
-    pyproject, setup = root / _PYPROJECT, root / _SETUP
-    if name is None and not pyproject.is_file() and not setup.is_file():
-        if is_in_script:
-            return None, f"{_SETUP_SCRIPT} is a program and was left as it is. Do this {by_hand}"
-        return None, f"The project has neither requirements.txt nor pyproject.toml nor setup.cfg. Do this {by_hand}"
-    in_pyproject, in_setup = _listed(pyproject, _project_dependencies), _listed(setup, _install_requires)
-    is_in_setup = name is None and _lacks_ours(in_setup) and in_pyproject is None
-    path = name or (_SETUP if is_in_setup else _PYPROJECT)
+    edits, others = _places(root)
+    if not edits:
+        if not others:
+            what = f"No list of dependencies here names torch, so none was changed. Install {wanted}"
+            return None, f"{what} where the migrated files are run, or use --vendor."
+        whom = f"{' and '.join(others)}, which {'names' if len(others) == 1 else 'name'} torch"
+        return None, f"So that chirpid_patch can be imported: add {wanted} to {whom}, or use --vendor."
+    path, edit = edits[0]
+    others = [*(name for name, _ in edits[1:] if name != path), *others]
+    where = " and ".join(others or [path])
+    by_hand = f"Do this so that chirpid_patch can be imported: add {wanted} to {where}, or use --vendor."
     if not (root / path).resolve().is_relative_to(root.resolve()):
-        return None, f"{path} is a link that leaves the folder and was left as it is. Do this {by_hand}"
+        return None, f"{path} is a link that leaves the folder and was left as it is. {by_hand}"
     try:
         before = read_file(root / path)
-        edit = with_requirement if name else with_install_requires if is_in_setup else with_project_dependency
         after = edit(before.decode("utf-8"), wanted).encode("utf-8")
     except OSError as error:
-        return None, f"{path} cannot be read ({error.strerror}). Do this {by_hand}"
+        return None, f"{path} cannot be read ({error.strerror}). {by_hand}"
     except UnicodeDecodeError:
-        return None, f"{path} is not UTF-8 and was left as it is. Do this {by_hand}"
+        return None, f"{path} is not UTF-8 and was left as it is. {by_hand}"
     except ValueError as error:
-        return None, f"{path} was left as it is: {error}. Do this {by_hand}"
+        return None, f"{path} was left as it is: {error}. {by_hand}"
     plan = None if after == before else FilePlan(path, before, after, "dependency")
-    other = _PYPROJECT if _lacks_ours(in_pyproject) else _SETUP if _lacks_ours(in_setup) else None
-    other = _SETUP_SCRIPT if other is None and is_in_script else other
-    if name and other:
-        return plan, f"{other} lists dependencies besides {name}: add {wanted} there too if you install from it."
+    if others:
+        whom = f"{' and '.join(others)} {'names' if len(others) == 1 else 'name'} torch besides {path}"
+        return plan, f"{whom}: add {wanted} there too if you install from it."
     return plan, None
 
 
-def _content(path: Path) -> bytes:
-    """The bytes of a file; none of one that cannot be read."""
+_Edit = Callable[[str, str], str]
+
+
+def _places(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
+    """The lists that name torch: files that can be extended, the first one first, with how; and the other files.
+
+    Lists that ask for the distribution already are not among the others.
+    """
+    edits: list[tuple[str, _Edit]] = []
+    others: list[str] = []
+    named = [path.relative_to(root).as_posix() for path in requirement_files(root)]
+    for path in (*(one for one in _REQUIREMENTS if one in named), *(one for one in named if one not in _REQUIREMENTS)):
+        lines = text_of(root / path).splitlines()
+        if any(map(_brings_torch, lines)):
+            if path in _REQUIREMENTS and not edits:
+                edits.append((path, with_requirement))
+            elif _lacks_ours(lines):
+                others.append(path)
+    for path, read, edit in (
+        (_PYPROJECT, _project_dependencies, with_project_dependency),
+        (_SETUP, _install_requires, with_install_requires),
+        (_PYPROJECT, _extra_dependencies, with_extra_dependency),
+    ):
+        entries = _listed(root / path, read)
+        if entries is not None and any(map(_brings_torch, entries)) and (not edits or _lacks_ours(entries)):
+            edits.append((path, edit))
+    for path, entries in ((_PYPROJECT, _poetry(root)), (_SETUP_SCRIPT, _script(root))):
+        if any(map(_brings_torch, entries)) and _lacks_ours(entries):
+            others.append(path)
+    return edits, list(dict.fromkeys(others))
+
+
+def _brings_torch(entry: Any) -> bool:
+    return isinstance(entry, str) and _BRINGS_TORCH.fullmatch(name_of(entry)) is not None
+
+
+def _poetry(root: Path) -> list[Any]:
+    """What Poetry's table of dependencies names."""
     try:
-        return read_file(path)
-    except OSError:
-        return b""
+        table = _parsed(text_of(root / _PYPROJECT)).get("tool", {}).get("poetry", {}).get("dependencies", {})
+    except ValueError:
+        return []
+    return list(table) if isinstance(table, dict) else []
+
+
+def _script(root: Path) -> list[Any]:
+    """What ``setup.py`` writes out as dependencies; extras, too."""
+    given = setup_arguments(text_of(root / _SETUP_SCRIPT))
+    extras = given.get("extras_require")
+    lists = (given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ()))
+    return [one for entries in lists if isinstance(entries, list | tuple) for one in entries]
 
 
 def dependency_removal(root: Path) -> FilePlan | None:
@@ -149,23 +196,43 @@ def without_requirement(text: str) -> str:
 
 
 def without_entry(text: str) -> str:
-    """A ``pyproject.toml`` without the dependency that was added to it; as it is if that is not plain to do."""
-    listed = _project_dependencies(text) or []
-    mine = [place for place, one in enumerate(listed) if isinstance(one, str) and _ADDED.fullmatch(one)]
-    if not mine:
+    """A ``pyproject.toml`` without the dependencies that were added to it; as it is if that is not plain to do."""
+    expected: Any = _parsed(text)
+    lists = [(table, name) for table, name, entries in _toml_lists(expected) if any(map(_is_added, entries))]
+    if not lists:
         return text
     import tomlkit.exceptions
 
-    before = _parsed(text)
-    left = [one for place, one in enumerate(listed) if place not in mine]
     try:
         whole: Any = tomlkit.parse(text)
-        for place in reversed(mine):
-            del whole["project"]["dependencies"][place]
+        for content in (expected, whole):
+            for table, name in lists:
+                entries = _inside(content, table)[name]
+                for place in reversed([place for place, one in enumerate(entries) if _is_added(one)]):
+                    del entries[place]
         after = tomlkit.dumps(whole)
     except tomlkit.exceptions.TOMLKitError:
         return text
-    return after if _parsed(after) == {**before, "project": {**before["project"], "dependencies": left}} else text
+    return after if _parsed(after) == expected else text
+
+
+def _is_added(entry: Any) -> bool:
+    return isinstance(entry, str) and _ADDED.fullmatch(entry) is not None
+
+
+def _toml_lists(content: Any) -> Iterator[tuple[tuple[str, ...], str, list[Any]]]:
+    """Lists of dependencies under ``[project]``: the table, the name of the list in it, and its entries."""
+    project = content.get("project")
+    for table, of in (
+        (("project",), project),
+        (
+            ("project", "optional-dependencies"),
+            project.get("optional-dependencies") if isinstance(project, dict) else 0,
+        ),
+    ):
+        for name, entries in of.items() if isinstance(of, dict) else ():
+            if isinstance(entries, list) and (len(table) > 1 or name == "dependencies"):
+                yield table, name, entries
 
 
 def with_requirement(text: str, wanted: str) -> str:
@@ -199,22 +266,48 @@ def with_project_dependency(text: str, wanted: str) -> str:
     listed = _project_dependencies(text)
     if listed is None:
         raise ValueError("it has no list `dependencies` under [project]")
-    if not _lacks_ours(listed):
+    return _extended(text, wanted, ("project",), *(["dependencies"] if _lacks_ours(listed) else []))
+
+
+def _extended(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
+    """A ``pyproject.toml`` in which lists of a table have one more entry, ``wanted``.
+
+    Raises:
+        ValueError: it is not TOML, or the lists cannot be extended for sure.
+    """
+    if not names:
         return text
     import tomlkit.exceptions  # which most runs do not need
 
-    before = _parsed(text)
-    expected = {**before, "project": {**before["project"], "dependencies": [*listed, wanted]}}
+    expected: Any = _parsed(text)
+    for name in names:
+        _inside(expected, table)[name].append(wanted)
     try:
         whole: Any = tomlkit.parse(text)
         kept = tomlkit.dumps(whole)
-        whole["project"]["dependencies"].append(wanted)
+        for name in names:
+            _inside(whole, table)[name].append(wanted)
         after = tomlkit.dumps(whole)
     except tomlkit.exceptions.TOMLKitError as error:
         raise ValueError(f"it cannot be added to ({error})") from None
     if kept != text or _parsed(after) != expected:
         raise ValueError("its list of dependencies is written in a way that is not understood here")
     return after
+
+
+def _inside(content: Any, table: Sequence[str]) -> Any:
+    for key in table:
+        content = content[key]
+    return content
+
+
+def with_extra_dependency(text: str, wanted: str) -> str:
+    """A ``pyproject.toml`` in which each extra that names torch ends in ``wanted``, or has it already.
+
+    Raises:
+        ValueError: it is not TOML, or the lists cannot be extended for sure.
+    """
+    return _extended(text, wanted, ("project", "optional-dependencies"), *_extras(text))
 
 
 def with_install_requires(text: str, wanted: str) -> str:
@@ -261,8 +354,22 @@ def _install_requires(text: str) -> list[Any] | None:
 
 def _project_dependencies(text: str) -> list[Any] | None:
     """Entries of ``dependencies`` under ``[project]`` in a ``pyproject.toml``; None where there is no such list."""
-    listed = _parsed(text).get("project", {}).get("dependencies")
-    return listed if isinstance(listed, list) else None
+    lists = (entries for table, _, entries in _toml_lists(_parsed(text)) if len(table) == 1)
+    return next(lists, None)
+
+
+def _extras(text: str) -> list[str]:
+    """Names of the extras of a ``pyproject.toml`` that name torch and lack the distribution."""
+    return [
+        name
+        for table, name, entries in _toml_lists(_parsed(text))
+        if len(table) > 1 and any(map(_brings_torch, entries)) and _lacks_ours(entries)
+    ]
+
+
+def _extra_dependencies(text: str) -> list[Any]:
+    """What the extras of a ``pyproject.toml`` name."""
+    return [one for table, _, entries in _toml_lists(_parsed(text)) if len(table) > 1 for one in entries]
 
 
 def _listed(file: Path, read: Callable[[str], list[Any] | None]) -> list[Any] | None:
@@ -286,8 +393,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _names_distribution(line: str) -> bool:
-    name = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)", line)
-    return name is not None and canonicalize_name(name.group(1)) == _DISTRIBUTION
+    return name_of(line) == _DISTRIBUTION
 
 
 def _newline(text: str) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support import write_files
 
 from chirp_migrate import __version__
 from chirp_migrate.additions.dependency import (
     dependency_plan,
+    dependency_removal,
     requirement,
+    with_extra_dependency,
     with_install_requires,
     with_project_dependency,
     with_requirement,
@@ -115,9 +118,70 @@ def test_the_first_file_that_exists_is_extended(tmp_path: Path) -> None:
     assert (tmp_path / "requirements.txt").read_bytes() == b"torch\n"
 
 
-def test_a_backend_that_asks_for_it_needs_nothing(tmp_path: Path) -> None:
-    (tmp_path / "requirements.txt").write_bytes(b"chirp-migrate\n")
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("requirements.txt", "torch\nchirp-migrate\n"),
+        ("requirements.txt", "chirp-migrate\n"),
+        ("pyproject.toml", '[project]\ndependencies = ["chirp-migrate>=0.1"]\n'),
+        ("pyproject.toml", '[project.optional-dependencies]\nall = ["torch", "chirp-migrate>=0.1"]\n'),
+        ("setup.py", "setup(install_requires=['torch', 'chirp-migrate'])\n"),
+    ],
+)
+def test_a_backend_that_asks_for_it_needs_nothing(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    assert dependency_plan(tmp_path, "0.1.0")[0] is None
+    if name != "setup.py":
+        assert dependency_plan(tmp_path, "0.1.0")[1] is None
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"requirements.txt": "numpy\n"},
+        {"requirements.txt": ""},
+        {"pyproject.toml": '[project]\nname = "a"\ndependencies = ["numpy", "scikit-learn"]\n'},
+        {"setup.cfg": "[options]\ninstall_requires =\n    numpy\n", "requirements/base.txt": "tqdm\n"},
+        {"setup.py": "setup(install_requires=['numpy'])\n"},
+    ],
+)
+def test_a_project_that_lists_no_torch_gets_no_line(tmp_path: Path, files: dict[str, str]) -> None:
+    write_files(tmp_path, files)
+    plan, note = dependency_plan(tmp_path, "0.1.0")
+    assert plan is None and note is not None
+    assert "No list of dependencies here names torch" in note and WANTED in note and "--vendor" in note
+
+
+def test_the_line_stands_in_the_list_that_names_torch(tmp_path: Path) -> None:
+    project = '[project]\nname = "a"\ndependencies = ["numpy"]\n\n[project.optional-dependencies]\n'
+    extras = 'plots = ["matplotlib"]\ntrain = ["torchvision>=0.21"]\nall = [\n    "matplotlib",\n    "torch",\n]\n'
+    write_files(tmp_path, {"requirements.txt": "numpy\n", "pyproject.toml": project + extras})
+    plan, note = dependency_plan(tmp_path, "0.1.0")
+    assert plan is not None and plan.path == "pyproject.toml" and note is None
+    text = plan.after.decode()
+    assert 'dependencies = ["numpy"]' in text and 'plots = ["matplotlib"]' in text
+    assert f'train = ["torchvision>=0.21", "{WANTED}"]' in text
+    assert f'"torch",\n    "{WANTED}",\n]' in text
+    assert with_extra_dependency(text, WANTED) == text
+    write_files(tmp_path, {"pyproject.toml": text})
+    removal = dependency_removal(tmp_path)
+    assert removal is not None and removal.after.decode() == project + extras
     assert dependency_plan(tmp_path, "0.1.0") == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("requirements-dev.txt", "torch\n"),
+        ("pyproject.toml", '[tool.poetry.dependencies]\npytorch-lightning = "^2"\n'),
+        ("setup.py", "from setuptools import setup\nsetup(extras_require={'nn': ['torch']})\n"),
+    ],
+)
+def test_a_list_that_is_not_extended_is_named(tmp_path: Path, name: str, text: str) -> None:
+    write_files(tmp_path, {name: text, "setup.cfg": "[options]\ninstall_requires =\n    numpy\n"})
+    plan, note = dependency_plan(tmp_path, "0.1.0")
+    assert plan is None and note is not None
+    assert f"add {WANTED} to {name}, which names torch" in note
 
 
 @pytest.mark.parametrize("content", [None, "torch\n".encode("utf-16"), b"torch --hash=sha256:0\n"])
