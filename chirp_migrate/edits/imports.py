@@ -18,7 +18,7 @@ from chirp_migrate.source.text import edited
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_docstring
+from chirp_migrate.syntax.queries import dotted, is_docstring, is_name
 from chirp_migrate.syntax.scopes import Kind
 
 _RUNTIME = "chirpid_patch"
@@ -107,14 +107,21 @@ def import_edits(
 
 
 def local_import_edits(module: Module, name: cst.Name, needed: Import, style: ImportStyle) -> list[Edit] | None:
-    """Edits that import ``needed`` beside the function-level imports that ``name`` comes from.
+    """Edits that import ``needed`` beside the imports that ``name`` comes from, in its function or its script block.
 
-    ``None`` when it belongs at the top level: ``name`` comes from there, or the module needs torch to load anyway.
+    ``None`` when it belongs at the top level: ``name`` comes from there, or from a function of a module that needs
+    torch to load anyway.
     """
     variable = module.scopes.lookup(name.value, name)
-    if variable is None or variable.scope is module.scopes.module or _loads_torch(module):
+    if variable is None:
         return None
     statements = [binding.node for binding in variable.bindings if isinstance(binding.node, _Statement)]
+    if variable.scope is module.scopes.module:
+        are_in_script = len(statements) == len(variable.bindings) and all(_is_in_script(module, s) for s in statements)
+        if not are_in_script or _is_bound(module, needed[1]):
+            return None
+    elif _loads_torch(module):
+        return None
     line = _line(needed[0], [needed[1]])
     return [
         edit
@@ -122,6 +129,16 @@ def local_import_edits(module: Module, name: cst.Name, needed: Import, style: Im
         if not _has_neighbour(module, statement, line)
         for edit in _beside(module, statement, line, style)
     ]
+
+
+def _is_in_script(module: Module, statement: cst.CSTNode) -> bool:
+    """Whether a statement stands in the block of ``if __name__ == "__main__":`` at the top level."""
+    block = module.parents[module.parents[statement]]
+    match module.parents.get(block):
+        case cst.If(test=test, body=body) as guard if body is block:
+            is_guard = any(is_name(one, "__name__") for one in walk(test))
+            return is_guard and isinstance(module.parents[guard], cst.Module)
+    return False
 
 
 def _qualified(source: str, clause: str) -> str:

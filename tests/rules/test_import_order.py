@@ -411,3 +411,51 @@ def test_imports_are_in_order_only_where_a_tool_of_the_project_sorts_them(
     ours = after.index("from chirpid_patch import OptimalDataLoaderFactory")
     assert (ours < after.index("from torch import nn, optim")) is is_sorted
     assert (ours == after.index("from torch.utils.data import TensorDataset") + 1) is not is_sorted
+
+
+SCRIPT = """\
+import random
+
+import numpy as np
+{above}
+
+def main(data):
+    return data{use}
+
+
+if __name__ == "__main__":
+    from models import Net
+{imports}
+    from tqdm import tqdm
+
+    main(None)
+    loader = {call}(data, batch_size=4)
+    other = {call}(data, batch_size=8)
+"""
+
+
+@pytest.mark.parametrize("above", ["", "import torch\n"])
+def test_the_import_of_a_script_block_takes_the_place_of_the_one_that_goes(above: str) -> None:
+    imports = "    from torch.utils.data import DataLoader"
+    text = SCRIPT.format(above=above, use="", imports=imports, call="DataLoader")
+    after, _ = rewrite("a.py", text, Project({"a.py": text}))
+    needed = "    from chirpid_patch import OptimalDataLoaderFactory"
+    expected = SCRIPT.format(above=above, use="", imports=needed, call="OptimalDataLoaderFactory.create_loader")
+    assert after == expected
+    assert rewrite("a.py", after, Project({"a.py": after}))[0] == after
+
+
+def test_the_import_of_a_script_block_stands_below_the_one_that_stays() -> None:
+    imports = "    from torch.utils.data import DataLoader, Subset"
+    text = SCRIPT.format(above="", use="[Subset]", imports=imports, call="DataLoader")
+    after, _ = rewrite("a.py", text, Project({"a.py": text}))
+    assert "    from torch.utils.data import Subset\n    from chirpid_patch import OptimalData" in after
+    assert after.startswith("import random\n\nimport numpy as np\n\n\ndef main")
+
+
+def test_a_function_has_the_class_from_the_script_block_as_before() -> None:
+    imports = "    from torch.utils.data import DataLoader"
+    text = SCRIPT.format(above="", use=" or DataLoader(data)", imports=imports, call="DataLoader")
+    after, _ = rewrite("a.py", text, Project({"a.py": text}))
+    assert after.count("import OptimalDataLoaderFactory") == 1
+    assert "    from models import Net\n    from chirpid_patch import OptimalDataLoaderFactory\n" in after
