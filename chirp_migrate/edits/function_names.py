@@ -1,4 +1,8 @@
-"""What a function is called that takes the place of a lambda: after what the lambda does, or what it is given for."""
+"""What a function is called that takes the place of a lambda: after what the lambda does, or what it is given for.
+
+Each name is a verb, with an object where the verb alone says too little (``_add_noise``), or the role of the function
+(``_collate_fn``).
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,25 @@ import re
 import libcst as cst
 
 from chirp_migrate.edits.movability import outer_name
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import is_name, parameters
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.queries import is_integer, is_name, parameters
 
 __all__ = ["lambda_names"]
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-#: Names of arguments and variables that say nothing of what a function does.
-_VAGUE = re.compile(
-    r"\w{1,2}|fn|func|function|callable|default|lambda|apply|call|forward|run|get|map|train|test|val|valid"
-    r"|(\w+_)?(tf|tfm|trans|tform|transforms?|augs?|augment\w*|pipeline|steps?|ops?)(_fn|_func)?"
-)
+#: Names of arguments and variables that say nothing of what a function does, and the verb for what they stand for.
+_VAGUE_VERBS: dict[re.Pattern[str], str] = {
+    re.compile(rf"(?P<of>\w+_)?({names})(_?(fns?|funcs?|list))?"): verb
+    for names, verb in (
+        (r"tfms?|trans|tforms?|transform(s|er|ers|ation|ations)?", "transform"),
+        (r"augs?|augment\w*", "augment"),
+        (r"pipelines?|steps?|ops?|preprocess(or|ors|ing)?|process(or|ors|ing)?", "process"),
+    )
+} | {
+    re.compile(
+        r"\w{1,2}|fn|func|function|callable|default|lambda|apply|call|forward|run|get|map|train|test|val|valid"
+    ): "process"
+}
 #: What a call makes, by the name of what is called.
 _MADE = {
     **dict.fromkeys(("Tensor", "tensor", "as_tensor", "from_numpy", "FloatTensor", "LongTensor"), "to_tensor"),
@@ -37,9 +49,15 @@ _MULTIPLIES = (cst.Multiply, cst.Divide, cst.FloorDivide)
 _OPERATIONS: tuple[tuple[type[cst.BaseBinaryOp], str], ...] = (
     (cst.Multiply, "scale"),
     (cst.Divide, "scale"),
-    (cst.Add, "add"),
-    (cst.Subtract, "subtract"),
-    (cst.Power, "power"),
+    (cst.FloorDivide, "scale"),
+    (cst.Modulo, "take_remainder"),
+    (cst.MatrixMultiply, "multiply"),
+)
+#: Called objects that are named after what they are, such as `model` and `tokenizer`.
+_TOOL = re.compile(r"(?!to_)\w*(er|ctor|ator|model|net|module)")
+#: Functions with such a name that is a verb.
+_VERBS = frozenset(
+    {"filter", "lower", "upper", "floor", "scatter", "order", "center", "render", "register", "xor", "transfer"}
 )
 
 
@@ -52,15 +70,24 @@ def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
         given_for: the name of what it is given to or assigned to.
     """
     wish, outer = given_for.strip("_").partition(_FOR)[0], outer_name(module, node).partition(_FOR)[0]
-    does = _what(node.body, node)
+    does, vague = _what(node.body, node), _vague_verb(wish)
+    wish = wish if vague is None else vague
     if isinstance(node.body, cst.Lambda):  # the wish is for what it makes
         wish += _FOR + "_".join(parameters(node))
-    first, second = (does, None) if does is not None and _VAGUE.fullmatch(wish) is not None else (wish, does)
+    first, second = (does, None) if does is not None and vague is not None else (wish, does)
     names = [one for one in (first, second) if one is not None]
     if not {*first.split("_")} <= {*outer.split("_")}:
         names.append(f"{outer}_{first}")
     names += [f"{first}_{parameter}" for parameter in parameters(node) if len(parameter) > 2]
     return list(dict.fromkeys(f"_{name.strip('_')}" for name in names))
+
+
+def _vague_verb(name: str) -> str | None:
+    """The verb for a name that says nothing of what a function does; ``None`` of a name that says something."""
+    for names, verb in _VAGUE_VERBS.items():
+        if (found := names.fullmatch(name)) is not None:
+            return (found.groupdict().get("of") or "") + verb
+    return None
 
 
 def _what(body: cst.BaseExpression, function: cst.Lambda) -> str | None:
@@ -83,7 +110,7 @@ def _what(body: cst.BaseExpression, function: cst.Lambda) -> str | None:
         case cst.Subscript():
             return "select"
         case cst.BinaryOperation():
-            return _computed(body)
+            return _computed(body, function)
         case cst.Comparison():
             return "threshold" if len(body.comparisons) == 1 else None
         case cst.UnaryOperation(operator=operator):
@@ -112,21 +139,44 @@ def _called(call: cst.Call, function: cst.Lambda) -> str | None:
     if name in _MADE:
         return _MADE[name]
     named = _snake(name).strip("_")
-    if name in parameters(function) or _VAGUE.fullmatch(named) is not None:
+    if name in parameters(function) or _vague_verb(named) is not None:
         return None
+    if _TOOL.fullmatch(named) is not None and named not in _VERBS:
+        return f"apply_{named}"
     manners = [one.value for one in call.args if is_name(one.keyword, *_MANNERS)]
     texts = [one.raw_value for one in manners if isinstance(one, cst.SimpleString)]
     return "_".join([named, *(text for text in texts if text.isidentifier())])
 
 
-def _computed(body: cst.BinaryOperation) -> str | None:
+def _computed(body: cst.BinaryOperation, function: cst.Lambda) -> str | None:
     inner = body.left.operator if isinstance(body.left, cst.BinaryOperation) else None
     if isinstance(body.operator, _MULTIPLIES) and isinstance(inner, cst.Add | cst.Subtract):
         is_standard = isinstance(inner, cst.Subtract) and isinstance(body.operator, cst.Divide)
         return "standardize" if is_standard else "rescale"
     if isinstance(body.operator, cst.Add | cst.Subtract) and isinstance(inner, _MULTIPLIES):
         return "rescale"
+    if isinstance(body.operator, cst.Power):
+        return "square" if is_integer(body.right, "2") else "raise_to_power"
+    left, right = (_reads(side, function) for side in (body.left, body.right))
+    if isinstance(body.operator, cst.Add):
+        return "add" if left and right else _with_object("add", body.right if left else body.left)
+    if isinstance(body.operator, cst.Subtract):
+        return "invert" if not left else "subtract" if right else _with_object("subtract", body.right)
     return next((name for kind, name in _OPERATIONS if isinstance(body.operator, kind)), None)
+
+
+def _reads(node: cst.BaseExpression, function: cst.Lambda) -> bool:
+    return any(is_name(one, *parameters(function)) for one in walk(node))
+
+
+def _with_object(verb: str, node: cst.BaseExpression) -> str:
+    """``add_1`` or ``add_noise``; ``shift`` where what is added has no short name."""
+    match node:
+        case cst.Integer(value=value) if value.isdigit():
+            return f"{verb}_{value}"
+        case cst.Name(value=name) | cst.Attribute(attr=cst.Name(value=name)) if len(name) > 2:
+            return f"{verb}_{_snake(name).strip('_')}"
+    return "shift"
 
 
 def _snake(name: str) -> str:

@@ -194,15 +194,15 @@ def test_a_function_does_what_the_lambda_did_and_can_be_pickled(
         ("pad = 1\ndef f(ds):\n    return g(ds, collate_fn=lambda b: pad(b))\npad = 2", "collate_fn=_collate_fn)"),
         ("from torchvision import transforms as T\nt = T.Lambda(lambda x: x / 2)", "t = T.Lambda(_scale)"),
         ("from torchvision import transforms as T\nt = T.Compose([lambda x: x / 2, T.x])", "T.Compose([_scale, T.x])"),
-        ("class D:\n    transform: object = lambda x: x + 1", "transform: object = _add"),
+        ("class D:\n    transform: object = lambda x: x + 1", "transform: object = _add_1"),
         (
             "from dataclasses import dataclass, field\n@dataclass\nclass D:\n"
             "    transform: object = field(default=lambda x: x + 1)",
-            "field(default=_add)",
+            "field(default=_add_1)",
         ),
-        ("class D(Dataset): pass\nd = D([1], lambda x: x + 1)", "d = D([1], _add)"),
-        ("class D(Dataset):\n    def __init__(self, x, f): pass\nd = D([1], lambda x: x + 1)", "d = D([1], _add)"),
-        ("ds.dataset.transform = lambda x: x + 1", "ds.dataset.transform = _add"),
+        ("class D(Dataset): pass\nd = D([1], lambda x: x + 1)", "d = D([1], _add_1)"),
+        ("class D(Dataset):\n    def __init__(self, x, f): pass\nd = D([1], lambda x: x + 1)", "d = D([1], _add_1)"),
+        ("ds.dataset.transform = lambda x: x + 1", "ds.dataset.transform = _add_1"),
     ],
 )
 def test_where_lambdas_go(before: str, after: str) -> None:
@@ -533,7 +533,16 @@ def test_brackets_that_only_the_lambda_needed_go_with_it(before: str, after: str
         ("T.Resize(3)(x)", "_resize"),
         ("T.RandomCrop(3)(x)", "_random_crop"),
         ("x / 255", "_scale"),
-        ("x + 1", "_add"),
+        ("x + 1", "_add_1"),
+        ("x - 0.5", "_shift"),
+        ("x - MEAN", "_subtract_mean"),
+        ("config.noise + x", "_add_noise"),
+        ("1 - x", "_invert"),
+        ("x - x.mean()", "_subtract"),
+        ("x ** 2", "_square"),
+        ("x % 10", "_take_remainder"),
+        ("tokenizer(x)", "_apply_tokenizer"),
+        ("Image.filter(x)", "_filter"),
         ("x * 2 - 1", "_rescale"),
         ("(x - 1) / 3", "_standardize"),
         ("x['image']", "_get_image"),
@@ -551,6 +560,27 @@ def test_a_function_is_called_after_what_it_does(body: str, name: str) -> None:
         f"{text}\n\ndef f(d):\n    transform = T.Compose([T.Lambda(lambda x: {body})])\n    return transform\n"
     )
     assert f"T.Lambda({name})" in after and f"def {name}(x):\n    return {body}\n" in after
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [
+        ("transformations", "_transform"),
+        ("train_transforms", "_train_transform"),
+        ("augmentations", "_augment"),
+        ("pipeline", "_process"),
+        ("f", "_process"),
+        ("fn", "_process"),
+        ("target_transform", "_target_transform"),
+        ("to_db", "_to_db"),
+    ],
+)
+def test_a_function_that_does_much_is_called_after_its_role(variable: str, name: str) -> None:
+    after, _ = migrate(
+        f"from torchvision import transforms as T\n\n\ndef load(d):\n    {variable} = lambda x: (x, 1)\n"
+        f"    return T.Compose([T.Lambda({variable})])\n"
+    )
+    assert f"{variable} = {name}\n" in after and f"def {name}(x):\n    return (x, 1)\n" in after
 
 
 def test_functions_that_do_the_same_in_another_way_have_names_of_their_own() -> None:
