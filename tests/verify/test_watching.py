@@ -164,12 +164,12 @@ class WhereRead(Dataset[int]):
 
 @pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader])
 def test_a_watch_starts_as_few_workers_as_show_what_workers_do(loader_class: Any) -> None:
-    made = loader_class(WhereRead(), num_workers=4, timeout=5)
+    made = loader_class(WhereRead(), num_workers=4, timeout=300)
     with FewWorkers() as few:
         few.cover_new_classes()
         read = {int(batch) for batch in made}
     assert len(read) == 2 and os.getpid() not in read
-    assert (made.num_workers, made.timeout) == (4, 5)
+    assert (made.num_workers, made.timeout) == (4, 300)
 
 
 def test_validation_is_read_in_the_process_where_workers_change_nothing() -> None:
