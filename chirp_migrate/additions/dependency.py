@@ -1,8 +1,9 @@
 """The line that makes a migrated project ask for what it now imports.
 
-It stands where the project lists torch: who installs torch for the project gets the runtime, and nobody else. What can
-be installed is the distribution ``chirp-migrate``; it ships the runtime ``chirpid_patch``. The files are
-edited as they are written, so that comments, order and newlines of the rest stay as they are.
+It stands where the project lists torch: who installs torch for the project gets the runtime, and nobody else. A project
+that is no package gets it in its requirements file in any case. The distribution ``chirp-migrate`` ships the runtime
+``chirpid_patch``. The files are edited as they are written, so that comments, order and newlines of the rest stay as
+they are.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
 
     The first list that names torch is extended: ``requirements.txt``, ``requirements/base.txt`` and its like,
     ``dependencies`` under ``[project]`` in ``pyproject.toml``, ``install_requires`` of ``setup.cfg``, or else the
-    extras of ``pyproject.toml``. A list that asks for the distribution already stays as it is.
+    extras of ``pyproject.toml``. Where no list names torch, the requirements file of a project without metadata of a
+    package is extended. A list that asks for the distribution already stays as it is.
 
     Args:
         root: folder of the project.
@@ -149,7 +151,21 @@ def _places(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
     for path, entries in ((_PYPROJECT, _poetry(root)), (_SETUP_SCRIPT, _script(root))):
         if any(map(_brings_torch, entries)) and _lacks_ours(entries):
             others.append(path)
+    main = next((one for one in _REQUIREMENTS if one in named), None)
+    if main is not None and not edits and not others and not _is_package(root):
+        edits.append((main, with_requirement))
     return edits, list(dict.fromkeys(others))
+
+
+def _is_package(root: Path) -> bool:
+    """Whether others may install the project: a file describes it as a package."""
+    if (root / _SETUP).is_file() or (root / _SETUP_SCRIPT).is_file():
+        return True
+    try:
+        content = _parsed(text_of(root / _PYPROJECT))
+    except ValueError:
+        return True
+    return "project" in content or "poetry" in content.get("tool", {})
 
 
 def _brings_torch(entry: Any) -> bool:

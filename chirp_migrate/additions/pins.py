@@ -2,7 +2,7 @@
 
 It reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg``, what ``setup.py`` writes out, and
 conda's ``environment.yml``. The runtime needs versions from a minimum on, so an upper bound of a package can contradict
-it; the versions of Python that a project supports contradict it if one of them is older.
+it. A project that supports an older Python as well can be installed, but not together with the runtime on that Python.
 """
 
 from __future__ import annotations
@@ -29,7 +29,17 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["NEEDED", "Pin", "contradictions", "name_of", "pins_in", "requirement_files", "setup_arguments", "text_of"]
+__all__ = [
+    "NEEDED",
+    "Pin",
+    "contradictions",
+    "name_of",
+    "older_pythons",
+    "pins_in",
+    "requirement_files",
+    "setup_arguments",
+    "text_of",
+]
 
 #: The lowest versions that the runtime works with.
 NEEDED = {"torch": Version("2.6"), "numpy": Version("1.24"), "python": Version("3.10")}
@@ -67,10 +77,13 @@ class Pin:
 
     @property
     def contradicts(self) -> bool:
-        """Whether no version within the bounds is one that the runtime works with, or a supported one is not."""
-        if self.is_supported and any(map(self.bounds.contains, _OLDER)):
-            return True
+        """Whether the runtime works with no version within the bounds."""
         return any(_excludes(bound, NEEDED[self.name]) for bound in self.bounds)
+
+    @property
+    def supports_older(self) -> bool:
+        """Whether the project supports a Python that the runtime does not work with, beside others."""
+        return self.is_supported and not self.contradicts and any(map(self.bounds.contains, _OLDER))
 
 
 def contradictions(folder: Path, project: Path) -> list[str]:
@@ -80,15 +93,36 @@ def contradictions(folder: Path, project: Path) -> list[str]:
         folder: what is migrated.
         project: the folder that it is in or is, whose files and all between are read; paths are shown from there.
     """
+    return [
+        f"{pin.written} in {path}, chirpid-patch needs {_TITLES.get(pin.name, pin.name)}>={NEEDED[pin.name]}"
+        for path, pin in _pins_up_to(folder, project)
+        if pin.contradicts
+    ]
+
+
+def older_pythons(folder: Path, project: Path) -> list[str]:
+    """A sentence for each pin that allows a Python on which the runtime cannot be installed, beside others.
+
+    Args:
+        folder: see :func:`contradictions`.
+        project: see :func:`contradictions`.
+    """
+    return [
+        f"{pin.written} in {path} supports versions of Python on which chirpid-patch cannot be installed: "
+        f"raise it to {NEEDED['python']}."
+        for path, pin in _pins_up_to(folder, project)
+        if pin.supports_older
+    ]
+
+
+def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, Pin]]:
+    """Different pins in a folder and in all above up to the project, the project's first, with their files."""
     folders = [one for one in (folder, *folder.parents) if one.is_relative_to(project)]
-    found: dict[str, None] = {}
+    found: dict[tuple[str, str], Pin] = {}
     for one in reversed(folders):
         for pin in pins_in(one):
-            if pin.contradicts:
-                place = (one / pin.path).relative_to(project).as_posix()
-                needed = f"{_TITLES.get(pin.name, pin.name)}>={NEEDED[pin.name]}"
-                found[f"{pin.written} in {place}, chirpid-patch needs {needed}"] = None
-    return list(found)
+            found.setdefault(((one / pin.path).relative_to(project).as_posix(), pin.written), pin)
+    return [(path, pin) for (path, _), pin in found.items()]
 
 
 def pins_in(root: Path) -> Iterator[Pin]:

@@ -16,6 +16,7 @@ from chirp_migrate.additions.dependency import (
     imports_runtime,
     requirement,
 )
+from chirp_migrate.additions.pins import older_pythons
 from chirp_migrate.additions.scaffold import has_training_modules, scaffold_files
 from chirp_migrate.additions.vendor import PACKAGE, vendor_files
 from chirp_migrate.console.progress import Progress, untold
@@ -71,6 +72,7 @@ def plan_migration(
         elif vendor:
             files += _vendored(root)
         elif not (root / "chirpid_patch").is_dir():
+            notes += older_pythons(root, journal_root(root))
             project = root if has_dependencies(root) else journal_root(root)
             dependency, note = dependency_plan(project, __version__)
             if dependency is not None and project != root:

@@ -29,6 +29,7 @@ CASES: dict[str, dict[str, str | bytes]] = {
     "no newline behind the only line that changes": {"train.py": f"{LOADER}print(1)"},
     "no newline anywhere in two files": {"a.py": LOADER.rstrip("\n"), "b.py": LOADER.rstrip("\n"), "c.py": LOADER},
     "a dependency behind no newline": {"train.py": LOADER, "requirements.txt": "torch\nnumpy"},
+    "an empty file that gets a line": {"train.py": LOADER, "requirements.txt": ""},
     "CRLF": {"train.py": CRLF, "requirements.txt": "torch\r\n"},
     "CRLF without the last one": {"train.py": CRLF.rstrip("\r\n")},
     "mixed newlines": {"train.py": LOADER.replace("\n", "\r\n", 1) + "x = 1\r\ny = 2\n"},

@@ -138,18 +138,25 @@ def test_a_backend_that_asks_for_it_needs_nothing(tmp_path: Path, name: str, tex
 @pytest.mark.parametrize(
     "files",
     [
-        {"requirements.txt": "numpy\n"},
-        {"requirements.txt": ""},
+        {"requirements.txt": "numpy\n", "setup.py": "setup()\n"},
+        {"requirements.txt": "", "pyproject.toml": '[project]\nname = "a"\n'},
         {"pyproject.toml": '[project]\nname = "a"\ndependencies = ["numpy", "scikit-learn"]\n'},
         {"setup.cfg": "[options]\ninstall_requires =\n    numpy\n", "requirements/base.txt": "tqdm\n"},
         {"setup.py": "setup(install_requires=['numpy'])\n"},
     ],
 )
-def test_a_project_that_lists_no_torch_gets_no_line(tmp_path: Path, files: dict[str, str]) -> None:
+def test_a_package_that_lists_no_torch_gets_no_line(tmp_path: Path, files: dict[str, str]) -> None:
     write_files(tmp_path, files)
     plan, note = dependency_plan(tmp_path, "0.1.0")
     assert plan is None and note is not None
     assert "No list of dependencies here names torch" in note and WANTED in note and "--vendor" in note
+
+
+@pytest.mark.parametrize("text", ["numpy\n", ""])
+def test_a_project_that_is_no_package_gets_the_line_without_torch(tmp_path: Path, text: str) -> None:
+    write_files(tmp_path, {"requirements.txt": text, "pyproject.toml": "[tool.black]\nline-length = 99\n"})
+    plan, note = dependency_plan(tmp_path, "0.1.0")
+    assert plan is not None and plan.after.decode().startswith(f"{text}{WANTED}") and note is None
 
 
 def test_the_line_stands_in_the_list_that_names_torch(tmp_path: Path) -> None:

@@ -38,12 +38,10 @@ REFUSED = {
     "hashes": ("requirements.txt", "torch==1.1.0 \\\n    --hash=sha256:00\n", "torch==1.1.0"),
     "a project table": ("pyproject.toml", "[project]\nname = 'a'\ndependencies = ['torch<2']\n", "torch<2"),
     "Python": ("pyproject.toml", "[project]\nrequires-python = '<3.10'\n", "requires-python <3.10"),
-    "a support of older Pythons": ("pyproject.toml", "[project]\nrequires-python = '>=3.7'\n", "requires-python >=3.7"),
-    "a part of 3.9": ("pyproject.toml", "[project]\nrequires-python = '>3.9.1'\n", "requires-python >3.9.1"),
     "setup.py's Python": (
         "setup.py",
-        "import setuptools\nPYTHON = '>=3.8'\nsetuptools.setup(name='a', python_requires=PYTHON)\n",
-        "python_requires >=3.8",
+        "import setuptools\nPYTHON = '<3.9'\nsetuptools.setup(name='a', python_requires=PYTHON)\n",
+        "python_requires <3.9",
     ),
     "setup.py's lists": (
         "setup.py",
@@ -53,14 +51,13 @@ REFUSED = {
     "an extra": ("pyproject.toml", "[project.optional-dependencies]\na = ['numpy==1.19.*']\n", "numpy==1.19.*"),
     "Poetry's caret": ("pyproject.toml", "[tool.poetry.dependencies]\ntorch = '^1.10'\n", 'torch = "^1.10"'),
     "Poetry's tilde": ("pyproject.toml", "[tool.poetry.dependencies]\npython = '~3.9'\n", 'python = "~3.9"'),
-    "Poetry's Python": ("pyproject.toml", "[tool.poetry.dependencies]\npython = '^3.8'\n", 'python = "^3.8"'),
     "Poetry's version": (
         "pyproject.toml",
         "[tool.poetry.dependencies]\ntorch = {version = '1.7.1'}\n",
         'torch = "1.7.1"',
     ),
     "setup.cfg": ("setup.cfg", "[options]\ninstall_requires =\n    torch<2.0\n", "torch<2.0"),
-    "setup.cfg's Python": ("setup.cfg", "[options]\npython_requires = >=3.6\n", "python_requires >=3.6"),
+    "setup.cfg's Python": ("setup.cfg", "[options]\npython_requires = ==3.8.*\n", "python_requires ==3.8.*"),
     "conda": ("environment.yml", "name: a\ndependencies:\n  - pytorch=1.7.1=py3.8_0\n", "pytorch=1.7.1=py3.8_0"),
     "conda's prefix": ("environment.yml", "dependencies:\n- python=3.8\n- pip\n", "python=3.8"),
     "conda's pip": ("environment.yml", "dependencies:\n  - pip:\n    - torch==1.9.0\n", "torch==1.9.0"),
@@ -109,6 +106,26 @@ def test_a_pin_that_excludes_the_runtime_is_named(tmp_path: Path, name: str) -> 
 def test_other_pins_are_no_obstacle(tmp_path: Path, path: str, content: str) -> None:
     root = write_files(tmp_path, {"train.py": LOADER, path: content})
     assert run("apply", root).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "named"),
+    [
+        ("pyproject.toml", "[project]\nname = 'a'\nrequires-python = '>=3.7'\n", "requires-python >=3.7"),
+        ("pyproject.toml", "[project]\nrequires-python = '>3.9.1'\n", "requires-python >3.9.1"),
+        ("pyproject.toml", "[tool.poetry.dependencies]\npython = '^3.8'\n", 'python = "^3.8"'),
+        ("setup.cfg", "[options]\npython_requires = >=3.6\n", "python_requires >=3.6"),
+        ("setup.py", "from setuptools import setup\nsetup(python_requires='>=3.8')\n", "python_requires >=3.8"),
+    ],
+)
+def test_support_of_an_older_python_is_a_note(tmp_path: Path, path: str, content: str, named: str) -> None:
+    root = write_files(tmp_path, {"train.py": LOADER, path: content})
+    done = run("apply", root)
+    assert done.exit_code == 0
+    said = f"{named} in {path} supports versions of Python on which chirpid-patch cannot be installed"
+    assert said in " ".join((done.stdout + done.stderr).split())
+    vendored = write_files(tmp_path / "vendored", {"train.py": LOADER, path: content})
+    assert "supports versions of Python" not in " ".join(run("apply", "--vendor", vendored).stdout.split())
 
 
 def test_pins_count_only_if_something_imports_the_runtime(tmp_path: Path) -> None:
