@@ -25,6 +25,8 @@ def one_of(*names: re.Pattern[str] | str) -> re.Pattern[str]:
 
 # Loaders.
 FACTORY = "OptimalDataLoaderFactory"
+#: What makes loaders of its own from those that its `prepare` is given.
+ACCELERATOR = re.compile(r"accelerate\.(accelerator\.)?Accelerator")
 #: Methods of the factory that make loaders, and what for.
 FACTORY_METHOD = re.compile(
     rf"chirpid_patch\.(factory\.)?{FACTORY}\.create_(?P<role>training_|validation_|test_|)loader"
@@ -62,6 +64,11 @@ TAKES_DATASET = one_of(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASE
 NO_DATASET = re.compile(
     r"(builtins|numpy|pandas|collections|itertools|json|csv)\..*|typing\.(List|Dict|Tuple|Set|Mapping|Sequence|Iterable)"
     r"|torch\.(Tensor|\w*tensor|stack|cat|zeros|ones|arange|rand\w*|empty|full)"
+)
+
+#: Datasets of Hugging Face, and what makes them.
+HUGGING_FACE_DATASET = re.compile(
+    r"datasets\.(\w+\.)?((Iterable)?Dataset(Dict)?(\.from_\w+)?|load_dataset|load_from_disk|(concatenate|interleave)_datasets)"
 )
 
 # Samplers, transforms, and what stands around loaders and functions.

@@ -56,7 +56,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("frameworks")
     for name in ("before", "after"):
         copy_of("frameworks", folder / name)
-    assert run("apply", folder / "after", "--no-scaffold").exit_code == 0
+    assert run("apply", folder / "after", "--no-scaffold", "--all-loaders").exit_code == 0
     return folder / "before", folder / "after"
 
 

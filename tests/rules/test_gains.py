@@ -156,6 +156,46 @@ def train(x):
     assert [one["status"] for one in loaders(tmp_path / "project")] == ["fine"]
 
 
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("load_dataset('glue', split='train')", NOTHING),
+        ("load_dataset('glue')['train'].map(tokenize, batched=True).with_format('torch')", NOTHING),
+        ("load_dataset('glue')[split].shuffle(seed=3).select(range(9))", NOTHING),
+        ("datasets.Dataset.from_dict({'x': [1]}).remove_columns('x').train_test_split(0.1)['test']", NOTHING),
+        ("datasets.load_from_disk('x')[0]", AT_RUN_TIME),
+        ("load_dataset('glue').to_pandas()", AT_RUN_TIME),
+    ],
+)
+def test_datasets_of_hugging_face_read_their_own_samples(tmp_path: Path, made: str, expected: tuple[str, str]) -> None:
+    head = f"{HEAD}import datasets\nfrom datasets import load_dataset\n\n"
+    text = f"{head}def train(tokenize, split):\n    return DataLoader({made}, 4, shuffle=True)\n"
+    assert gains(tmp_path, train=text) == [expected]
+    own = "def load_dataset(*args, **options):\n    raise NotImplementedError\n"
+    assert gains(tmp_path, train=text, datasets=own) == [AT_RUN_TIME], "a module of the project"
+
+
+def test_loaders_of_which_accelerate_makes_others_gain_nothing(tmp_path: Path) -> None:
+    text = f"""{HEAD}from accelerate import Accelerator
+
+def main(model, data, x):
+    accelerator = Accelerator()
+    prepared = DataLoader(TensorDataset(x), batch_size=4, shuffle=True)
+    unknown = DataLoader(data, batch_size=4)
+    both = DataLoader(TensorDataset(x), batch_size=4)
+    kept = DataLoader(TensorDataset(x), batch_size=4)
+    held = DataLoader(data, 4, num_workers=2, collate_fn=lambda batch: batch)
+    model, prepared, unknown = accelerator.prepare(model, prepared, unknown)
+    copy, held = accelerator.prepare(both, held)
+    for batch in both:
+        model(batch)
+    return prepared, kept
+"""
+    assert gains(tmp_path, train=text) == [NOTHING, NOTHING, BATCHED, BATCHED, PICKLABLE]
+    done = run("plan", tmp_path / "project")
+    assert "accelerate makes PyTorch's own loader of it (train.py:14)" in " ".join(done.stdout.split())
+
+
 def test_a_dataset_is_followed_from_all_of_its_callers(tmp_path: Path) -> None:
     build = f"{HEAD}def loader_of(dataset):\n    return DataLoader(dataset, batch_size=4)\n"
     call = "from build import loader_of\nfrom data import Pictures\n\nloader = loader_of(Pictures([]))\n"

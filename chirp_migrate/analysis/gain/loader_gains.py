@@ -182,9 +182,10 @@ class LoaderGains:
         at_once = next((one for one in readings if one.way is Way.AT_ONCE), None)
         collations = [one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks(one)]
         own = [one.place for one in collations if _is_own_function(one)]
-        if at_once is not None and not collations:
+        replaced = self._replaced_by(loaders)
+        if at_once is not None and not collations and replaced is None:
             return _gain_at(GainKind.BATCHED, at_once.why, at_once.place)
-        if not _names_collation(loaders[0].place.node, own, collations):
+        if replaced is None and not _names_collation(loaders[0].place.node, own, collations):
             if any(one.way is Way.UNKNOWN for one in readings) or (at_once is not None and len(own) < len(collations)):
                 return _AT_RUN_TIME
             if not self._has_all_callers(loaders[0].place, readings):
@@ -192,9 +193,19 @@ class LoaderGains:
         held = [one for loader in loaders if loader.sends_to_workers for one in self._objects.held.get(loader, ())]
         if moves and held and all(one.sort in _HOISTED for one in held):
             return _gain_at(GainKind.PICKLABLE, "workers then start without fork, too", held[0].place)
+        if replaced is not None:
+            return _gain_at(GainKind.NOTHING, "accelerate makes PyTorch's own loader of it", replaced)
         if own:
             return _gain_at(GainKind.NOTHING, "its own `collate_fn` puts the batches together", own[0])
         return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
+
+    def _replaced_by(self, loaders: list[Loader]) -> Place | None:
+        """The call that makes other loaders of these, if nothing else uses them."""
+        if not all(one.replaced_by for one in loaders) or any(
+            held is one for value in self._run.loops.values() for held in _loaders_in(value) for one in loaders
+        ):
+            return None
+        return loaders[0].replaced_by
 
     def _readings(self, loader: Loader) -> list[Reading]:
         return readings_of(self._project, loader.arguments.get("dataset", ()))

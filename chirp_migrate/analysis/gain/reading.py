@@ -13,7 +13,7 @@ from enum import Enum
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.declared_class import DECORATORS, Declared, may_declare, read_declared
-from chirp_migrate.analysis.known_names import ITERABLE_DATASET, TORCH_DATASET
+from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET, ITERABLE_DATASET, TORCH_DATASET
 from chirp_migrate.analysis.objects.things import ClassThing, Container, External, FunctionThing, Instance, Place, Thing
 from chirp_migrate.analysis.objects.values import bases_of
 from chirp_migrate.syntax.module import Module
@@ -79,6 +79,8 @@ def _of_library(project: Project, made: Instance, name: str, depth: int) -> Read
         return Reading(Way.AT_ONCE, f"`{short}` reads whole batches", made.place, (made.place,))
     if name.startswith(_LIBRARIES):
         return Reading(Way.ONE_BY_ONE, f"`{short}` reads samples one by one", made.place, (made.place,))
+    if HUGGING_FACE_DATASET.fullmatch(name) and not project.has_package("datasets"):
+        return Reading(Way.ONE_BY_ONE, "Hugging Face's `datasets` reads the samples", made.place, (made.place,))
     if not name.startswith(_TORCH):
         return _UNKNOWN
     if ITERABLE_DATASET.fullmatch(name):

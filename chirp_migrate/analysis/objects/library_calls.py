@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from abc import ABC, abstractmethod
 
-from chirp_migrate.analysis.known_names import FACTORY_METHOD, LOADER
+from chirp_migrate.analysis.known_names import ACCELERATOR, FACTORY_METHOD, HUGGING_FACE_DATASET, LOADER
 from chirp_migrate.analysis.objects.cells import State
 from chirp_migrate.analysis.objects.libraries import KEEPS, PASSES_ON, PLAIN_CALLABLE, made_by, part_of
 from chirp_migrate.analysis.objects.things import (
@@ -36,6 +37,7 @@ from chirp_migrate.analysis.objects.values import (
     bases_of,
     copied,
     key_of,
+    loaders_in,
     texts_of,
 )
 
@@ -43,6 +45,11 @@ __all__ = ["LibraryCalls"]
 
 _DICTS = frozenset({"dict", "defaultdict", "OrderedDict", "Counter"})
 _LISTS = frozenset({"list", "tuple", "set", "frozenset", "deque"})
+#: Methods of a dataset of Hugging Face that give another one.
+_GIVES_DATASET = re.compile(
+    r"map|filter|select|sort|shuffle|shard|take|skip|repeat|batch|unique|cast\w*|flatten\w*|train_test_split|with_\w+"
+    r"|(re|select_|rename_|add_|remove_)\w*columns?|class_encode_column|to_iterable_dataset|get|copy"
+)
 _TORCH_POSITIONAL = (
     *("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory"),
     *("drop_last", "timeout", "worker_init_fn", "multiprocessing_context", "generator"),
@@ -139,6 +146,8 @@ class LibraryCalls(State, ABC):
             if name.rpartition(".")[2] == "random_split":
                 return (Container("list", {None: (keeper,)}),)
             return (keeper,)
+        if HUGGING_FACE_DATASET.fullmatch(name) or ACCELERATOR.fullmatch(name):
+            return (Instance(place, name),)
         found = self._call_builtin(name, arguments, place, scope)
         if not PLAIN_CALLABLE.fullmatch(name):
             self._hand_over(arguments, place)
@@ -295,6 +304,14 @@ class LibraryCalls(State, ABC):
                 return (Hazard(place, kind, part=known),) if known else UNKNOWN
             case Instance(cls=ClassThing() as cls):
                 return self._call_inherited(owner, cls, name, arguments, place, below)
+            case Instance(cls=str() as cls) if HUGGING_FACE_DATASET.fullmatch(cls) and _GIVES_DATASET.fullmatch(name):
+                self._hand_over(arguments, place)
+                return (owner,)
+            case Instance(cls=str() as cls) if ACCELERATOR.fullmatch(cls) and name in (
+                "prepare",
+                "prepare_data_loader",
+            ):
+                return self._prepare(arguments, place)
             case Instance(cls="pathlib.Path") if name == "open":
                 return (Hazard(place, HazardKind.FILE, UNKNOWN, "file"),)
             case Instance(cls="pathlib.Path") if name in ("with_suffix", "with_name", "joinpath"):
@@ -303,6 +320,18 @@ class LibraryCalls(State, ABC):
                 return (owner,)
         self._hand_over(arguments, place)
         return UNKNOWN
+
+    def _prepare(self, arguments: Arguments, place: Place) -> Value:
+        """What accelerate makes of its arguments: new loaders of the loaders; everything else stays what it is."""
+        made: list[Value] = []
+        for value in arguments.positional:
+            loaders = list(loaders_in(value))
+            for loader in loaders:
+                loader.replaced_by = place
+            made.append(UNKNOWN if loaders else value)
+        if arguments.more or not made:
+            return UNKNOWN
+        return made[0] if len(made) == 1 else (Container("tuple", dict(enumerate(made))),)
 
     def _call_inherited(
         self, owner: Instance, cls: ClassThing, name: str, arguments: Arguments, place: Place, below: ClassThing | None

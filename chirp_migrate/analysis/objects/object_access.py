@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from abc import abstractmethod
 
+from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET
 from chirp_migrate.analysis.objects.libraries import made_by, part_of
 from chirp_migrate.analysis.objects.library_calls import LibraryCalls
 from chirp_migrate.analysis.objects.things import (
@@ -156,6 +157,9 @@ class ObjectAccess(LibraryCalls):
                     place = Place(scope.path, node)
                     return unite(*(self._call(Method(thing, one), Arguments([keys]), place) for one in found))
                 return thing.cells.get(None, UNKNOWN)
+            case Instance(cls=str() as name) if HUGGING_FACE_DATASET.fullmatch(name):
+                is_sample = any(isinstance(key, Constant) and isinstance(key.value, int) for key in keys)
+                return UNKNOWN if is_sample else (thing,)  # a split, or what is taken for one
             case Instance(cls=str()):
                 dataset = thing.cells.get("dataset") or thing.cells.get(0) or ()
                 for one in dataset:

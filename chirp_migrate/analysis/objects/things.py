@@ -309,10 +309,12 @@ class Loader(Thing):
     Attributes:
         place: the call that builds it.
         arguments: values by parameter.
+        replaced_by: the call that makes another loader of this one's arguments, as accelerate's `prepare` does.
     """
 
     place: Place
     arguments: dict[str, Value]
+    replaced_by: Place | None = None
 
     @property
     def may_have_workers(self) -> bool:
