@@ -229,6 +229,40 @@ def test_an_interruption_leaves_nothing_running(stub: Start) -> None:
     assert not _runs(pid)
 
 
+@pytest.mark.parametrize("suspended", [True, False])
+def test_a_parent_that_is_killed_leaves_nothing_running_nor_suspended(
+    stub: Start, tmp_path: Path, suspended: bool
+) -> None:
+    waits = "parent.wait_for_turn()" if suspended else "parent.show('it works')\ntime.sleep(600)"
+    act = f"elsewhere = subprocess.Popen(['sleep', '600'])\nparent.show(f'{{os.getpid()}} {{elsewhere.pid}}')\n{waits}"
+    child = stub(act)  # writes the module of the stub
+    parent = f"""
+import sys, time
+from test_child import Asked, Child, Found, ROLE
+with Child({child.module!r}, Asked({str(tmp_path)!r}), Found, ROLE, 600.0, progress=print) as child:
+    {"child.wait_until_ready(); child.suspend()" if suspended else "child.hear(60); child.hear(60)"}
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ["PYTHONPATH"]])
+    process = subprocess.Popen(
+        [sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert process.stdout is not None
+    pids = [int(pid) for pid in process.stdout.readline().split()]
+    assert len(pids) == 2 and any(line == "ready\n" for line in process.stdout)
+    assert all(map(_runs, pids))
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 30
+    while any(map(_runs, pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    left = [pid for pid in pids if _runs(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
+
+
 def test_a_child_whose_parent_is_gone_ends(tmp_path: Path) -> None:
     waiting = f"""
 import sys

@@ -22,26 +22,26 @@ MARKER = "CHIRP_MIGRATE_RUN"
 _ROUNDS = 50
 
 
-def end_all(pid: int, mark: str, *, alive: bool) -> None:
-    """Kill the process group ``pid``, every process that carries ``mark``, and what descends from ``pid``.
+def end_all(mark: str, child: int | None = None, *, alive: bool = False) -> None:
+    """Kill every process that carries ``mark`` with all that descends from it, and the process group of a child.
 
     What they start while they are being killed is looked for again.
 
     Args:
-        pid: process and group, a child of this one.
         mark: what :data:`MARKER` is in its environment.
-        alive: whether it has not been waited for, so that its number is still its own.
+        child: process and group, a child of this one; None for none.
+        alive: whether the child has not been waited for, so that its number is still its own.
     """
     for _ in range(_ROUNDS):
-        left = [process for process in psutil.process_iter() if _is_left(process, mark)]
-        if alive:
-            with suppress(psutil.Error):
-                left += [process for process in psutil.Process(pid).children(recursive=True) if _runs(process)]
-        if hasattr(os, "killpg"):
+        left = {one.pid: one for one in psutil.process_iter() if _is_left(one, mark)}
+        for root in [*left, *([child] if child is not None and alive else [])]:
+            with suppress(psutil.Error):  # it ended
+                left |= {one.pid: one for one in psutil.Process(root).children(recursive=True) if _runs(one)}
+        if child is not None and hasattr(os, "killpg"):
             # Nothing may be left of the group; macOS reports zombies as not permitted.
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
-        for process in left:
+                os.killpg(child, signal.SIGKILL)
+        for process in left.values():
             with suppress(psutil.Error):
                 process.kill()
         if not left:

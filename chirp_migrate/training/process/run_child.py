@@ -25,6 +25,7 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.descendants import MARKER, end_all, resume_all, suspend_all
 from chirp_migrate.training.process.exit_status import ending
+from chirp_migrate.training.process.guard import guarded
 from chirp_migrate.training.process.imports import PACKAGE_ROOT, missing_module
 from chirp_migrate.training.process.protocol import Answer, Failed, Found, Message, Ready, Said
 
@@ -63,7 +64,8 @@ class Role:
 class Child(Generic[_T]):
     """One child process: a fresh interpreter; of what it prints the end is kept in memory.
 
-    Use as a context manager: the child and everything it started are gone when it is left, however that comes.
+    Use as a context manager: the child and everything it started are gone when it is left, however that comes, and
+    when this process ends, however that comes (:mod:`.guard`).
 
     Attributes:
         module: its program, which calls :func:`~.parent.serve`.
@@ -94,6 +96,7 @@ class Child(Generic[_T]):
         self._suspended: list[psutil.Process] = []
         self._last: Message | None = None
         with ExitStack() as stack:
+            stack.enter_context(guarded(self._mark))
             # What the child leaves there goes with it.
             temporary = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="cm-", dir=_short_folder(), ignore_cleanup_errors=True)
@@ -241,7 +244,7 @@ class Child(Generic[_T]):
         if not self._connection.poll():
             return None  # it has ended, and what it started may hold its end of the pipe
         # One that stops in the middle of a message would be waited for without an end.
-        late = threading.Timer(max(0.0, self._remaining_s()), end_all, (self._process.pid, self._mark), {"alive": True})
+        late = threading.Timer(max(0.0, self._remaining_s()), end_all, (self._mark, self._process.pid), {"alive": True})
         late.start()
         try:
             message = read_json(self._connection.recv_bytes(_LARGEST_MESSAGE))
@@ -360,7 +363,7 @@ def _inherited(temporary: str) -> dict[str, str]:
 def _end(child: subprocess.Popen[bytes], mark: str) -> None:
     """End the child and what is left of what it started (workers of a crashed loader, for example)."""
     alive = child.poll() is None
-    end_all(child.pid, mark, alive=alive)
+    end_all(mark, child.pid, alive=alive)
     if alive:
         child.kill()
     child.wait()
