@@ -5,9 +5,9 @@ Tested on torch 2.13; ``tests/chirpid_patch/test_torch_private.py`` has a test f
 | name | used for | without it |
 |---|---|---|
 | ``_MultiProcessingDataLoaderIter`` and its members listed in ``MEMBERS`` | our iterator is PyTorch's own, with a few steps replaced | loaders are PyTorch's, as if ``optimize=False`` |
-| ``_SingleProcessDataLoaderIter`` | our iterator inherits from it, for code that checks the type | the same |
+| ``_SingleProcessDataLoaderIter`` and its members there | our iterator without workers inherits from it | the same |
 | ``_MapDatasetFetcher`` of ``_utils.fetch`` | reads samples of anybody else's code | the same |
-| ``DataLoader._get_iterator``, ``_iterator``, ``_auto_collation``, ``_index_sampler`` | where a loader makes its iterator, and what it keeps of one | the same |
+| ``DataLoader`` and its members there | where a loader makes its iterator, and what it keeps of one | the same |
 | ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | a dead worker interrupts nothing but the wait for a batch | the same |
 | ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | the same |
 | ``UntypedStorage._new_shared`` | a worker gathers its batch in the memory that it is handed over in | the batch is copied there once more |
@@ -20,8 +20,10 @@ Tested on torch 2.13; ``tests/chirpid_patch/test_torch_private.py`` has a test f
 
 from __future__ import annotations
 
+import dis
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -29,13 +31,32 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, _utils, dataloader, default_collate
 
-#: What is used of PyTorch's two iterators and of its loader: methods that are called or replaced.
+#: What is used of PyTorch's two iterators and of its loader: methods that are called or replaced, and what the objects
+#: hold. (``_workers_num_tasks``, which torch 2.6 lacks, is set and not read.)
 MEMBERS = {
     "_MultiProcessingDataLoaderIter": (
-        "_next_data", "_next_index", "_reset", "_shutdown_workers", "_try_get_data", "_try_put_index",
+        "_base_seed", "_in_order", "_index_queues", "_index_sampler", "_next_data", "_next_index", "_num_workers",
+        "_num_yielded", "_prefetch_factor", "_rcvd_idx", "_reset", "_sampler_iter", "_send_idx", "_shutdown",
+        "_shutdown_workers", "_task_info", "_tasks_outstanding", "_try_get_data", "_try_put_index", "_worker_init_fn",
+        "_worker_pids_set", "_worker_queue_idx_cycle", "_worker_result_queue", "_workers", "_workers_status",
     ),
-    "DataLoader": ("_auto_collation", "_get_iterator", "_index_sampler"),
+    "_SingleProcessDataLoaderIter": ("_base_seed", "_index_sampler", "_next_data", "_sampler_iter"),
+    "DataLoader": ("_auto_collation", "_get_iterator", "_index_sampler", "_iterator"),
 }  # fmt: skip
+
+
+def is_complete() -> bool:
+    """Whether PyTorch's classes have all of :data:`MEMBERS`: the class has it, or its methods assign it."""
+    for name, members in MEMBERS.items():
+        kind = getattr(dataloader, name, object)
+        methods = (vars(base).get(method) for base in kind.__mro__ for method in ("__init__", "_reset"))
+        codes = [method.__code__ for method in methods if isinstance(method, FunctionType)]
+        lines = (line for code in codes for line in dis.get_instructions(code))
+        assigned = {line.argval for line in lines if line.opname == "STORE_ATTR"}
+        if not all(member in assigned or hasattr(kind, member) for member in members):
+            return False
+    return True
+
 
 try:
     pin_batch: Callable[..., Any] = _utils.pin_memory.pin_memory
@@ -44,9 +65,7 @@ try:
     unwatch_workers: Callable[[int], None] = torch._C._remove_worker_pids
     raise_for_dead_worker: Callable[[], None] = torch._C._error_if_any_worker_fails
     #: Whether all that the iterators need is there.
-    IS_COMPLETE = all(
-        hasattr(getattr(dataloader, kind), member) for kind, members in MEMBERS.items() for member in members
-    )
+    IS_COMPLETE = is_complete()
 except AttributeError:
     IS_COMPLETE = False
 
