@@ -24,18 +24,18 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 #: What each command does, in a line; it is in the module of its name.
 _COMMANDS = {
-    "plan": "Say what would change; `-o` keeps it as a plan.",
-    "review": "Accept or refuse it hunk by hunk.",
+    "plan": "Show what would change; save it as a plan with -o.",
+    "review": "Accept or refuse changes hunk by hunk.",
     "apply": "Rewrite a project to fast, worker-safe loading.",
-    "check": "Say whether anything is left to rewrite, for CI.",
+    "check": "Exit with 1 if anything is left to rewrite (for CI).",
     "rollback": "Undo an apply, byte for byte.",
-    "verify": "Show that training is faster, and the same.",
-    "report": "Tell what was changed, why, and what verify found.",
-    "tune": "Measure ways of loading, and keep the best.",
-    "init-workload": "Write a start for what verify trains.",
-    "rules": "List the rules and what they are for.",
+    "verify": "Measure whether training is faster and unchanged.",
+    "report": "Write a report of changes, reasons and the verdict.",
+    "tune": "Find the fastest loader settings.",
+    "init-workload": "Create a starter file that tells verify what to train.",
+    "rules": "List the rules and their purpose.",
     "explain": "Explain one rule, with an example.",
-    "completion": "Print the completion script of a shell.",
+    "completion": "Print a shell completion script.",
 }
 
 
@@ -89,7 +89,7 @@ class _LazyGroup(click.Group):
     ),
 )
 @click.version_option(__version__, prog_name="chirp-migrate")
-@click.option(_DEBUG, is_flag=True, help="Show the traceback of an error; also taken behind the command.")
+@click.option(_DEBUG, is_flag=True, help="Show tracebacks (may also follow the command).")
 def main(debug: bool) -> None:
     """Migrate PyTorch training projects to fast, worker-safe data loading, and prove the result."""
 

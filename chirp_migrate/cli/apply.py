@@ -65,12 +65,12 @@ from chirp_migrate.transaction.rollback import rollback
 )
 @planning_options
 @plan_file_option("Apply exactly this plan (see `plan` and `review`).")
-@option("--diff", "show_diff", is_flag=True, help="Print a unified diff of everything and write nothing.")
+@option("--diff", "show_diff", is_flag=True, help="Print a unified diff; write nothing.")
 @option(
     "--check-with", "command", type=Text("a command"), metavar="CMD", group="Safety",
-    help="Run CMD with the shell in the project's folder afterwards; if it fails, roll everything back.",
+    help="Run CMD in the project's folder afterwards; roll everything back if CMD fails.",
 )  # fmt: skip
-@option("--allow-dirty", is_flag=True, group="Safety", help="Proceed over uncommitted changes in a git work tree.")
+@option("--allow-dirty", is_flag=True, group="Safety", help="Allow uncommitted changes in the work tree.")
 @ignore_pins_option
 @wait_option
 @output_options("the findings")
@@ -86,9 +86,9 @@ def apply(
 ) -> None:
     """Rewrite the project at PATH to worker-safe datasets and the loader factory.
 
-    Reads and rewrites source; the project's code is never imported or run (--check-with runs what you say). Every
-    change can be undone to the byte with `chirp-migrate rollback PATH`. Settings are read from [tool.chirp-migrate]
-    in the project's pyproject.toml; options here go before them. A comment `# chirp: ignore[CODE]` leaves a line alone.
+    Reads and rewrites source; the project's code is never imported or run (only --check-with runs a command).
+    `chirp-migrate rollback PATH` restores every byte. Options override the settings [tool.chirp-migrate] in the
+    project's pyproject.toml. A comment `# chirp: ignore[CODE]` protects a line.
     """
     if show_diff and output.json_is_printed:
         raise UsageProblem("--diff and --json - both print to standard output: give --json a file.")

@@ -63,22 +63,22 @@ _MARKS = {
 )  # fmt: skip
 @option(
     "-o", "--output", "target", type=File(allow_dash=True), default=STANDARD_OUTPUT,
-    metavar="FILE", help="Write that to FILE instead of standard output.",
+    metavar="FILE", help="Write to FILE instead of standard output.",
 )  # fmt: skip
 @option(
     "--add-ignore", is_flag=True,
-    help="First write `# chirp: ignore[CODE]` above everything that counts, so that only what is new does.",
+    help="First write `# chirp: ignore[CODE]` above every finding, so that only new findings count.",
 )  # fmt: skip
-@option("--strict", is_flag=True, help="Also count what is only listed, advised or proposed as work.")
+@option("--strict", is_flag=True, help="Also count remarks, advice and suggestions.")
 @output_options("the findings, whatever the format,")
 def check(request: Request, form: str, target: Path, add_ignore: bool, strict: bool, output: Output) -> None:
-    """Check whether anything is left for `apply` to do at PATH; runs none of its code.
+    """Exit with 1 if `apply` would change anything at PATH; run none of the project's code.
 
-    Nothing is written there but the comments of --add-ignore, which `rollback` takes back.
+    Only --add-ignore writes to PATH; `rollback` removes the comments again.
 
-    What counts as work: every finding that `apply` with the same options and settings would rewrite, and every file
-    that could not be handled. What is only listed, advised or proposed counts with --strict; what a comment
-    `# chirp: ignore[CODE]` or a setting suppresses never does.
+    Counted is every finding that `apply` with the same options and settings would rewrite, and every file that could
+    not be read. Remarks, advice and suggestions count with --strict. Findings that a comment `# chirp: ignore[CODE]`
+    or a setting suppresses never count.
     """
     check_writable(target)
     is_text = form == "text"

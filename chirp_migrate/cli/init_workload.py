@@ -56,13 +56,13 @@ workload = "{DEFAULT_WORKLOAD}:workload"
     ),
 )
 @path_argument
-@option("--allow-dirty", is_flag=True, help="Proceed over uncommitted changes in a git work tree.")
+@option("--allow-dirty", is_flag=True, help="Allow uncommitted changes in the work tree.")
 @output_options("what was written", "Print nothing but errors.", "Print the settings that were written, too.")
 def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
-    """Write a starting point for what `verify` trains in the project at PATH.
+    """Create a starter file that tells `verify` what to train in the project at PATH.
 
-    That is chirp_verify.py, with the lines to fill in marked, and the settings for it in pyproject.toml. Nothing is
-    overwritten. Backends in the shape of ChirpID's need neither: their training is found by itself.
+    Writes chirp_verify.py, with the lines to fill in marked, and its settings to pyproject.toml. Nothing is
+    overwritten. ChirpID-shaped backends need neither: their training is found automatically.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: give the folder of your project.")

@@ -233,13 +233,13 @@ path_argument = argument()
 #: ``ignore_pins``: whether versions that the project pins may contradict the runtime.
 ignore_pins_option = option(
     "--ignore-pins", is_flag=True, group="Safety",
-    help="Apply even if the project pins versions that chirpid_patch does not work with.",
+    help="Ignore pinned versions that chirpid_patch does not support.",
 )  # fmt: skip
 
 #: ``wait_s``: how long to wait for another run.
 wait_option = option(
     "--wait", "wait_s", type=Number(0), default=0, metavar="SECONDS", group="Safety",
-    help="Wait that long for another run on PATH to end.",
+    help="Wait up to SECONDS for another run on PATH to finish.",
 )  # fmt: skip
 
 
@@ -253,7 +253,7 @@ def plan_file_option(what: str, *, default: str | None = None) -> Callable[[_Dec
 
 def output_options(
     json: str,
-    quiet: str = "Print errors and what needs attention only.",
+    quiet: str = "Print only errors and findings that need attention.",
     verbose: str = "Print every finding in full.",
     *,
     names: Sequence[str] = ("--json",),

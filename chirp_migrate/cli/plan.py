@@ -31,10 +31,10 @@ from chirp_migrate.review.plan_file import plan_document
 @planning_options
 @output_options("the plan", names=("-o", "--output", "--json"))
 def plan(request: Request, output: Output) -> None:
-    """Plan the migration of the project at PATH, and write nothing to it.
+    """Show what `apply` would change in the project at PATH; write nothing to it.
 
-    The plan says for every file which hunks it would get, by which rule and why, and the hash of the source it was
-    made from. `review` walks through it, `apply --plan` applies exactly what it says.
+    The plan lists the hunks of every file with rule and reason, and the hash of the source. `review` asks about each
+    hunk of a saved plan; `apply --plan` applies exactly the saved plan.
     """
     made = planned(request, output)
     output.write(plan_document(made))

@@ -66,9 +66,9 @@ class Request:
         return Request(self.path, select=asked.pop("rules") or (), jobs=self.jobs, **asked)
 
 
-_rules = partial(option, group="What is looked at, by which rules")
+_rules = partial(option, group="Files and rules")
 _codes = partial(_rules, multiple=True, metavar="CODES", shell_complete=complete_rules)
-_added = partial(option, group="What is added")
+_added = partial(option, group="Added files")
 
 _looked_at = (
     _codes(
@@ -79,25 +79,25 @@ _looked_at = (
     _rules("--unsafe/--no-unsafe", default=None, help="Also apply rules that change what training learns."),
     _rules(
         "--all-loaders/--no-all-loaders", default=None,
-        help="Also rewrite loaders that gain nothing from it.  [default: leave them]",
+        help="Also rewrite loaders that gain nothing.  [default: no]",
     ),
     _rules("--notebooks/--no-notebooks", default=None,
-        help="Look at all notebooks, or at none.  [default: at those without stored outputs]",
+        help="Include all notebooks, or none.  [default: notebooks without stored outputs]",
     ),
     _rules(
         "--tests/--no-tests", default=None,
-        help="Look at tests, too: tests/, test_*.py, *_test.py, conftest.py.  [default: leave them]",
+        help="Include tests: tests/, test_*.py, *_test.py, conftest.py.  [default: no]",
     ),
     _rules(
         "--exclude", multiple=True, metavar="GLOBS", callback=separated,
-        help="Do not rewrite these files or folders: patterns below PATH as in .gitignore, with commas.",
+        help="Do not rewrite these files or folders: .gitignore patterns below PATH, separated by commas.",
     ),
-    _rules("-j", "--jobs", type=Whole(1), help="Processes that plan.  [default: as many as pay]"),
+    _rules("-j", "--jobs", type=Whole(1), help="Number of planning processes.  [default: by the size of the project]"),
 )  # fmt: skip
 _what_is_added = (
     _added(
         "--scaffold/--no-scaffold", default=None,
-        help="Add the factory and monitor modules, the notebook and the tests to utils/ and beside it, or do not.  "
+        help="Add factory and monitor modules, a notebook and tests to utils/ and beside it.  "
         "[default: where utils/ has training modules]",
     ),
     _added(

@@ -37,13 +37,13 @@ from chirp_migrate.report.terminal.render import show_story
 @path_argument
 @option(
     "-o", "--output", "page_file", type=File(allow_dash=True), metavar="FILE",
-    help="Write one HTML file that needs nothing else, to be sent to others ('-': standard output).",
+    help="Write one self-contained HTML file ('-': standard output).",
 )  # fmt: skip
 @plan_file_option("Report this plan instead of what was applied (see `plan`).")
-@option("--run", type=Whole(1), metavar="N", help="Only run N of those that stand (`rollback --list`).")
+@option("--run", type=Whole(1), metavar="N", help="Report only run N (see `rollback --list`).")
 @option(
     "--verdict", "verdict_file", type=File(dir_okay=False), metavar="FILE",
-    help="What `verify --json FILE` wrote.  [default: what the last verify of PATH kept]",
+    help="Output of `verify --json FILE`.  [default: the last verify of PATH]",
 )  # fmt: skip
 @output_options("all that the report says", "Print the verdict and its figures alone.", "Explain the words, too.")
 def report(
@@ -54,10 +54,10 @@ def report(
     verdict_file: Path | None,
     output: Output,
 ) -> None:
-    """Tell what became of the project at PATH: the last verdict with its figures, and every change with its reason.
+    """Report the last verdict of the project at PATH, and every change with its reason.
 
-    Reads what `apply` and `verify` kept in the journal; the project's code is never imported or run. Without -o it is
-    printed, side by side from 160 columns on.
+    Reads the journal that `apply` and `verify` write; the project's code is never imported or run. Prints to the
+    terminal unless -o names a file; diffs are side by side from 160 columns on.
     """
     check_writable(page_file)
     if plan_file is not None and run is not None:

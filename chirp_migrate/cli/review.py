@@ -61,7 +61,7 @@ _SHOWN_LINES = 40
 @plan_file_option(
     "The plan to review, and where decisions are kept; it is made if it is not there.", default=DEFAULT_FILE
 )
-@option("--allow-dirty", is_flag=True, help="Apply over uncommitted changes in a git work tree.")
+@option("--allow-dirty", is_flag=True, help="Allow uncommitted changes in the work tree.")
 @ignore_pins_option
 @wait_option
 @output_options(
@@ -72,10 +72,10 @@ _SHOWN_LINES = 40
 def review(
     request: Request, plan_file: Path, allow_dirty: bool, ignore_pins: bool, wait_s: float, output: Output
 ) -> None:
-    """Walk through the migration of the project at PATH hunk by hunk, and accept, refuse or edit each.
+    """Accept, refuse or edit the changes to the project at PATH hunk by hunk.
 
-    Every answer is kept in the plan file at once, so that you can quit and go on later, or hand the file to somebody
-    else. In the end you are asked whether to apply what you accepted; `apply --plan` does it, too.
+    The plan file stores every answer at once, so that you can quit and continue later, or pass the file on. At the end,
+    `review` offers to apply the accepted hunks; so does `apply --plan`.
     """
     path = request.path
     found = _open(request, plan_file, output)

@@ -47,10 +47,10 @@ _UNFINISHED = {
 )
 @path_argument
 @option("--list", "show_list", is_flag=True, help="List the applied runs and change nothing.")
-@option("--run", "only", type=Whole(1), metavar="N", help="Undo run N alone; the others stay.")
-@option("--back-to", "first", type=Whole(1), metavar="N", help="Undo run N and all later ones.")
-@option("--merge", is_flag=True, help="Keep edits that were made since, such as a formatter's (git's three-way merge).")
-@option("--force", is_flag=True, help="Restore files that were edited since; the edits are lost.")
+@option("--run", "only", type=Whole(1), metavar="N", help="Undo only run N.")
+@option("--back-to", "first", type=Whole(1), metavar="N", help="Undo run N and all later runs.")
+@option("--merge", is_flag=True, help="Keep edits made since the run, such as a formatter's (git's three-way merge).")
+@option("--force", is_flag=True, help="Restore files edited since the run; these edits are lost.")
 @wait_option
 @output_options(
     "what was restored and removed, or the list,",
@@ -69,7 +69,7 @@ def rollback(
 ) -> None:
     """Undo the last `apply` at PATH, or another one: every byte, every mode bit, and the files it added.
 
-    Where the last run was interrupted, bringing that to an end is all that is done, unless a run is named.
+    After an interrupted run, only that run is finished or undone, unless --run or --back-to names another.
     """
     if (show_list, only is not None, first is not None).count(True) > 1:
         raise UsageProblem("--list, --run and --back-to exclude each other: give one of them.")

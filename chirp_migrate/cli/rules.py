@@ -20,9 +20,9 @@ __all__ = ["described", "rules"]
 )
 @output_options("the rules", "Print codes and names alone.", "Print the reasons, too.")
 def rules(output: Output) -> None:
-    """List the rules: code, name, safety and what they are for.
+    """List the rules with code, name, safety and purpose.
 
-    `chirp-migrate explain CODE` shows all of one.
+    `chirp-migrate explain CODE` shows one rule in full.
     """
     content = [described(rule) for rule in all_rules()]
     output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", "rules": content})

@@ -26,9 +26,9 @@ _PLOT_NAME = "data_loading_performance.png"
 _LOADERS = {"auto": None, "torch": False, "factory": True}
 
 
-_data = partial(option, group="What is loaded", is_setting=True)
-_tried = partial(option, group="What is tried", is_setting=True)
-_kept = partial(option, group="What is kept")
+_data = partial(option, group="Data", is_setting=True)
+_tried = partial(option, group="Search", is_setting=True)
+_kept = partial(option, group="Saved results")
 
 
 @click.command(
@@ -53,11 +53,12 @@ _kept = partial(option, group="What is kept")
     "--workload",
     type=WORKLOAD,
     metavar="FILE:FUNCTION",
-    group="What is loaded",
-    help="Watch this training, as verify runs it (see init-workload).",
+    group="Data",
+    help="Function that returns the training calls, as for verify (see init-workload).",
 )
 @_data(
-    "--dataset", type=REFERENCE, metavar="MODULE:CALLABLE", help="Measure the dataset or loader that this gives."
+    "--dataset", type=REFERENCE, metavar="MODULE:CALLABLE",
+    help="Measure the dataset or loader that this callable returns.",
 )  # fmt: skip
 @_data("--unaugmented", type=REFERENCE, metavar="MODULE:CALLABLE", help="The same dataset without augmentation.")
 @_data(
@@ -69,46 +70,49 @@ _kept = partial(option, group="What is kept")
     Grid,
     _tried(
         "--num-workers", "workers", default="0,2,4,8", show_default=True, metavar="N,N,…",
-        type=Counts(0, _MOST_WORKERS), help="Numbers of worker processes to try; 0 is always tried.",
+        type=Counts(0, _MOST_WORKERS), help="Worker counts to try; 0 is always tried.",
     ),
     _tried(
         "--prefetch", default="2,4", show_default=True, metavar="N,N,…",
-        type=Counts(1), help="Batches that each worker loads ahead.",
+        type=Counts(1), help="Batches that each worker prefetches, to try.",
     ),
     _tried(
         "--batch-sizes", default="", metavar="N,N,…",
-        type=Counts(1), help="Also measure what was picked at these batch sizes.",
+        type=Counts(1), help="Also measure the chosen setting at these batch sizes.",
     ),
     _tried(
         "--time-budget", "seconds", metavar="SECONDS", type=Number(1, 86_400), default=90,
-        show_default=True, help="Seconds for the whole command; one slow dataset takes longer, and says so.",
+        show_default=True, help="Seconds for the whole command; a slow dataset may take longer.",
     ),
     _tried(
         "--loader", "migrated", type=click.Choice(list(_LOADERS)), default="auto", show_default=True,
         callback=lambda _context, _parameter, name: _LOADERS[name],
-        help="Measure PyTorch's loader or that of migrated code; auto: what the training has.",
+        help="Measure PyTorch's loader or the loader of migrated code; auto: the loader of the training.",
     ),
     _tried(
         "--thread-safe/--no-thread-safe", default=False,
-        help="Several threads may use the dataset at once: try that, too.",
+        help="Also try threads; the dataset must be thread-safe.",
     ),
 )  # fmt: skip
 @_tried(
     "--timeout", type=Number(1), metavar="SECONDS",
-    help="Count the process as hung after that long.  [default: 600, or four times --time-budget]",
+    help="Seconds after which a process counts as hung.  [default: 600, or four times --time-budget]",
 )  # fmt: skip
 @_kept(
     "--plot", type=File(dir_okay=False), metavar="FILE",
     help="Draw throughput over workers (.svg, .png, .pdf); with --config by default into system.output_dir.",
 )  # fmt: skip
 @_kept(
-    "--save/--no-save", default=True, show_default=True, help="Keep what was picked in a profile that the factory uses."
+    "--save/--no-save",
+    default=True,
+    show_default=True,
+    help="Save the chosen settings in a profile that the factory reads.",
 )
 @_kept(
     "--profile", type=File(dir_okay=False), metavar="FILE",
-    help="That profile.  [default: CHIRPID_PROFILE, or the user's cache folder]",
+    help="File of the profile.  [default: CHIRPID_PROFILE, or the user's cache folder]",
 )  # fmt: skip
-@output_options("all raw values", "Print the recommendations alone.", "Print the rates of every round, too.")
+@output_options("all raw values", "Print the recommendations alone.", "Also print the rates of every round.")
 def tune(
     path: Path,
     script: tuple[str, ...],
@@ -123,13 +127,13 @@ def tune(
     profile: Path | None,
     output: Output,
 ) -> None:
-    """Measure ways of loading the data of the project at PATH, and say which settings to change.
+    """Find the fastest loader settings of the project at PATH.
 
-    Runs the backend's own code, in a process of its own: a training (found by itself in a ChirpID-shaped backend, else
-    -- python train.py, --workload or chirp_verify.py) in a temporary copy, to see which loaders it makes and how long
-    it waits for them; or only the dataset that --dataset or --config names. Worker processes, prefetching and batch
-    sizes are measured in turns, and the smallest configuration within 5 % of the best is picked (docs/tune.md). Options
-    go before [tool.chirp-migrate.tune] in pyproject.toml.
+    Runs the project's own code in a separate process: a training in a temporary copy, to see which loaders it builds
+    and how long it waits for them; or only the dataset that --dataset or --config names. The training of a
+    ChirpID-shaped backend is found automatically; otherwise give -- python train.py, --workload or chirp_verify.py. Worker counts,
+    prefetching and batch sizes are measured in turn. The smallest setting within 5 % of the best is chosen
+    (docs/tune.md). Options override [tool.chirp-migrate.tune] in pyproject.toml.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: give the root of your project.")

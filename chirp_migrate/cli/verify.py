@@ -48,11 +48,11 @@ __all__ = ["options_of", "verify"]
 
 _DEFAULTS = VerifyOptions()
 _SIZES = _DEFAULTS.sizes
-_TRAINED = "What is trained"
-_DECIDED = "What is compared, and how it is decided"
+_TRAINED = "Training"
+_DECIDED = "Comparison and verdict"
 _trained = partial(option, group=_TRAINED, show_default=True, is_setting=True)
 _decided = partial(option, group=_DECIDED, show_default=True, is_setting=True)
-_measured = partial(option, group="What is measured besides", show_default=True)
+_measured = partial(option, group="Other measurements", show_default=True)
 _EPILOG = """\b
 Exit codes:
    0  faster by the threshold, and the same training
@@ -87,10 +87,10 @@ Examples:
 @SCRIPT_ARGUMENT
 @_trained(
     "--workload", type=WORKLOAD, metavar="FILE:FUNCTION",
-    help="Function that gives the training calls (see init-workload).",
+    help="Function that returns the training calls (see init-workload).",
 )  # fmt: skip
-@_trained("--command", type=COMMAND, metavar="COMMAND", help="Time this command; {python}, {epochs}, … are filled in.")
-@_trained("--result", type=RESULT, metavar="FILE", help="File that the command writes, to be compared.")
+@_trained("--command", type=COMMAND, metavar="COMMAND", help="Time this command; verify fills in {python}, {epochs}, …")
+@_trained("--result", type=RESULT, metavar="FILE", help="Result file of the command; verify compares it.")
 @_trained("--data", type=DATA, metavar="PATH", help="Train on your samples: an .npz file or .npy files.")
 @_trained(
     "--model", type=MODEL, metavar="MODULE:CLASS", help="Model to train.  [default: the one in utils/models.py]"
@@ -100,28 +100,30 @@ Examples:
     type=Whole(1),
     default=_SIZES.samples,
     metavar="N",
-    help="Samples, at most those there are; training that is found by itself needs 48.",
+    help="Number of samples to train on (at most the data has); at least 48 for entry points found automatically.",
 )
-@_trained("--shape", type=SHAPE, default="1x224x313", metavar="CxFxT", help="One synthetic sample.")
-@_trained("--classes", type=Whole(2), default=_SIZES.classes, metavar="N", help="Classes of synthetic samples.")
+@_trained("--shape", type=SHAPE, default="1x224x313", metavar="CxFxT", help="Shape of a synthetic sample.")
+@_trained(
+    "--classes", type=Whole(2), default=_SIZES.classes, metavar="N", help="Number of classes of synthetic samples."
+)
 @_trained(
     "--epochs", type=Whole(1), default=_SIZES.epochs, metavar="N",
-    help="Epochs of an entry point that are timed in each round, at least; the first one counts as start-up.",
+    help="Minimum number of epochs timed in each round; the first epoch counts as start-up.",
 )  # fmt: skip
 @_trained(
     "--own-epochs", type=Whole(1), metavar="N", show_default="those of the entry points, else 100",
-    help="Epochs of your own training, whose saving is computed.",
+    help="Number of epochs of your own training, for the predicted saving.",
 )  # fmt: skip
-@_trained("--batch-size", type=Whole(1), default=_SIZES.batch_size, metavar="N", help="Samples a batch.")
-@_trained("--folds", type=Whole(2), default=_SIZES.folds, metavar="N", help="Folds of cross-validation.")
-@_trained("--seed", type=Whole(0), default=_SIZES.seed, metavar="N", help="Of the data and of every training.")
+@_trained("--batch-size", type=Whole(1), default=_SIZES.batch_size, metavar="N", help="Samples per batch.")
+@_trained("--folds", type=Whole(2), default=_SIZES.folds, metavar="N", help="Number of cross-validation folds.")
+@_trained("--seed", type=Whole(0), default=_SIZES.seed, metavar="N", help="Random seed of data and training.")
 @_trained(
     "-k", "--select", type=EXPRESSION, metavar="EXPRESSION",
-    help='Only entry points whose names fit, as "k_fold and not backup".  [default: all]',
+    help='Only entry points whose names match, such as "k_fold and not backup".  [default: all]',
 )  # fmt: skip
 @option(
     "--list", "list_", is_flag=True, group=_TRAINED,
-    help="Show the entry points and how they are called, and run nothing.",
+    help="List the entry points and their calls; run nothing.",
 )  # fmt: skip
 @option(
     "--baseline", type=Text("a git revision or a folder"), metavar="REV|FOLDER", group=_DECIDED, is_setting=True,
@@ -129,26 +131,26 @@ Examples:
 )  # fmt: skip
 @_decided(
     "--max-rounds", "rounds", type=Whole(MIN_ROUNDS), default=_DEFAULTS.rounds, metavar="N",
-    help="Pairs of processes that are timed, at most.",
+    help="Maximum number of process pairs to time.",
 )  # fmt: skip
 @_decided(
     "--time-budget", "budget_s", type=Number(0), default=_DEFAULTS.budget_s, metavar="SECONDS",
-    help="Seconds for the whole command; every entry point is compared in any case.",
+    help="Seconds for the whole command; every entry point is compared even if time runs out.",
 )  # fmt: skip
 @_decided(
     "--min-saving", "threshold_percent", type=Number(0, 100, max_open=True), default=_DEFAULTS.threshold_percent,
-    metavar="PERCENT", help="Percent of the training time that must be saved.",
+    metavar="PERCENT", help="Training time that must be saved, in percent.",
 )  # fmt: skip
 @_decided(
     "--margin", "margin_percent", type=Number(0, 100, max_open=True), default=_DEFAULTS.margin_percent,
-    metavar="PERCENT", help="Percent by which an entry point must be slower to count.",
+    metavar="PERCENT", help="How much slower an entry point may be, in percent.",
 )  # fmt: skip
 @_decided(
     "--strict/--no-strict", default=_DEFAULTS.strict,
-    help="Exit with 15 if whether an entry point is slower stays open.",
+    help="Exit with 15 if an entry point is inconclusive.",
 )  # fmt: skip
 @_decided(
-    "--threads", type=Whole(1), metavar="N", show_default="the usable CPUs", help="Compute threads on each side."
+    "--threads", type=Whole(1), metavar="N", show_default="the usable CPUs", help="Compute threads of each version."
 )  # fmt: skip
 @_decided(
     "--timeout", "timeout_s", type=Number(1), default=_DEFAULTS.timeout_s, metavar="SECONDS",
@@ -156,21 +158,21 @@ Examples:
 )  # fmt: skip
 @_measured(
     "--simulate-step-ms", type=Number(0, 60_000), default=0, metavar="MS",
-    help="Simulate a device that takes MS milliseconds for each training batch and uses no CPU.",
+    help="Simulate a device that needs MS milliseconds per training batch and no CPU time.",
 )  # fmt: skip
 @_measured(
     "--num-workers", "worker_counts", is_setting=True, metavar="N,N,…", default=",".join(map(str, DEFAULT_WORKERS)),
-    type=Counts(0, 64), help="Worker processes to try the migrated datasets with; '' for none.",
+    type=Counts(0, 64), help="Worker counts to measure the migrated datasets with; '' for none.",
 )  # fmt: skip
 @_measured(
     "--measure-seconds", "extra_s", is_setting=True, type=Number(0, 3600), default=_DEFAULTS.extra_s, metavar="S",
-    help="Seconds for measuring the datasets of each side; 0 also measures no waits and no memory.",
+    help="Seconds to measure the datasets of each version; 0 also skips wait times and memory.",
 )  # fmt: skip
 @_measured(
     "--plot", type=Folder(file_okay=False), metavar="FOLDER",
-    help="Draw the measurements into this folder (SVG).",
+    help="Write plots of the measurements to this folder (SVG).",
 )  # fmt: skip
-@output_options("all raw values", "Print the verdict alone.", "Show everything that was measured, and what it ran in.")
+@output_options("all raw values", "Print the verdict alone.", "Print all measurements and the environment.")
 def verify(
     path: Path,
     baseline: str | None,
@@ -182,14 +184,15 @@ def verify(
     extra_s: float,
     **_settings: Any,
 ) -> None:
-    """Show that the migrated project at PATH trains faster, and the same.
+    """Measure whether the migrated project at PATH trains faster and unchanged.
 
-    Runs the training as it was before the migration and as it is now, in separate processes and in turn. Both sides
-    are copies in a temporary folder; PATH is only read, and what was found kept with its journal for `chirp-migrate
-    report`. The entry points of a ChirpID-shaped backend are found by themselves and train on synthetic spectrograms or
-    on --data. Of other projects, give the command that trains, as in `verify PATH -- python train.py`: the script is
-    watched, and ended after enough epochs. Or `chirp-migrate init-workload PATH` writes a file that says what to
-    train, or --command times a program. Options go before [tool.chirp-migrate.verify] in pyproject.toml.
+    Runs the training before and after the migration, in separate processes that take turns. Both versions are copies in
+    a temporary folder. PATH is only read; its journal keeps the result for `chirp-migrate report`.
+
+    The entry points of a ChirpID-shaped backend are found automatically. They train on synthetic spectrograms or on
+    --data. For other projects, give the command that trains: `verify PATH -- python train.py`. The script is watched,
+    and ended after enough epochs. Or `chirp-migrate init-workload PATH` writes a file that defines the training, or
+    --command times a program. Options override [tool.chirp-migrate.verify] in pyproject.toml.
     """
     measured = {"simulate_step_ms": simulate_step_ms, "worker_counts": worker_counts, "extra_s": extra_s}
     asked = {**said(click.get_current_context()), **measured}

@@ -55,6 +55,6 @@ def test_words_are_completed(typed: list[str], offered: list[str]) -> None:
 
 def test_options_stand_in_groups_what_is_printed_last() -> None:
     shown = run("verify", "--help").stdout
-    titles = ["What is trained:", "What is compared, and how it is decided:", "What is measured besides:", "Output:"]
+    titles = ["Training:", "Comparison and verdict:", "Other measurements:", "Output:"]
     assert [shown.index(title) for title in titles] == sorted(shown.index(title) for title in titles)
     assert shown.index("--quiet") > shown.index("Output:")
