@@ -81,6 +81,20 @@ def test_every_likely_bug_is_shown_in_full(project: Path) -> None:
         assert 'each worker runs this again. Put it under `if __name__ == "__main__":`' in words
 
 
+def test_no_reason_is_cut_short(tmp_path: Path) -> None:
+    program = (
+        "from torch.utils.data import DataLoader\n\n\ndef train(dataset, batch_size):\n"
+        "    labels = []\n    for i in range(len(dataset)):\n        labels.append(read(dataset)[i][1])\n"
+        "    loaders = {}\n    loaders['a'] = build(DataLoader, dataset, batch_size, another_argument_of_this_call=1)\n"
+        "    return loaders, labels\n"
+    )
+    project = write_files(tmp_path / "project", {"train.py": program})
+    for columns in ("60", "100"):
+        printed = run("plan", project, COLUMNS=columns).stdout
+        assert "(-v)" not in printed
+        assert "call `OptimalDataLoaderFactory.create_loader` there instead" in " ".join(printed.split())
+
+
 def test_a_bug_whose_rewrite_is_opt_in_is_shown_where_it_is_not_rewritten(tmp_path: Path) -> None:
     program = (
         "from torch.utils.data import DataLoader, DistributedSampler\n\n\n"

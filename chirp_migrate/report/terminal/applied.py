@@ -255,9 +255,9 @@ def show_account(
 
 
 def _show_findings(findings: Sequence[Finding], screen: Screen) -> None:
-    """What each rule says of a file, one line with all of its places; with -v one by one and in full.
+    """What each rule says first of a file, with all of its places; with -v one by one.
 
-    What makes results wrong or keeps workers from starting is said in full in any case, each message once.
+    What makes results wrong or keeps workers from starting is said in any case, each message once.
     """
     urgent = {rule.code for rule in all_rules() if rule.finds_bugs or rule.stops_workers}
     for same in [[finding] for finding in findings] if screen.verbose else _by_rule(findings, urgent):
@@ -265,8 +265,7 @@ def _show_findings(findings: Sequence[Finding], screen: Screen) -> None:
         if screen.verbose:
             screen.item(f"{first.place:>5}  {first.rule}", first.message_with_gain, indent=0, style="cyan")
         else:
-            text, most = f"{first.path}:{_places(same, 4)}: {first.message}.", None if first.rule in urgent else 1
-            screen.text(text, 2, first=f"{first.rule}  ", most=most)
+            screen.text(f"{first.path}:{_places(same, 4)}: {first.message}.", 2, first=f"{first.rule}  ")
 
 
 def _by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> list[list[Finding]]:
