@@ -10,7 +10,7 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import pickled_state
 from chirp_migrate.analysis.devices.device_moves import moves_to_cuda
-from chirp_migrate.analysis.objects.pickled import Sort
+from chirp_migrate.analysis.objects.pickled import Sort, unpicklable
 from chirp_migrate.rules.api import (
     CALL,
     DATASET_WORDS,
@@ -71,6 +71,9 @@ class UnpicklableState(Rule):
             return (isinstance(value, cst.Call) and moves_to_cuda(module, value)) or None
 
         for attribute, value, _ in pickled_state(module, project, is_on_cuda):
+            owner = module.enclosing_class(value)
+            if owner is not None and unpicklable(project).is_idle(module.path, owner.name.value):
+                continue
             what = f"`self.{attribute}`, CUDA tensors made in `__init__`"
             yield Proposal(
                 module.span(value)[0],

@@ -312,6 +312,24 @@ def test_datasets_are_known_through_the_project() -> None:
     assert len(advice("CHP018", local)) == 1
 
 
+@pytest.mark.parametrize("made", ["h5py.File(x)", "torch.zeros(3).cuda()", "open(x)"])
+@pytest.mark.parametrize(
+    ("loaders", "is_reported"),
+    [
+        ("DataLoader(D(1), num_workers=0)", False),
+        ("DataLoader(D(1), num_workers=0), DataLoader([1], num_workers=0)", False),
+        ("DataLoader(D(1))", False),
+        ("load(D(1), DataLoader([1], num_workers=0))", False),
+        ("DataLoader(D(1), num_workers=0), DataLoader(D(2), num_workers=workers)", True),
+        ("DataLoader(D(1), num_workers=4)", True),
+        ("load(D(1), DataLoader([1], num_workers=4))", True),
+    ],
+)
+def test_state_is_no_bug_where_no_loader_has_workers(made: str, loaders: str, is_reported: bool) -> None:
+    text = dataset(f"self.f = {made}") + f"\nfrom torch.utils.data import DataLoader\n\nmade = {loaders}\n"
+    assert bool(advice("CHP018", text)) is is_reported
+
+
 def test_what_a_helper_method_opens_counts_where_the_constructor_calls_it() -> None:
     helper = "def open_it(self):\n    self.f = open(self.x)"
     assert len(advice("CHP018", dataset("self.open_it()", more=helper))) == 1

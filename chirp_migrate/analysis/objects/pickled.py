@@ -121,7 +121,10 @@ class Unpicklable:
             if cls.place.node not in self._made:
                 self.run.call_alone(cls)
                 self._settle()
-        for made, found in self._others:
+        # Who installs the project may build other loaders than its own.
+        may_have_workers = any(one.may_have_workers for one in self.run.loaders)
+        self._others_are_sent = may_have_workers or project.is_distributed or not self.run.loaders
+        for made, found in self._others if self._others_are_sent else ():
             if isinstance(made.cls, ClassThing) and made.cls.place.node not in self._reached:
                 self._keep(found)
         self._others.clear()
@@ -141,8 +144,8 @@ class Unpicklable:
         return [one for one in self._by_path.get(path, ()) if one.sort is sort]
 
     def is_idle(self, path: str, name: str) -> bool:
-        """Whether all loaders that are given a dataset class have no workers."""
-        return (path, name) in self._idle
+        """Whether all loaders that are given a dataset class have no workers, or no loader of the project has any."""
+        return (path, name) in self._idle or not (self._others_are_sent or (path, name) in self._busy)
 
     def words(self, sort: Sort) -> frozenset[str]:
         """Words that the files have in which something is made: of the function or class around it."""
@@ -286,12 +289,13 @@ class Unpicklable:
             for name in ("collate_fn", "worker_init_fn"):
                 walk.value(loader.arguments.get(name, ()), f"`{name}`")
             self.held[loader] = walk.found
-            if not loader.sends_to_workers:
+            if not loader.may_have_workers:
                 self._idle |= titles - self._busy
                 continue
             self._busy |= titles
             self._idle -= titles
-            self._keep(walk.found)
+            if loader.sends_to_workers:
+                self._keep(walk.found)
         for made in instances:
             cls = made.cls
             if isinstance(cls, ClassThing):
