@@ -43,6 +43,7 @@ class Request:
         config: the training's configuration, if one was given.
         discovery: training calls whose loaders are measured, in a copy; None for none.
         sizes: how much is trained.
+        lost: entry points that took an earlier process with them, or gave no batch in time → how; not entered again.
         profile: file that what was picked is kept in; empty for none.
         ends_at: when the time budget is used up (``time.time()``); None: ``grid.seconds`` after the child began.
         uses_runtime: whether the code at ``tree`` loads by ``chirpid_patch``, for datasets that come without a loader.
@@ -55,6 +56,7 @@ class Request:
     config: TuneConfig | None = None
     discovery: Discovery | None = None
     sizes: Sizes = field(default_factory=Sizes)
+    lost: dict[str, str] = field(default_factory=dict)
     profile: str = ""
     ends_at: float | None = None
     uses_runtime: bool = False

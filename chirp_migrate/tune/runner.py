@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,8 @@ from chirp_migrate.console.text import shortened
 from chirp_migrate.training.errors import Raised, user_code
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.process.imports import check_imports
-from chirp_migrate.training.process.inside_child import serve
+from chirp_migrate.training.process.inside_child import Parent, serve
+from chirp_migrate.training.process.protocol import Found
 from chirp_migrate.training.watch.augmentation_cost import time_both
 from chirp_migrate.training.watch.samples import unaugmented, varying
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
@@ -45,8 +47,16 @@ _SEED = 435
 _LEAST_S = 1.0
 
 
-def run(request: Request, show: Progress) -> TuneReport:
+def run(
+    request: Request, show: Progress, begin: Callable[[str, int], None] = lambda _label, _others: None
+) -> TuneReport:
     """Get the loaders, measure each, and conclude; what concerns the training as a whole stands with the first loader.
+
+    Args:
+        request: what is measured.
+        show: told how far it is.
+        begin: called before an entry point is entered, with its label and how many others there are; with an empty
+            label before anything is measured.
 
     Raises:
         NotUsable: what was asked for cannot be measured.
@@ -54,7 +64,8 @@ def run(request: Request, show: Progress) -> TuneReport:
     """
     seed_everything(_SEED)
     ends_at = request.ends_at or time.time() + request.grid.seconds
-    subjects, training, notes = _subjects(request, show, max(_LEAST_S, ends_at - time.time()))
+    subjects, training, notes = _subjects(request, show, begin, max(_LEAST_S, ends_at - time.time()))
+    begin("", 0)
     loaders: list[LoaderReport] = []
     for number, subject in enumerate(subjects):
         if loaders and request.discovery and time.time() > ends_at:
@@ -87,7 +98,9 @@ def run(request: Request, show: Progress) -> TuneReport:
     )
 
 
-def _subjects(request: Request, show: Progress, seconds: float) -> tuple[list[Subject], Training | None, list[str]]:
+def _subjects(
+    request: Request, show: Progress, begin: Callable[[str, int], None], seconds: float
+) -> tuple[list[Subject], Training | None, list[str]]:
     """What is measured, the training that was watched for it, if any, and notes."""
     if request.dataset:
         subject = from_reference(request.dataset, request.unaugmented, request.config, request.uses_runtime)
@@ -104,10 +117,15 @@ def _subjects(request: Request, show: Progress, seconds: float) -> tuple[list[Su
         data = data_for(entries, request.sizes)
     # A call is ended when it begins its second epoch.
     sizes = replace(request.sizes, epochs=max(2, request.sizes.epochs))
-    calls = {entry.label: partial(prepare_call, entry, model, data, sizes) for entry in entries}
-    found = watched(calls, show, seconds)
+    calls = {
+        entry.label: partial(prepare_call, entry, model, data, sizes)
+        for entry in entries
+        if entry.label not in request.lost
+    }
+    subjects, training, notes = watched(calls, show, seconds, lambda label: begin(label, len(calls) - 1))
     check_imports(Path(request.tree), request.discovery.origin)
-    return found
+    lost = [f"skipped, as it does not train: {label} {how}" for label, how in request.lost.items()]
+    return subjects, training, lost + notes
 
 
 def _measured(subject: Subject, request: Request, seconds: float, show: Progress) -> LoaderReport:
@@ -179,5 +197,13 @@ def _threads(subject: Subject, thread_safe: bool) -> tuple[int, ...]:
     return tuple(sorted({1, min(2, most), most}))
 
 
+def _as_child(request: Request, parent: Parent) -> TuneReport:
+    def begin(label: str, others: int) -> None:
+        parent.send(Found(label, others))
+        parent.wait_for_turn()
+
+    return run(request, parent.show, begin)
+
+
 if __name__ == "__main__":
-    sys.exit(serve(Request, lambda request, parent: run(request, parent.show)))
+    sys.exit(serve(Request, _as_child))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from chirp_migrate.console.progress import Progress, Step
 from chirp_migrate.engine.discover import discover as python_files
 from chirp_migrate.errors import UsageProblem
+from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.process.run_child import Child, Role
 from chirp_migrate.training.process.snapshot import copy_tree
@@ -19,6 +21,9 @@ from chirp_migrate.tune.request import Request
 from chirp_migrate.verify.options import VerifyOptions, training_of
 
 __all__ = ["tune_tree"]
+
+_ENTERING_SHARE, _LEAST_ENTERING_S = 1 / 4, 5.0
+"""Of the time that is left, and at least so many seconds: what one of several entry points may take."""
 
 _ROLE = Role("The process that measures", "", "--time-budget and fewer --num-workers")
 
@@ -48,11 +53,34 @@ def tune_tree(request: Request, training: VerifyOptions | None, timeout_s: float
         place = "a temporary copy" if request.discovery else str(root)
         progress(f"tune runs your own code, in {place}, in a process of its own")
         progress(Step("starting the process that measures"))
-        with (
-            signals_as_one_interrupt(),
-            Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child,
-        ):
-            return child.result()
+        with signals_as_one_interrupt():
+            return _measured(request, timeout_s, progress)
+
+
+def _measured(request: Request, timeout_s: float, progress: Progress) -> TuneReport:
+    """Run the process that measures; where it is lost with an entry point, run another one without that."""
+    while True:
+        with Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child:
+            try:
+                child.wait_until_ready()
+                while child.waits and child.found[-1].name:
+                    child.give_turn(_longest_s(request, timeout_s) if child.found[-1].value else timeout_s)
+                    child.wait_until_ready()
+                if child.waits:
+                    child.give_turn(timeout_s)
+                return child.result()
+            except WorkloadFailed as failed:
+                label, others = (child.found[-1].name, child.found[-1].value) if child.found else ("", 0)
+                if not (failed.ending and label and others):
+                    raise
+                progress(f"skipped, as it does not train: {label} {failed.ending}")
+                request = replace(request, lost={**request.lost, label: failed.ending})
+
+
+def _longest_s(request: Request, timeout_s: float) -> float:
+    """Seconds that one of several entry points may take until its loaders have given a few batches."""
+    left_s = (request.ends_at or math.inf) - time.time()
+    return min(timeout_s, max(_LEAST_ENTERING_S, _ENTERING_SHARE * left_s))
 
 
 def _of_training(request: Request, options: VerifyOptions, tree: Path, progress: Progress) -> Request:

@@ -29,6 +29,10 @@ __all__ = ["watched"]
 _BATCHES, _LONG_ENOUGH_S = 8, 1.0
 """A pass over a loader is ended after so many batches, if it has taken so long: its waits are known by then."""
 
+_LONGEST_SHARE = 1 / 10
+"""Of the time: an entry point that gives batches is left after that long, as two batches say enough. It is less than
+what one that gives none may take (see :mod:`.session`)."""
+
 _WAITS_LITTLE = 0.05
 """Loaders that the training waits for in a smaller share of its time than this are not measured."""
 
@@ -60,10 +64,12 @@ class _Loader:
 class _Watching(Interception):
     """Sees what loaders a training makes, and how long it waits for them, until it begins its second epoch."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest_s: float) -> None:
         super().__init__(self._watch)
+        self._longest_s = longest_s
         self.loaders: dict[tuple[Any, ...], _Loader] = {}
         self._pacing = Pacing()
+        self._entered = 0.0
 
     def run(self, call: Callable[[], Any]) -> None:
         """Make a training call, and end it once its loaders were seen.
@@ -73,8 +79,13 @@ class _Watching(Interception):
         """
         self.cover_new_classes()
         self._pacing = Pacing()
+        self._entered = time.perf_counter()
         with suppress(_SeenEnough):
             call()
+
+    @property
+    def _took_long(self) -> bool:
+        return time.perf_counter() - self._entered > self._longest_s
 
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         if self._pacing.begins_epoch(loader):
@@ -91,6 +102,8 @@ class _Watching(Interception):
             step_s = timer.ask()
             if batches >= _BATCHES and time.perf_counter() - began > _LONG_ENOUGH_S:
                 raise StopIteration
+            if batches > 1 and self._took_long:
+                raise _SeenEnough
             batch = advance()
             batches += 1
             waited_s = timer.arrive()
@@ -103,7 +116,10 @@ class _Watching(Interception):
 
 
 def watched(
-    calls: Mapping[str, Callable[[], Callable[[], Any]]], show: Progress, seconds: float = math.inf
+    calls: Mapping[str, Callable[[], Callable[[], Any]]],
+    show: Progress,
+    seconds: float = math.inf,
+    begin: Callable[[str], None] = lambda _label: None,
 ) -> tuple[list[Subject], Training, list[str]]:
     """Enter training calls until their first loaders have given batches, and give those worth measuring, slowest first.
 
@@ -111,6 +127,7 @@ def watched(
         calls: of each entry point, what makes its training call.
         show: told how far it is.
         seconds: time for this and for measuring; a part of it is for this.
+        begin: called before each entry point is entered.
 
     Returns:
         The loaders, what the training took, and notes on those left out.
@@ -119,7 +136,7 @@ def watched(
         NotUsable: the training took no batch from a loader that can be measured.
         Raised: no entry point trains, and the first one raised this.
     """
-    watching = _Watching()
+    watching = _Watching(_LONGEST_SHARE * seconds)
     monitor = DataLoaderPerformanceMonitor()
     notes: list[str] = []
     first: Raised | None = None
@@ -130,6 +147,7 @@ def watched(
                 notes.append(f"not entered within the time budget: {shortened(list(calls)[number:], 4)}")
                 break
             show(Step(f"entering {label}", number, len(calls)))
+            begin(label)
             try:
                 with user_code(label):
                     watching.run(make())

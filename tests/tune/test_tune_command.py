@@ -116,3 +116,39 @@ def test_numbers_are_checked(tree: Path, option: str, text: str) -> None:
 def test_a_path_that_is_no_folder(tmp_path: Path) -> None:
     result = invoke(tmp_path / "nowhere")
     assert "is not a folder" in str(result.exception)
+
+
+@pytest.mark.slow
+def test_entry_points_that_fail_hang_or_die_are_named_and_the_loaders_of_others_are_measured(
+    tree: Path, tmp_path: Path
+) -> None:
+    (tree / "chirp_verify.py").write_text("""
+import os, time
+from sets import Slow
+from torch.utils.data import DataLoader
+
+def hang():
+    while True:
+        time.sleep(1)
+
+def train():
+    for _ in range(1000):
+        for _ in DataLoader(Slow(), batch_size=4):
+            pass
+
+def fail():
+    raise KeyError('no such bird')
+
+def workload(sizes):
+    return {
+        'fails': fail, 'hangs': hang, 'dies': lambda: os._exit(7), 'trains': train
+    }
+""")
+    report = tmp_path / "tune.json"
+    result = invoke(tree, "--num-workers", "0", "--time-budget", "30", "--json", report, "--no-save")
+    assert result.exit_code == ExitCode.OK, result.output
+    found = json.loads(report.read_text())
+    assert [one["name"] for one in found["loaders"]] == ["Slow"]
+    notes = " ".join(found["notes"])
+    assert "hangs did not end within" in notes and "dies ended with exit code 7" in notes
+    assert "fails raised KeyError: 'no such bird'" in notes

@@ -37,7 +37,7 @@ def show_verify(report: VerifyReport, screen: Screen) -> None:
 
 def _facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
     if report.ratio is None:
-        yield "time", "not measured, as the training differs"
+        yield "time", "not measured, as the training differs" if report.differences else "too little was timed"
     else:
         yield from _times(report, report.ratio)
     if not report.differences:
