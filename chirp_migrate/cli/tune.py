@@ -131,9 +131,9 @@ def tune(
 
     Runs the project's own code in a separate process: a training in a temporary copy, to see which loaders it builds
     and how long it waits for them; or only the dataset that --dataset or --config names. The training of a
-    ChirpID-shaped backend is found automatically; otherwise give -- python train.py, --workload or chirp_verify.py. Worker counts,
-    prefetching and batch sizes are measured in turn. The smallest setting within 5 % of the best is chosen
-    (docs/tune.md). Options override [tool.chirp-migrate.tune] in pyproject.toml.
+    ChirpID-shaped backend is found automatically; otherwise give -- python train.py, --workload or chirp_verify.py.
+    Worker counts, prefetching and batch sizes are measured in turn. The smallest setting within 5 % of the best is
+    chosen (docs/tune.md). Options override [tool.chirp-migrate.tune] in pyproject.toml.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: give the root of your project.")
