@@ -297,12 +297,12 @@ def test_lines_are_told_by_cell() -> None:
         ),
         pytest.param(
             ["import torch", "# Names.\nload = Data(transform=lambda x: x + 1)"],
-            ["import torch", "def _add(x):\n    return x + 1\n\n\n# Names.\nload = Data(transform=_add)"],
+            ["import torch", "def _add_1(x):\n    return x + 1\n\n\n# Names.\nload = Data(transform=_add_1)"],
             id="definitions go into the cell that needs them",
         ),
         pytest.param(
             ["import torch", "%%time\nload = Data(transform=lambda x: x + 1)"],
-            ["import torch", "%%time\ndef _add(x):\n    return x + 1\n\n\nload = Data(transform=_add)"],
+            ["import torch", "%%time\ndef _add_1(x):\n    return x + 1\n\n\nload = Data(transform=_add_1)"],
             id="definitions stay below a cell magic",
         ),
         pytest.param(
