@@ -18,6 +18,7 @@ from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     may_set_computed,
 )
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Entry, Given, Member, step_of
+from chirp_migrate.analysis.dataflow.worker_escape import Destinations
 from chirp_migrate.analysis.known_names import FACTORY_METHOD, TORCH_LOADER, is_call_of, one_of
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.call_arguments import call_text
@@ -180,9 +181,10 @@ class MovedFunction:
             raise NotMovable(f"the project reads names or code of functions ({place})")
         if holds and (place := place_of_look(self.project, DETAILS)) is not None:
             raise NotMovable(f"the project reads attributes of functions that what takes its place has not ({place})")
-        names = "|".join(map(re.escape, called))
+        kept = self._kept_as(uses, called)
+        names = "|".join(map(re.escape, kept))
         set_directly = rf"\b(?:{names})\s*\.\s*\w+\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)"
-        if self.project.search(rf"{set_directly}|\bsetattr\s*\([^,()\n]*\b(?:{names})\s*,", *called):
+        if self.project.search(rf"{set_directly}|\bsetattr\s*\([^,()\n]*\b(?:{names})\s*,", *kept):
             raise NotMovable("the project sets attributes of what is called as it is")
         if (
             (by_partial or self.captives or self.bound)
@@ -194,6 +196,13 @@ class MovedFunction:
             raise NotMovable("as an attribute of a class it is a method, and what takes its place would not be")
         if holds and may_be_copied(self.module, self.project, self.node):
             raise NotMovable("a deep copy of what holds it would copy the values that it uses as well")
+
+    def _kept_as(self, uses: Iterable[cst.CSTNode], called: Collection[str]) -> list[str]:
+        """The names that it has: those of its own, of what it is given for, and of attributes that this is kept in."""
+        destinations = self.module.once(Destinations, self.project)
+        names = {*called, *filter(None, map(destinations.of, uses))}
+        kept = self.project.captured(rf"\.(\w+)\s*=\s*(?:{'|'.join(sorted(names))})\b", *names)
+        return sorted(names | kept)
 
     def _is_inspected(self, use: cst.CSTNode) -> bool:
         match step_of(self.module, use):

@@ -704,6 +704,33 @@ def test_a_name_that_is_replaced_keeps_its_value_apart(other: str) -> None:
     assert "def _identity(x):" in after and "identity = _identity\n" in after
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "made.collate_fn.calls = 5",
+        "setattr(made.collate_fn, 'calls', 5)",
+        "made.dataset.transform.calls += 1",
+        "made.dataset.kept.calls = 5",
+    ],
+)
+@pytest.mark.parametrize("form", ["lambda", "def"])
+def test_a_function_of_each_call_stays_where_attributes_are_set_on_it(change: str, form: str) -> None:
+    """Whatever it is called: by its own name, by what it is given for, or by the attribute that keeps it."""
+    defined = "step = lambda b: b * 2" if form == "lambda" else "def step(b):\n        return b * 2"
+    text = (
+        "class Data(Dataset):\n    def __init__(self, x, transform, other):\n        self.x = x\n"
+        "        self.transform = transform\n        self.kept = other\n\n    def __len__(self):\n        return 3\n\n"
+        "    def __getitem__(self, i):\n        return self.transform(self.kept(self.x[i]))\n\n\n"
+        f"def build(x):\n    {defined}\n    return DataLoader(Data(x, step, step), collate_fn=step)\n\n\n"
+        f"def main(made):\n    {change}\n"
+    )
+
+    def moves(text: str) -> bool:
+        return "return b * 2" in migrate(text, "CHP007 CHP012")[0].partition("def build")[0]
+
+    assert not moves(text) and moves(text.replace(change, "made.model.calls = 5"))
+
+
 def test_a_lambda_that_is_looked_at_stays() -> None:
     assert migrate(IDENTITY, other="print(f.__name__)\n")[0] == IDENTITY
 
