@@ -233,6 +233,12 @@ def _show(session: Review, item: Item, screen: Screen) -> None:
         screen.diff_line(line)
     if len(lines) > shown:
         screen.line(f"… {len(lines) - shown} more lines (x shows all)")
+    others = [one for one in session.bound_to(item) if one is not item]
+    if others:
+        places = ", ".join(
+            f"{one.file.path}:{one.findings[0].place}" if one.findings else one.file.path for one in others
+        )
+        screen.line(f"decided together with: {places}", "dim")
     for module, clause in sorted(item.hunk.imports) if item.hunk is not None else ():
         screen.line(f"brings: from {module} import {clause}", "dim")
     if screen.verbose:

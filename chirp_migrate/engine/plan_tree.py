@@ -7,6 +7,7 @@ never imported or run.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -124,6 +125,7 @@ def plan_tree(
             findings += _placed(result.findings, source)
         else:
             skipped.append(Skipped(result.path, problem))
+    files = _joined_across(files)
     if overlay is None:
         findings += (one for path, text in held_settings.items() for one in loaders_in_settings(path, text, rules))
     if any(hunk.imports for file in files for hunk in file.hunks) and project.import_style.problem:
@@ -145,6 +147,16 @@ def plan_tree(
         all_loaders=settings.all_loaders,
     )
     return Plan(found.root, tuple(files), tuple(findings), tuple(skipped), tuple(notes), left_out, options)
+
+
+def _joined_across(files: Sequence[FilePlan]) -> list[FilePlan]:
+    """The files with hunks that are joined by what they have in common with hunks of other files alone."""
+    named = Counter(one for file in files for one in frozenset[str]().union(*(hunk.together for hunk in file.hunks)))
+    shared = frozenset(one for one, number in named.items() if number > 1)
+    return [
+        replace(file, hunks=tuple(replace(hunk, together=hunk.together & shared) for hunk in file.hunks))
+        for file in files
+    ]
 
 
 def _package_name(folder: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -200,6 +200,7 @@ class _Rewriting:
         self._joined: set[tuple[int, int]] = set()
         self._deferred: dict[tuple[str, int], set[int]] = {}
         self._together: dict[tuple[str, int], int] = {}
+        self._calls: list[frozenset[tuple[str, int]]] = []
         self._passes = 0
 
     def finding(self, rule: Rule, proposal: Proposal, status: Status) -> Finding:
@@ -232,7 +233,9 @@ class _Rewriting:
             self._joined |= {(one, number) for one in self._deferred.get(place, ())}
             if first and place not in self._deferred:
                 unexplained.add(number)
-            self._joined |= {(self._together.setdefault(one, number), number) for one in proposal.together}
+            calls = self._calls_of(rule, proposal)
+            self._calls.append(calls)
+            self._joined |= {(self._together.setdefault(one, number), number) for one in calls}
             for edit in proposal.edits:
                 owners[edit] = owners.get(edit, FOLLOWS) | {number}
         for rule, proposal in proposals:
@@ -259,6 +262,16 @@ class _Rewriting:
             self._pieces.splice((edit, FOLLOWS) for edit in dead)
         return self._pieces.text
 
+    def _calls_of(self, rule: Rule, proposal: Proposal) -> frozenset[tuple[str, int]]:
+        """The calls that build loaders, by their lines as read, with which a proposal stands or falls."""
+        if not rule.counts_sites:
+            return proposal.together
+        return frozenset({(self._original.path, self._original.position(self._pieces.origin(proposal.offset))[0])})
+
+    def _named(self, numbers: Iterable[int]) -> frozenset[str]:
+        """The calls with which some rewrites stand or fall, as a hunk has them."""
+        return frozenset(f"{path}:{line}" for number in numbers for path, line in self._calls[number])
+
     def _is_public(self, module: Module, name: str) -> bool:
         project = self._project
         return project.imported_elsewhere(module, name) or is_named_in_strings(module, project, name)
@@ -274,7 +287,11 @@ class _Rewriting:
             self._passes > 1 and compose(self._original, hunks, public, self._project.import_style) != text
         ):
             # What the passes did to each other cannot be told apart.
-            hunks, numbers = (Hunk(1, changed_lines(self._original.text, text)),), [1] * len(self._done)
+            together = self._named(range(len(self._done)))
+            hunks, numbers = (
+                (Hunk(1, changed_lines(self._original.text, text), together=together),),
+                [1] * len(self._done),
+            )
         findings += [replace(one, hunk=number) for (_, _, one), number in zip(self._done, numbers, strict=True)]
         return FileResult(path, text, tuple(sorted(findings, key=_place)), hunks, public)
 
@@ -303,7 +320,8 @@ class _Rewriting:
                 needed for one, (_, proposal, _) in zip(groups, self._done, strict=True) if one == group
                 for needed in proposal.imports
             }  # fmt: skip
-            hunks.append(Hunk(number, tuple(own), frozenset(imports)))
+            members = (one for one, its_group in enumerate(groups) if its_group == group)
+            hunks.append(Hunk(number, tuple(own), frozenset(imports), self._named(members)))
         return tuple(hunks), [numbers.get(group) for group in groups]
 
 

@@ -50,6 +50,7 @@ class HunkEntry(Struct, frozen=True, kw_only=True):
         imports: that the edits need; they come with any hunk that needs them.
         decision: of a review; None where nothing is decided.
         edited: what the user wrote in the place of the edits, or None.
+        together: calls that build loaders, as path:line; hunks of other files with the same are decided with this one.
     """
 
     number: int
@@ -58,6 +59,7 @@ class HunkEntry(Struct, frozen=True, kw_only=True):
     imports: list[str]
     decision: Decision | None
     edited: list[Replacement] | None
+    together: list[str] = []
 
 
 class FileEntry(Struct, frozen=True, kw_only=True):

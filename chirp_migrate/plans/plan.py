@@ -124,11 +124,14 @@ class Hunk:
         number: from 1 in each file, in the order of the text.
         edits: places in the text as it was; those of different hunks do not overlap, but may be the same insertion.
         imports: what the edits need imported.
+        together: calls that build loaders, as ``path:line``: hunks of other files that have one in common with this one
+            are accepted or refused together with it.
     """
 
     number: int
     edits: tuple[Edit, ...]
     imports: frozenset[Import] = frozenset()
+    together: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -262,7 +265,7 @@ class Plan:
         return replace(
             self,
             root=folder,
-            files=_below(between, self.files),
+            files=tuple(_joined_below(between, one) for one in _below(between, self.files)),
             findings=tuple(_gained_below(between, one) for one in _below(between, self.findings)),
             skipped=_below(between, self.skipped),
             left_out=_below(between, self.left_out),
@@ -283,6 +286,13 @@ def _below(folder: Path, parts: tuple[_Placed, ...]) -> tuple[_Placed, ...]:
         structs.replace(part, path=path) if isinstance(part, Skipped) else replace(part, path=path)
         for part, path in zip(parts, paths, strict=True)
     )
+
+
+def _joined_below(folder: Path, file: FilePlan) -> FilePlan:
+    hunks = (
+        replace(hunk, together=frozenset((folder / one).as_posix() for one in hunk.together)) for hunk in file.hunks
+    )
+    return replace(file, hunks=tuple(hunks))
 
 
 def _gained_below(folder: Path, finding: Finding) -> Finding:

@@ -226,6 +226,7 @@ def _hunk_entry(hunk: Hunk, lines: Lines, choice: Choice | None) -> HunkEntry:
         imports=[f"from {module} import {clause}" for module, clause in sorted(hunk.imports)],
         decision=_decision(choice),
         edited=None if choice is None or choice.edits is None else _replacements(choice.edits, lines),
+        together=sorted(hunk.together),
     )
 
 
@@ -324,7 +325,8 @@ class _Reading:
     def _hunk(self, path: str, entry: HunkEntry, lines: Lines) -> Hunk:
         edited = None if entry.edited is None else _edits(entry.edited, lines)
         self._choose((path, entry.number), entry.decision, edited)
-        return Hunk(entry.number, _edits(entry.edits, lines), frozenset(_import(one) for one in entry.imports))
+        imports = frozenset(_import(one) for one in entry.imports)
+        return Hunk(entry.number, _edits(entry.edits, lines), imports, frozenset(entry.together))
 
     def _choose(self, one: HunkId, decision: Decision | None, edits: tuple[Edit, ...] | None) -> None:
         if decision is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk, Plan, Status
 from chirp_migrate.review.blocks import Block, Lines
 from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId, select
 from chirp_migrate.source.diff import file_hunks, line_hunks
+from chirp_migrate.source.piece_table import grouped
 from chirp_migrate.source.text import SOURCE_LINE, apply_edits
 
 __all__ = ["Item", "NotValid", "Review", "edit_buffer", "read_buffer"]
@@ -62,6 +63,7 @@ class Review:
     def __init__(self, plan: Plan, choices: Choices) -> None:
         self._root = plan.root
         self.items = list(_items(plan))
+        self._bound = _bound(self.items)
         self.choices: dict[HunkId, Choice] = {item.id: choices[item.id] for item in self.items if item.id in choices}
         self._position = -1
         self._advance()
@@ -76,15 +78,17 @@ class Review:
         """Where the current item stands among all, from 1."""
         return self._position + 1
 
+    def bound_to(self, item: Item) -> list[Item]:
+        """The items that are decided together with one, itself among them."""
+        return self._bound[item.id]
+
     def undecided(self) -> int:
         """How many items are left to decide."""
         return sum(item.id not in self.choices for item in self.items)
 
     def decide(self, accepted: bool) -> None:
         """Accept or refuse the current item, and go on to the next undecided one."""
-        item = self._here()
-        before = self.choices.get(item.id)
-        self.choices[item.id] = Choice(accepted, before.edits if before is not None and accepted else None)
+        self._choose(self.bound_to(self._here()), accepted)
         self._advance()
 
     def decide_rest_of_file(self, accepted: bool) -> int:
@@ -112,16 +116,22 @@ class Review:
         """
         item = self._here()
         _check(self._root, item, edits, self.choices)
+        self._choose(self.bound_to(item), accepted=True)
         self.choices[item.id] = Choice(True, edits)
         self._advance()
 
     def _decide_all(self, accepted: bool, items: Iterable[Item]) -> int:
         here = self._here()
         chosen = [item for item in items if item.id == here.id or item.id not in self.choices]
-        for one in chosen:
-            self.choices[one.id] = Choice(accepted)
+        bound = {one.id: one for item in chosen for one in self.bound_to(item)}
+        self._choose(bound.values(), accepted)
         self._advance()
-        return len(chosen)
+        return len(bound)
+
+    def _choose(self, items: Iterable[Item], accepted: bool) -> None:
+        for one in items:
+            before = self.choices.get(one.id)
+            self.choices[one.id] = Choice(accepted, before.edits if before is not None and accepted else None)
 
     def _advance(self) -> None:
         """To the next undecided item, or to the first one where only earlier ones are left."""
@@ -181,6 +191,21 @@ def _items(plan: Plan) -> Iterator[Item]:
             yield Item((file.path, hunk.number), file, hunk, tuple(findings[file.path, hunk.number]))
         if not file.hunks:
             yield Item((file.path, WHOLE_FILE), file, None, ())
+
+
+def _bound(items: Sequence[Item]) -> dict[HunkId, list[Item]]:
+    """By item, the items whose hunks have calls in common, be it through others."""
+    first: dict[str, int] = {}
+    pairs = [
+        (first.setdefault(call, number), number)
+        for number, item in enumerate(items)
+        for call in (item.hunk.together if item.hunk is not None else ())
+    ]
+    groups = grouped(len(items), pairs)
+    return {
+        item.id: [other for other, its_group in zip(items, groups, strict=True) if its_group == group]
+        for item, group in zip(items, groups, strict=True)
+    }
 
 
 def _blocks(item: Item, choice: Choice | None) -> tuple[Lines, list[Block]]:

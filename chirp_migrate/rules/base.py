@@ -34,7 +34,7 @@ class Proposal:
         why: short machine-readable reason, such as ``used-as-value``, by which reports are counted.
         by_default: whether it is applied without ``--unsafe`` although its rule changes behaviour.
         gain: what the edits buy; edits that buy nothing are made only if all loaders are to be rewritten.
-        together: calls that build loaders: proposals that have one in common stand or fall together.
+        together: file and line, as read, of the calls that build loaders with whose rewrites it stands or falls.
     """
 
     offset: int

@@ -187,8 +187,7 @@ def _with_gain(module: Module, project: Project, call: cst.Call, proposal: Propo
         gain = gains.of_call(module, call, moves=False)
     if gain.kind is GainKind.NOTHING:
         gain = pinned_instead(module, project, call) or gain
-    line = module.position(module.span(call)[0])[0]
-    return replace(proposal, gain=gain, together=frozenset({(module.path, line)}))
+    return replace(proposal, gain=gain)
 
 
 def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribute, root: cst.Name) -> bool:

@@ -69,7 +69,7 @@ class NonBlockingTransfer(Rule):
     By default the argument is added only where it has an effect: a loader of the loop surely pins its batches (by
     ``pin_memory=True``, ``torch.cuda.is_available()`` or a comparison with ``"cuda"``, or because its samples are in
     memory and the factory allocates the batches), and the loop does not wait for the copy at once. ``--all-loaders``
-    adds it everywhere. In a review, copies and the call in the same file that builds their loader are one hunk.
+    adds it everywhere. In a review, copies and the call that builds their loader are decided together.
     """
 
     code = "CHP013"
@@ -145,14 +145,14 @@ def _gain(
     loaders: list[tuple[cst.BaseExpression, Loader]],
     transfers: list[cst.Call],
 ) -> tuple[Gain, frozenset[tuple[str, int]]]:
-    """What copies of one statement gain, and the calls in the module that build the loaders."""
+    """What copies of one statement gain, and the calls that build the loaders."""
     pinned = loader_gains(project).pinned_in(module, loop)
     if not pinned:
         return Gain(GainKind.NOTHING, "the loader does not surely pin its batches"), frozenset()
     path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)
     if waits_at_once(DeviceLoop(module, loop, loaders), transfers):
         return Gain(GainKind.NOTHING, "the loop waits for the copy at once"), frozenset()
-    places = [(one.path, getattr(one.node, "lineno", 1)) for one in pinned if one.path == module.path]
+    places = [(one.path, getattr(one.node, "lineno", 1)) for one in pinned]
     return Gain(GainKind.PINNED, "the loader pins its batches", path, line), frozenset(places)
 
 

@@ -255,3 +255,40 @@ def test_ctrl_c_keeps_what_was_decided_and_says_where(backend: Path, monkeypatch
     monkeypatch.setattr("chirp_migrate.cli.review._ask", stop)
     done = run("review", backend, "--plan", "plan.json", cwd=backend.parent)
     assert done.exit_code == 130 and "Kept in plan.json. Go on with: chirp-migrate review" in done.stdout
+
+
+def test_a_loader_and_its_copies_in_other_files_are_decided_together(tmp_path: Path) -> None:
+    data = """import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def make_loader(x, y):
+    return DataLoader(TensorDataset(x, y), batch_size=4, pin_memory=torch.cuda.is_available())
+
+
+def make_other(x):
+    return DataLoader(TensorDataset(x), batch_size=2)
+"""
+    train = """from data import make_loader
+
+
+def train(model, x, y, device="cuda"):
+    for inputs, labels in make_loader(x, y):
+        inputs = inputs.to(device)
+        model(inputs).backward()
+"""
+    evaluate = train.replace("def train", "def evaluate").replace(".backward()", "")
+    files = {"data.py": data, "train.py": train, "evaluate.py": evaluate}
+    root = write_files(tmp_path / "project", files)
+
+    refused, counts = reviewed(root, "n\nn\n")
+    assert counts == [0, 4, 0] and sources(root) == files
+    shown = " ".join(refused.stdout.split())
+    assert "decided together with: evaluate.py:6, train.py:6" in shown
+
+    (tmp_path / "chirp-migrate-plan.json").unlink()
+    done, counts = reviewed(root, "y\nn\ny\n")
+    assert (done.exit_code, counts) == (0, [3, 1, 0])
+    after = sources(root)
+    assert "inputs.to(device, non_blocking=True)" in after["train.py"] and "non_blocking" in after["evaluate.py"]
+    assert "DataLoader(TensorDataset(x), batch_size=2)" in after["data.py"]
