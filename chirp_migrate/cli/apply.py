@@ -249,7 +249,7 @@ def _show_diff(plan: Plan, output: Output) -> None:
     told = output.screen(err=True)
     told.text(applied.totals(plan))
     applied.show_notes(plan, told)
-    applied.show_account(plan, (), told, planned=True, listed=" after the diff" if plan.files else "")
+    applied.show_account(plan, (), told, planned=True, listed=" (listed after the diff)" if plan.files else "")
 
 
 def _check(command: str, folder: Path, project: Path, result: CommitResult, output: Output) -> None:

@@ -49,15 +49,15 @@ SAFETIES = {
 #: What became of a loader.
 _FATES = {
     Status.REWRITE: "migrated",
-    Status.FINE: "already fine",
+    Status.FINE: "already migrated",
     Status.UNCHANGED: "unchanged",
     Status.SUPPRESSED: "suppressed",
     Status.OPT_IN: "proposed",
     Status.REFUSED: "refused",
-    Status.REPORT: "listed",
+    Status.REPORT: "not rewritten",
 }
-_PROPOSED = "Proposed, not applied: these change training (--unsafe applies them)"
-_REFUSED, _BUGS, _LEFT = "Refused in the review", "Likely bugs, for you to look at", "Left alone"
+_PROPOSED = "Suggestions, not applied: these change training (--unsafe applies them)"
+_REFUSED, _BUGS, _LEFT = "Refused in the review", "Likely bugs, for you to look at", "Not rewritten"
 ADVICE, SUPPRESSED = "Advice", "Suppressed by a comment or a setting"
 UNCHANGED = "Unchanged, as nothing would be gained (--all-loaders rewrites them)"
 _TITLES = {
@@ -66,29 +66,30 @@ _TITLES = {
     Status.SUPPRESSED: SUPPRESSED,
     Status.UNCHANGED: UNCHANGED,
 }
-_ALWAYS = (Status.REWRITE, Status.FINE, Status.SUPPRESSED, Status.REPORT)
 
 
 def outcomes(counts: Mapping[Status, int]) -> list[tuple[Status, str, int]]:
     """What a rule did with what it found: status, word and number of each that there is."""
-    words = {**_FATES, Status.REWRITE: "rewritten", Status.FINE: "fine"}
+    words = {**_FATES, Status.REWRITE: "rewritten", Status.FINE: "fine", Status.REPORT: "reported"}
     return [(status, word, counts[status]) for status, word in words.items() if counts.get(status)]
 
 
 def parts_of(ledger: Ledger, *, planned: bool) -> list[tuple[Status, str, int]]:
-    """The loaders as parts of a sum: status, word and number."""
+    """What became of the loaders: status, word and number of each that there is."""
     words = {**_FATES, Status.REWRITE: "to migrate"} if planned else _FATES
-    sites = ledger.sites
-    return [(s, word, sites.get(s, 0)) for s, word in words.items() if sites.get(s) or s in _ALWAYS]
+    return [(status, word, ledger.sites[status]) for status, word in words.items() if ledger.sites.get(status)]
 
 
 def ledger_sentences(ledger: Ledger, *, planned: bool = False, listed: str = "") -> Iterator[str]:
-    """What became of the loaders; ``listed`` says where those are that are only listed."""
+    """What became of the loaders; ``listed`` names the place of the list of those that are not rewritten."""
     if ledger.counting:
-        parts = [f"{number} {word}" for _, word, number in parts_of(ledger, planned=planned)]
-        yield f"Loaders: {ledger.found} found = {' + '.join(parts)}{listed}."
+        parts = parts_of(ledger, planned=planned)
+        fates = [f"{'all' if len(parts) == 1 and ledger.found > 1 else number} {word}" for _, word, number in parts]
+        where = listed if ledger.sites.get(Status.REPORT) else ""
+        found = f"{count(ledger.found, 'loader')} found"
+        yield f"{f'{found}: ' if fates else found}{', '.join(fates)}{where}."
         if set(ledger.reasons) - {"other"}:
-            yield f"Listed loaders: {', '.join(f'{number} {why}' for why, number in ledger.reasons.items())}."
+            yield f"Loaders not rewritten: {', '.join(f'{number} {why}' for why, number in ledger.reasons.items())}."
     if ledger.unread:
         were = "is" if ledger.unread == 1 else "are"
         yield f"{count(ledger.unread, 'file')} could not be handled and {were} not counted."

@@ -308,7 +308,7 @@ def test_what_is_found_and_not_rewritten_is_not_said_to_be_nothing(backend: Path
     (backend / "utils" / "train.py").write_text(text)
     for command in ("apply", "plan"):
         said = run(command, backend).stdout
-        assert "Nothing to rewrite. Found: 1 listed (CHP001)." in said and "already migrated" not in said
+        assert "Nothing to rewrite. Found: 1 reported (CHP001)." in said and "already migrated" not in said
     assert run("review", backend, cwd=backend).stdout == "Nothing to review: nothing of what was found is rewritten.\n"
 
 
@@ -393,7 +393,7 @@ def test_an_interrupted_apply_says_that_nothing_was_written(backend: Path, monke
 
 def test_what_is_not_shown_is_counted_by_rule(tmp_path: Path) -> None:
     shown = run("plan", copy_of("backend", tmp_path / "backend")).stdout
-    counted = "With -v: 3 unchanged (2 CHP007, 1 CHP013), 20 listed (9 CHP024, 6 CHP025, 5 CHP026)."
+    counted = "Not shown: 3 unchanged (2 CHP007, 1 CHP013), 20 reported (9 CHP024, 6 CHP025, 5 CHP026); -v shows them."
     assert counted in " ".join(shown.split())
 
 
@@ -413,4 +413,4 @@ def test_the_report_calls_a_rule_what_rules_calls_it(tmp_path: Path) -> None:
     root = copy_of("backend", tmp_path / "backend")
     run("plan", root, "-o", "plan.json", cwd=tmp_path)
     shown = run("report", root, "--plan", "plan.json", cwd=tmp_path, COLUMNS="100").stdout
-    assert "device-resident, advice: 9 listed" in shown
+    assert "device-resident, advice: 9 reported" in shown

@@ -199,7 +199,7 @@ def test_loaders_that_settings_name_are_listed(tmp_path: Path) -> None:
         ("conf/b.json", 1, "CHP001", Status.REPORT),
     ]
     shown = run("plan", tmp_path).stdout
-    assert "3 found = 1 to migrate" in shown and "2 listed" in shown
+    assert "3 loaders found: 1 to migrate, 2 not rewritten." in shown
     assert run("apply", tmp_path, "--no-scaffold").exit_code == 0
     assert "conf/a.yaml" in run("report", tmp_path).stdout
     assert run("plan", tmp_path, "--ignore", "CHP001").stdout.count("conf/") == 0

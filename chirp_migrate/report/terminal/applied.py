@@ -192,7 +192,7 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
                 screen.text(name)
             _show_findings(list(group), screen)
     if hidden:
-        screen.text(f"With -v: {_counts(hidden)}.", hang=2)
+        screen.text(f"Not shown: {_counts(hidden)}; -v shows them.", hang=2)
     # Caches and the like are no news; what somebody could miss is.
     passed_over = [one for one in plan.left_out if screen.verbose or _TELLING.search(one.reason)]
     for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Not looked at:", passed_over)):

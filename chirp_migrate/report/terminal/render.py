@@ -24,9 +24,9 @@ _OF_CHANGES = {
     "behaviour-changing": "A change after which training learns something else; applied only with --unsafe.",
     "advice": "Something that is reported and not rewritten.",
     "hunk": "A change that makes sense alone; `chirp-migrate review` asks about each.",
-    "suppressed": "Left alone because a comment in the code or a setting says so.",
-    "listed": "Found and not migrated; the reason stands with it.",
-    "already fine": "Nothing to do there.",
+    "suppressed": "Not rewritten, because a comment in the code or a setting excludes it.",
+    "not rewritten": "Found and not migrated, for the reason shown.",
+    "already migrated": "A loader that the factory builds already.",
 }
 _OF_VERDICTS = {
     "before, after": "The training as it was before the migration, and as it is now.",
