@@ -6,9 +6,11 @@ STAMP  := $(VENV)/.installed
 
 .PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-gains bench-linters bench-suites bench-versions bench-verify bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
 
-$(STAMP): pyproject.toml constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ./chirpid_patch
+
+$(STAMP): pyproject.toml chirpid_patch/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[test]"
+	$(INSTALL) --editable ".[test]"
 	touch $(STAMP)
 
 demo: $(STAMP)  ## migrate a copy of the fixture backend, verify it, undo it
@@ -49,7 +51,7 @@ test-no-posix: $(STAMP)  ## the fast tests of both packages as on a system witho
 # torchvision 0.16 is the last that can be imported without the operators of its wheel, which need CUDA's libraries; it
 # asks for a torch of its time, and is not there for every Python: its test is then skipped.
 test-frameworks: $(STAMP)  ## trainings with Lightning, accelerate and others, before and after their migration
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[test,frameworks]" requests
+	$(INSTALL) --editable ".[test,frameworks]" requests
 	-$(BIN)/python -m pip install --quiet --no-deps torchvision==0.16.2
 	$(PYTEST) --numprocesses 0 tests/frameworks
 
@@ -61,7 +63,7 @@ bench: $(STAMP)  ## the figures of the README
 	$(BIN)/python benchmarks/verify_fixture.py
 	$(BIN)/python benchmarks/loader.py
 
-bench-loader: $(STAMP)  ## loading alone, beside other libraries where they are installed (pip install -e ".[bench]")
+bench-loader: $(STAMP)  ## loading alone, beside other libraries where they are installed (pip install -e ./chirpid_patch -e ".[bench]")
 	$(BIN)/python benchmarks/loader.py
 
 bench-small: $(STAMP)  ## epochs with hardly any work, beside PyTorch's loader
@@ -129,12 +131,13 @@ docs: $(STAMP)  ## the rule reference and the pictures
 	$(BIN)/python docs/make_schemas.py
 	$(BIN)/python docs/make_pictures.py
 
-package: $(STAMP)  ## source archive and wheel in dist/, and the wheel tried in an empty virtual environment
-	rm -rf dist build
+package: $(STAMP)  ## source archives and wheels in dist/, and the wheels tried in an empty virtual environment
+	rm -rf dist build chirpid_patch/build
+	$(BIN)/python -m build --outdir dist chirpid_patch
 	$(BIN)/python -m build
 	$(PYTHON) -m venv build/empty
 	build/empty/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
 	$(BIN)/python tests/package/tutorial.py build/empty/bin/chirp-migrate
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info demo
+	rm -rf $(VENV) build dist *.egg-info chirpid_patch/build chirpid_patch/*.egg-info demo

@@ -1,11 +1,8 @@
-"""What pyproject.toml cannot say: the examples of the rules, which the tests run, go into the wheel for ``explain``,
-and one wheel serves every version of Python from 3.11 on."""
+"""What pyproject.toml cannot express: the wheel contains the examples of the rules, for ``explain``."""
 
 from __future__ import annotations
 
 import shutil
-import sys
-import sysconfig
 from pathlib import Path
 
 from setuptools import setup
@@ -27,8 +24,4 @@ class BuildWithExamples(build_py):
                 shutil.copyfile(file, copy)
 
 
-# The C module uses the stable interface of 3.11 and later, which free-threaded Python does not have.
-_IS_STABLE = sys.version_info >= (3, 11) and not sysconfig.get_config_var("Py_GIL_DISABLED")
-_ONE_WHEEL = {"bdist_wheel": {"py_limited_api": "cp311"}} if _IS_STABLE else {}
-
-setup(cmdclass={"build_py": BuildWithExamples}, options=_ONE_WHEEL)
+setup(cmdclass={"build_py": BuildWithExamples})

@@ -105,12 +105,12 @@ class Compared:
 
 
 def environment(folder: Path, suites: Sequence[Suite]) -> Path:
-    """The Python of a new virtual environment with this package and what the suites need."""
+    """The Python of a new virtual environment with both packages and what the suites need."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
     needs = ["pytest", "pytest-timeout", *dict.fromkeys(need for suite in suites for need in suite.needs)]
     pip = [str(python), "-m", "pip", "install", "--quiet", "--constraint", str(_ROOT / "constraints.txt")]
-    subprocess.run([*pip, str(_ROOT), *needs], check=True)
+    subprocess.run([*pip, str(_ROOT / "chirpid_patch"), str(_ROOT), *needs], check=True)
     # The last one that can be imported with a torch without CUDA's libraries.
     subprocess.run([*pip, "--no-deps", "torchvision==0.16.2"], check=False)
     return python

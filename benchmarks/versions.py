@@ -1,6 +1,6 @@
 """`make bench-versions`: the fast tests with other versions of Python and torch.
 
-The wheel is built by each version and installed into a new environment; the tests then run on what was installed, not
+The wheels are built by each version and installed into a new environment; the tests then run on what was installed, not
 on the sources. Interpreters are those of this machine. Builds of torch for CPUs are asked for first (`+cpu`); where
 pip finds none, the default build is only taken with `--default-builds`, as it brings gigabytes of CUDA, and the tests
 of the tool run otherwise, which need no torch. As root, on Debian, whole releases of Debian are set up beside (with
@@ -39,6 +39,8 @@ from chirp_migrate.training.process import machine as machines
 _ROOT = Path(__file__).resolve().parents[1]
 _RESULTS = _ROOT / "benchmarks" / "results"
 _PACKAGES = ("chirp_migrate", "chirpid_patch")
+#: The folders of the two distributions, below the folder of the repository.
+_DISTRIBUTIONS = ("chirpid_patch", ".")
 
 #: What the tests of the tool need, beside what the tool needs itself.
 _TOOL_TESTS = ("pytest", "pytest-xdist", "hypothesis", "jsonschema", "pyyaml", "pyflakes", "packaging", "nbformat")
@@ -92,7 +94,7 @@ class Interpreter:
         return f"{self.program}, torch {self.torch}" if self.torch else f"{self.program}, oldest of all requirements"
 
     def set_up(self, folder: Path, *, default_builds: bool) -> tuple[list[str], bool]:
-        """The command of a Python with the package in ``folder/tree`` and what its tests need; whether it has a torch.
+        """The command of a Python with the packages in ``folder/tree`` and what tests need; whether it has a torch.
 
         Args:
             folder: where the environment is made.
@@ -114,13 +116,13 @@ class Interpreter:
             (torch,) = (one for one in required if one.startswith("torch"))
         builds = [f"{torch.removesuffix('.*')}+cpu", *([torch] if default_builds else [])]
         has_torch = any(subprocess.run([*pip, one, *rest], capture_output=True).returncode == 0 for one in builds)
-        tree = str(folder / "tree")
+        runtime, tool = (str(folder / "tree" / one) for one in _DISTRIBUTIONS)
         if has_torch:
             (folder / "constraints.txt").write_text("\n".join([torch, *rest]) + "\n", encoding="utf-8")
-            _run([*pip, "--constraint", str(folder / "constraints.txt"), f"{tree}[test]"])
+            _run([*pip, "--constraint", str(folder / "constraints.txt"), runtime, f"{tool}[test]"])
         else:
             _run([*pip, *rest, *_TOOL_TESTS])
-            _run([*pip, "--no-deps", tree])
+            _run([*pip, "--no-deps", runtime, tool])
         return python, has_torch
 
 
@@ -151,7 +153,7 @@ class Debian:
         torch = _run([*python, "-c", "from importlib.metadata import version; print(version('torch'))"]).strip()
         (folder / "constraints.txt").write_text(f"torch=={torch}\n", encoding="utf-8")
         pip = [*python, "-m", "pip", "install", "--quiet", "--constraint", "/mnt/constraints.txt"]
-        _run([*pip, "/mnt/tree[test]"])
+        _run([*pip, "/mnt/tree/chirpid_patch", "/mnt/tree[test]"])
         return python, True
 
 
@@ -194,10 +196,10 @@ def _run(command: Sequence[str]) -> str:
 
 
 def _requirements() -> list[str]:
-    """What the package requires, without its extras."""
-    project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    requirements: list[str] = project["dependencies"]
-    return requirements
+    """What the two distributions require from elsewhere, without extras."""
+    texts = [(_ROOT / one / "pyproject.toml").read_text(encoding="utf-8") for one in _DISTRIBUTIONS]
+    listed = [one for text in texts for one in tomllib.loads(text)["project"]["dependencies"]]
+    return [one for one in listed if not one.startswith("chirpid-patch")]
 
 
 def _oldest(requirements: Sequence[str]) -> list[str]:
@@ -280,10 +282,10 @@ def as_markdown(tried: Sequence[Tried], command: str, machine: str) -> str:
         "",
         f"`{command}` on {machine}.",
         "",
-        "The wheel is installed into a new environment, and the tests that are not slow run on what was installed "
-        "(those of the package itself left out). Where no torch can be had without CUDA's libraries, the tests of the "
-        "tool that need none: rules, command line, transaction, report. Of the oldest version that is required of each "
-        "package the latest release is taken.",
+        "The wheels are installed into a new environment, and the tests that are not slow run on what was installed "
+        "(those of the packages themselves left out). Where no torch can be had without CUDA's libraries, the tests of "
+        "the tool that need none: rules, command line, transaction, report. Of the oldest version that is required of "
+        "each package the latest release is taken.",
         "",
         "| environment | Python | torch | numpy | libcst | tests | passed | failed | skipped |",
         "| --- | --- | --- | --- | --- | --: | --: | --: | --: |",
@@ -320,7 +322,7 @@ Environments: {", ".join(one.name for one in ENVIRONMENTS)}
 @click.option("--check", is_flag=True, help="End with exit code 1 if a test fails.")
 @click.option("--write", is_flag=True, help="Write the results to benchmarks/results.")
 def main(only: tuple[str, ...], keep: Path | None, default_builds: bool, check: bool, write: bool) -> None:
-    """Install the wheel with other versions of Python and torch, and run the fast tests."""
+    """Install the wheels with other versions of Python and torch, and run the fast tests."""
     known = {one.name: one for one in ENVIRONMENTS}
     if unknown := [name for name in only if name not in known]:
         raise click.BadParameter(f"nothing is called {unknown[0]!r}; there are {', '.join(known)}")

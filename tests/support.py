@@ -92,6 +92,12 @@ def copy_of(name: str, target: Path) -> Path:
     return shutil.copytree(FIXTURES / name, target, ignore=left)
 
 
+def modules_of(package: Path) -> list[Path]:
+    """Return the files of a package and of its sub-packages, without the copies that a build leaves beside them."""
+    folders = [initializer.parent for initializer in package.glob("*/__init__.py")]
+    return sorted([*package.glob("*.py"), *(path for folder in folders for path in modules_of(folder))])
+
+
 def write_files(root: Path, files: Mapping[str, str | bytes]) -> Path:
     """Files by their paths below ``root``, which is returned."""
     for name, content in files.items():

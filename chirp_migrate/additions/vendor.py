@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from chirp_migrate.errors import Refused
 from chirp_migrate.plans.plan import FilePlan
@@ -26,7 +32,7 @@ def vendor_files(root: Path) -> list[FilePlan]:
     if target.is_symlink() or (target.exists() and not (target / "py.typed").is_file()):
         raise Refused(f"{target} exists and is not a copy of the runtime: move it away, or leave out --vendor.")
     files = []
-    for path in sorted((*source.rglob("*.py"), source / "py.typed")):
+    for path in sorted((*_modules(source), source / "py.typed")):
         relative = path.relative_to(source)
         copy = target / relative
         before = copy.read_bytes() if copy.is_file() else None
@@ -36,9 +42,29 @@ def vendor_files(root: Path) -> list[FilePlan]:
     return files
 
 
+def _modules(package: Path) -> Iterator[Path]:
+    """Yield the modules of a package and of its sub-packages; a build leaves other copies beside them."""
+    yield from package.glob("*.py")
+    for initializer in package.glob("*/__init__.py"):
+        yield from _modules(initializer.parent)
+
+
 def _installed() -> Path:
-    """Folder of the runtime that came with this program: never a copy that the working directory puts in the way."""
-    folder = Path(__file__).resolve().parents[2] / PACKAGE
-    if not (folder / "__init__.py").is_file():
-        raise Refused(f"the package {PACKAGE} is not installed beside this program: reinstall chirp-migrate.")
-    return folder
+    """Return the folder of the installed runtime, never of a copy in the working directory.
+
+    The runtime is beside the tool in a checkout and in most environments. Otherwise its distribution has the place.
+
+    Raises:
+        Refused: the runtime is not installed.
+    """
+    places = [Path(__file__).resolve().parents[2] / PACKAGE]
+    with suppress(PackageNotFoundError):
+        found = distribution("chirpid-patch")
+        places.append(Path(str(found.locate_file(PACKAGE))))
+        origin = json.loads(found.read_text("direct_url.json") or "{}")
+        if origin.get("dir_info", {}).get("editable"):
+            places.append(Path(url2pathname(urlsplit(origin["url"]).path)))
+    for folder in places:
+        if (folder / "__init__.py").is_file():
+            return folder
+    raise Refused(f"the package {PACKAGE} is not installed: pip install chirpid-patch.")

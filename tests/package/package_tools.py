@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
@@ -56,17 +56,17 @@ def run(*command: object, cwd: Path, **environment: str) -> subprocess.Completed
     return result
 
 
-def environment(folder: Path, wheel: Path, needed: Iterable[str]) -> Path:
-    """The ``bin`` folder of a virtual environment with ``wheel`` and, besides, nothing but ``needed``.
+def environment(folder: Path, wheels: Sequence[Path], needed: Iterable[str]) -> Path:
+    """Return the ``bin`` folder of a virtual environment with ``wheels`` and, besides, only ``needed``.
 
-    pip installs the wheel, without a network. The distributions that ``needed`` names, and what these require, are
+    pip installs the wheels, without a network. The distributions that ``needed`` names, and what these require, are
     links into the environment that the tests run in: PyTorch is too large to be installed for a test.
     """
     venv.create(folder, with_pip=False, symlinks=True)
     bin_folder = folder / ("Scripts" if os.name == "nt" else "bin")
     python = bin_folder / Path(sys.executable).name
     offline = ["--no-deps", "--no-index", "--no-compile", "--quiet", "--disable-pip-version-check"]
-    run(sys.executable, "-m", "pip", "--python", python, "install", *offline, wheel, cwd=folder)
+    run(sys.executable, "-m", "pip", "--python", python, "install", *offline, *wheels, cwd=folder)
     (site,) = (path for path in folder.rglob("site-packages") if path.is_dir() and not path.is_symlink())
     for found in _with_requirements(needed):
         for name in {file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__")}:

@@ -18,7 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT, RUNTIME = (tomllib.loads((ROOT / one / "pyproject.toml").read_text("utf-8")) for one in (".", "chirpid_patch"))
 OLDEST = (3, 10)
 SOURCES = sorted(path for package in ("chirp_migrate", "chirpid_patch") for path in (ROOT / package).rglob("*.py"))
 
@@ -27,7 +27,6 @@ PARSE = "import ast, sys; [ast.parse(open(one, 'rb').read(), one) for one in sys
 
 
 def test_the_linter_looks_for_what_the_oldest_version_lacks() -> None:
-    assert PROJECT["project"]["requires-python"] == ">=3.10"
     assert PROJECT["tool"]["ruff"]["target-version"] == "py310"
 
 
@@ -49,7 +48,9 @@ def test_every_version_can_read_the_sources(version: str) -> None:
 
 
 def test_the_classifiers_name_the_versions_from_the_oldest_on() -> None:
-    named = re.findall(r"Python :: 3\.(\d+)", "\n".join(PROJECT["project"]["classifiers"]))
+    for project in (PROJECT["project"], RUNTIME["project"]):
+        named = re.findall(r"Python :: 3\.(\d+)", "\n".join(project["classifiers"]))
 
-    assert [int(minor) for minor in named] == list(range(OLDEST[1], int(named[-1]) + 1))
+        assert [int(minor) for minor in named] == list(range(OLDEST[1], int(named[-1]) + 1))
+        assert project["requires-python"] == ">=3.10"
     assert Path(ROOT, "chirp_migrate", "py.typed").is_file()

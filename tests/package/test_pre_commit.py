@@ -37,7 +37,7 @@ def hooks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     revision = commit(repository)
     ids = [hook["id"] for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())]
     assert ids == ["chirp-migrate-check", "chirp-migrate-apply"]
-    chosen = [{"id": one, "language": "system"} for one in ids]
+    chosen = [{"id": one, "language": "system", "additional_dependencies": []} for one in ids]
     return {"repo": str(repository), "rev": revision, "hooks": chosen}
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support import modules_of
 
 import chirpid_patch
 from chirp_migrate.additions.vendor import vendor_files
@@ -26,7 +29,7 @@ def vendor(root: Path) -> None:
 
 def test_every_module_of_the_runtime_is_planned_and_nothing_written(tmp_path: Path) -> None:
     planned = vendor_files(tmp_path)
-    modules = {path.relative_to(RUNTIME.parent).as_posix() for path in RUNTIME.rglob("*.py")}
+    modules = {path.relative_to(RUNTIME.parent).as_posix() for path in modules_of(RUNTIME)}
     assert {file.path for file in planned} == modules | {"chirpid_patch/py.typed"}
     assert {(file.before, file.note) for file in planned} == {(None, "vendor")}
     assert list(tmp_path.iterdir()) == []
@@ -39,6 +42,40 @@ def test_a_current_copy_needs_nothing_and_an_older_one_is_brought_up_to_date(tmp
     (file,) = vendor_files(tmp_path)
     assert (file.path, file.before) == ("chirpid_patch/__init__.py", b"# older\n")
     assert file.after == (RUNTIME / "__init__.py").read_bytes()
+
+
+@pytest.mark.parametrize("way", ["a checkout", "an environment", "for development"])
+def test_the_runtime_is_found_wherever_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Beside the tool, in another folder of packages, or in the checkout that it was installed from for development."""
+    packages, tool, root = tmp_path / "packages", tmp_path / "tool" / "chirp_migrate", tmp_path / "root"
+    place = {"a checkout": tool.parent, "an environment": packages, "for development": tmp_path / "checkout"}[way]
+    information = packages / "chirpid_patch-0.1.0.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.4\nName: chirpid-patch\nVersion: 0.1.0\n")
+    shutil.copytree(RUNTIME, place / "chirpid_patch", ignore=shutil.ignore_patterns("__pycache__"))
+    if way == "for development":
+        origin = {"url": (place / "chirpid_patch").as_uri(), "dir_info": {"editable": True}}
+        (information / "direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.setattr("chirp_migrate.additions.vendor.__file__", str(tool / "additions" / "vendor.py"))
+    monkeypatch.syspath_prepend(packages)
+    vendored = place / "chirpid_patch" / "memory" / "vendored.py"
+    vendored.write_text("# from here\n")
+
+    assert "chirpid_patch/memory/vendored.py" in {file.path for file in vendor_files(root)}
+
+
+def test_what_a_build_leaves_beside_the_modules_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "chirp_migrate"
+    shutil.copytree(RUNTIME, tmp_path / "chirpid_patch", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr("chirp_migrate.additions.vendor.__file__", str(tool / "additions" / "vendor.py"))
+    planned = vendor_files(tmp_path / "root")
+    built = tmp_path / "chirpid_patch" / "build" / "lib" / "chirpid_patch"
+    built.mkdir(parents=True)
+    (built / "__init__.py").write_text("")
+
+    assert vendor_files(tmp_path / "root") == planned
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "link"])

@@ -14,9 +14,9 @@ __all__ = ["describe", "describe_environment", "line"]
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _PACKAGES = (
-    "accelerate", "albumentations", "chirp-migrate", "h5py", "librosa", "lightning", "numpy", "opencv-python", "pandas",
-    "pillow", "psutil", "pytorch-lightning", "scikit-learn", "scipy", "torch", "torchaudio", "torchvision",
-    "transformers",
+    "accelerate", "albumentations", "chirp-migrate", "chirpid-patch", "h5py", "librosa", "lightning", "numpy",
+    "opencv-python", "pandas", "pillow", "psutil", "pytorch-lightning", "scikit-learn", "scipy", "torch", "torchaudio",
+    "torchvision", "transformers",
 )  # fmt: skip
 _VARIABLES = (
     "CUDA_", "GOMP_", "KMP_", "LD_PRELOAD", "MALLOC_", "MKL_", "NUMBA_", "NUMEXPR_", "NVIDIA_", "OMP_", "OPENBLAS_",
