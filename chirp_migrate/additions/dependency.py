@@ -1,9 +1,8 @@
-"""The line that makes a migrated project ask for what it now imports.
+"""The line by which a migrated project requires ``chirpid_patch``, which its code now imports.
 
-It stands where the project lists torch: who installs torch for the project gets the runtime, and nobody else. A project
-that is no package gets it in its requirements file in any case. The distribution ``chirp-migrate`` ships the runtime
-``chirpid_patch``. The files are edited as they are written, so that comments, order and newlines of the rest stay as
-they are.
+The line stands where the project lists torch: who installs torch for the project gets the runtime, and nobody else. A
+project that is no package gets the line in its requirements file in any case. The distribution is ``chirpid-patch``.
+Edits keep comments, order and newlines of the rest of a file.
 """
 
 from __future__ import annotations
@@ -35,10 +34,12 @@ __all__ = [
     "with_requirement",
 ]
 
-_DISTRIBUTION = "chirp-migrate"
-#: What is added to a list of dependencies, and with the comment to a requirements file.
-_ADDED = re.compile(r"chirp-migrate>=\d+\.\d+(  # provides chirpid_patch, the migrated data loading)?")
+_DISTRIBUTION = "chirpid-patch"
 _COMMENT = "  # provides chirpid_patch, the migrated data loading"
+#: The entry of earlier versions, when the runtime came with the tool: no training needs the tool.
+_EARLIER = re.compile(rf"chirp-migrate>=\d+\.\d+({_COMMENT})?")
+#: The entry that ``apply`` adds to a list of dependencies; in a requirements file it has the comment.
+_ADDED = re.compile(rf"chirpid-patch>=\d+\.\d+,<\d+(\.\d+)?({_COMMENT})?|{_EARLIER.pattern}")
 
 #: Requirement files of a project, the first that exists is the one.
 _REQUIREMENTS = (
@@ -51,15 +52,19 @@ _REQUIREMENTS = (
 #: Distributions that are torch, or are installed together with it.
 _BRINGS_TORCH = re.compile(
     r"torch\w*|pytorch\w*|(py)?torch-.+|.+-(py)?torch|lightning|timm|accelerate|fastai|monai|kornia|peft|diffusers"
-    r"|ultralytics|sentence-transformers|chirp-migrate"
+    r"|ultralytics|sentence-transformers|chirp-migrate|chirpid-patch"
 )
 _PYPROJECT, _SETUP, _SETUP_SCRIPT = "pyproject.toml", "setup.cfg", "setup.py"
 _IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
 
 
 def requirement(version: str) -> str:
-    """Requirement on this release line: ``chirp-migrate>=0.1`` for version ``0.1.0``."""
-    return f"{_DISTRIBUTION}>={'.'.join(version.split('.')[:2])}"
+    """Return the requirement of the runtime that code migrated by this version works with.
+
+    It is ``chirpid-patch>=0.1,<0.2`` for version ``0.1.0``, and ``chirpid-patch>=1.2,<2`` for ``1.2.3``.
+    """
+    major, minor = map(int, version.split(".")[:2])
+    return f"{_DISTRIBUTION}>={major}.{minor},<{major + 1 if major else f'0.{minor + 1}'}"
 
 
 def imports_runtime(content: bytes) -> bool:
@@ -83,7 +88,8 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     The first list that names torch is extended: ``requirements.txt``, ``requirements/base.txt`` and its like,
     ``dependencies`` under ``[project]`` in ``pyproject.toml``, ``install_requires`` of ``setup.cfg``, or else the
     extras of ``pyproject.toml``. Where no list names torch, the requirements file of a project without metadata of a
-    package is extended. A list that asks for the distribution already stays as it is.
+    package is extended. A list that asks for the distribution already stays as it is. The new entry replaces the entry
+    for the whole tool that earlier versions added.
 
     Args:
         root: folder of the project.
@@ -99,11 +105,11 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
             what = f"No list of dependencies here names torch, so none was changed. Install {wanted}"
             return None, f"{what} where the migrated files are run, or use --vendor."
         whom = f"{' and '.join(others)}, which {'names' if len(others) == 1 else 'name'} torch"
-        return None, f"So that chirpid_patch can be imported: add {wanted} to {whom}, or use --vendor."
+        return None, f"The changed files import chirpid_patch: add {wanted} to {whom}, or use --vendor."
     path, edit = edits[0]
     others = [*(name for name, _ in edits[1:] if name != path), *others]
     where = " and ".join(others or [path])
-    by_hand = f"Do this so that chirpid_patch can be imported: add {wanted} to {where}, or use --vendor."
+    by_hand = f"The changed files import chirpid_patch: add {wanted} to {where}, or use --vendor."
     if not (root / path).resolve().is_relative_to(root.resolve()):
         return None, f"{path} is a link that leaves the folder and was left as it is. {by_hand}"
     try:
@@ -190,7 +196,7 @@ def _script(root: Path) -> list[Any]:
 
 
 def dependency_removal(root: Path) -> FilePlan | None:
-    """What takes back the dependency that :func:`dependency_plan` added, for a project that gets a copy instead."""
+    """Return what removes the dependency that ``apply`` added, for a project that gets a copy instead; None if none."""
     for name, without in (*((one, without_requirement) for one in _REQUIREMENTS), (_PYPROJECT, without_entry),
                           (_SETUP, without_requirement)):  # fmt: skip
         try:
@@ -203,10 +209,10 @@ def dependency_removal(root: Path) -> FilePlan | None:
     return None
 
 
-def without_requirement(text: str) -> str:
-    """A requirements file or ``setup.cfg`` without the lines that were added to it."""
+def without_requirement(text: str, added: re.Pattern[str] = _ADDED) -> str:
+    """Return a requirements file or ``setup.cfg`` without the lines that ``apply`` added."""
     lines = text.splitlines(keepends=True)
-    kept = [line for line in lines if not _ADDED.fullmatch(line.strip())]
+    kept = [line for line in lines if not added.fullmatch(line.strip())]
     after = "".join(kept)
     return after if text.endswith(("\n", "\r")) or len(kept) == len(lines) else after.rstrip("\r\n")
 
@@ -214,7 +220,11 @@ def without_requirement(text: str) -> str:
 def without_entry(text: str) -> str:
     """A ``pyproject.toml`` without the dependencies that were added to it; as it is if that is not plain to do."""
     expected: Any = _parsed(text)
-    lists = [(table, name) for table, name, entries in _toml_lists(expected) if any(map(_is_added, entries))]
+    lists = [
+        (table, name)
+        for table, name, entries in _toml_lists(expected)
+        if any(isinstance(one, str) and _ADDED.fullmatch(one) for one in entries)
+    ]
     if not lists:
         return text
     import tomlkit.exceptions
@@ -223,17 +233,18 @@ def without_entry(text: str) -> str:
         whole: Any = tomlkit.parse(text)
         for content in (expected, whole):
             for table, name in lists:
-                entries = _inside(content, table)[name]
-                for place in reversed([place for place, one in enumerate(entries) if _is_added(one)]):
-                    del entries[place]
+                _remove(_inside(content, table)[name], _ADDED)
         after = tomlkit.dumps(whole)
     except tomlkit.exceptions.TOMLKitError:
         return text
     return after if _parsed(after) == expected else text
 
 
-def _is_added(entry: Any) -> bool:
-    return isinstance(entry, str) and _ADDED.fullmatch(entry) is not None
+def _remove(entries: Any, added: re.Pattern[str]) -> None:
+    """Remove the entries of a list that ``apply`` added."""
+    for place in reversed(range(len(entries))):
+        if isinstance(entries[place], str) and added.fullmatch(entries[place]):
+            del entries[place]
 
 
 def _toml_lists(content: Any) -> Iterator[tuple[tuple[str, ...], str, list[Any]]]:
@@ -252,7 +263,7 @@ def _toml_lists(content: Any) -> Iterator[tuple[tuple[str, ...], str, list[Any]]
 
 
 def with_requirement(text: str, wanted: str) -> str:
-    """A requirements file with the line for ``wanted``, or as it is when it already asks for the distribution.
+    """Return a requirements file with the line for ``wanted``; unchanged if it requires the distribution.
 
     Newline style and a missing final newline are kept.
 
@@ -266,7 +277,8 @@ def with_requirement(text: str, wanted: str) -> str:
         raise ValueError("it pins hashes")
     if re.search(r"\\\s*\Z", body):
         raise ValueError("its last line is continued on a line that is not there")
-    newline = _newline(body)
+    newline, text = _newline(body), without_requirement(text, _EARLIER)
+    body = text.removeprefix("\ufeff")
     line = wanted + _COMMENT
     if not body:
         return text + line + newline
@@ -296,13 +308,14 @@ def _extended(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
     import tomlkit.exceptions  # which most runs do not need
 
     expected: Any = _parsed(text)
-    for name in names:
-        _inside(expected, table)[name].append(wanted)
     try:
         whole: Any = tomlkit.parse(text)
         kept = tomlkit.dumps(whole)
-        for name in names:
-            _inside(whole, table)[name].append(wanted)
+        for content in (expected, whole):
+            for name in names:
+                entries = _inside(content, table)[name]
+                _remove(entries, _EARLIER)
+                entries.append(wanted)
         after = tomlkit.dumps(whole)
     except tomlkit.exceptions.TOMLKitError as error:
         raise ValueError(f"it cannot be added to ({error})") from None
@@ -339,6 +352,8 @@ def with_install_requires(text: str, wanted: str) -> str:
         return text
     if before and before[0].startswith("file:"):
         raise ValueError("its `install_requires` names a file")
+    text = without_requirement(text, _EARLIER)
+    before = _install_requires(text) or []
     lines = text.splitlines(keepends=True)
     first = next(n for n, line in enumerate(lines) if re.match(r"install_requires[ \t]*[=:]", line))
     last = first

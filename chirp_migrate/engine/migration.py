@@ -77,7 +77,7 @@ def plan_migration(
             dependency, note = dependency_plan(project, __version__)
             if dependency is not None and project != root:
                 place = os.path.relpath(project / dependency.path, root)
-                note = f"So that chirpid_patch can be imported, add {requirement(__version__)} to {place}."
+                note = f"The changed files import chirpid_patch: add {requirement(__version__)} to {place}."
             elif dependency is not None:
                 files.append(dependency)
             notes += [note] if note is not None else []

@@ -61,7 +61,7 @@ def test_a_plan_is_made_reviewed_by_somebody_else_and_applied(backend: Path, tmp
 
     assert run("apply", backend, "--plan", "plan.json", cwd=tmp_path).exit_code == 0
     after = sources(backend)
-    assert after["zoo.py"] == OTHER and "chirp-migrate" in after["requirements.txt"]
+    assert after["zoo.py"] == OTHER and "chirpid-patch" in after["requirements.txt"]
     assert "second = DataLoader(two, batch_size=3)" in after["train.py"]
     assert "first = OptimalDataLoaderFactory" in after["train.py"] and "lambda" not in after["train.py"]
     assert "from torch.utils.data import DataLoader\n" in after["train.py"]

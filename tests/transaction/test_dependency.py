@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
-from support import write_files
+from support import ROOT, write_files
 
 from chirp_migrate import __version__
 from chirp_migrate.additions.dependency import (
@@ -19,13 +20,26 @@ from chirp_migrate.additions.dependency import (
 )
 from chirp_migrate.engine.migration import plan_migration
 
-WANTED = "chirp-migrate>=0.1"
-LINE = f"{WANTED}  # provides chirpid_patch, the migrated data loading"
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+WANTED = "chirpid-patch>=0.1,<0.2"
+COMMENT = "  # provides chirpid_patch, the migrated data loading"
+LINE = f"{WANTED}{COMMENT}"
+#: The entry of earlier versions, when the runtime came with the tool.
+EARLIER = "chirp-migrate>=0.1"
 
 
 def test_the_requirement_is_the_release_line_of_this_program() -> None:
-    assert requirement("1.12.3") == "chirp-migrate>=1.12"
-    assert requirement(__version__).startswith("chirp-migrate>=")
+    assert requirement("0.1.0") == "chirpid-patch>=0.1,<0.2"
+    assert requirement("1.12.3") == "chirpid-patch>=1.12,<2"
+
+
+def test_the_tool_requires_the_runtime_that_it_adds() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert requirement(__version__).replace("chirpid-patch", "chirpid-patch[gpu]") in project["dependencies"]
 
 
 @pytest.mark.parametrize(
@@ -37,8 +51,9 @@ def test_the_requirement_is_the_release_line_of_this_program() -> None:
         ("torch\r\nnumpy", f"torch\r\nnumpy\r\n{LINE}"),
         ("", f"{LINE}\n"),
         ("\ufefftorch\n", f"\ufefftorch\n{LINE}\n"),
-        ("# chirp-migrate is not here\n", f"# chirp-migrate is not here\n{LINE}\n"),
-        ("chirp-migrate-extras\n", f"chirp-migrate-extras\n{LINE}\n"),
+        ("# chirpid-patch is not here\n", f"# chirpid-patch is not here\n{LINE}\n"),
+        ("chirpid-patch-extras\n", f"chirpid-patch-extras\n{LINE}\n"),
+        ("chirp-migrate==0.1.3\n", f"chirp-migrate==0.1.3\n{LINE}\n"),
     ],
 )
 def test_a_requirements_file_gets_one_line(before: str, after: str) -> None:
@@ -46,7 +61,31 @@ def test_a_requirements_file_gets_one_line(before: str, after: str) -> None:
     assert with_requirement(after, WANTED) == after
 
 
-@pytest.mark.parametrize("line", ["chirp-migrate", "Chirp_Migrate==0.1.0", "  chirp.migrate[x] ; python_version > '3'"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"torch\n{EARLIER}{COMMENT}\nnumpy\n", f"torch\nnumpy\n{LINE}\n"),
+        (f"torch\r\n{EARLIER}{COMMENT}", f"torch\r\n{LINE}"),
+        (f"{EARLIER}{COMMENT}\n", f"{LINE}\n"),
+    ],
+)
+def test_the_runtime_replaces_the_tool_that_an_earlier_version_added(before: str, after: str) -> None:
+    assert with_requirement(before, WANTED) == after
+    assert with_requirement(f"{WANTED}\n{before}", WANTED) == f"{WANTED}\n{before}"
+
+    entry = f'[project]\ndependencies = [\n    "torch",\n    "{EARLIER}",\n]\n'
+    assert with_project_dependency(entry, WANTED) == entry.replace(EARLIER, WANTED)
+    alone = f'[project]\ndependencies = ["{EARLIER}"]\n'
+    assert with_project_dependency(alone, WANTED) == alone.replace(EARLIER, WANTED)
+    extra = f'[project.optional-dependencies]\ntrain = ["torch", "{EARLIER}"]\n'
+    assert with_extra_dependency(extra, WANTED) == extra.replace(EARLIER, WANTED)
+    listed = f"[options]\ninstall_requires =\n    torch\n    {EARLIER}\nzip_safe = no\n"
+    assert with_install_requires(listed, WANTED) == listed.replace(EARLIER, WANTED)
+    only = f"[options]\ninstall_requires =\n    {EARLIER}\n"
+    assert with_install_requires(only, WANTED) == only.replace(EARLIER, WANTED)
+
+
+@pytest.mark.parametrize("line", ["chirpid-patch", "Chirpid_Patch==0.1.0", "  chirpid.patch[x] ; python_version > '3'"])
 def test_a_requirement_that_is_there_in_any_spelling_stays(line: str) -> None:
     text = f"torch\n{line}\n"
     assert with_requirement(text, WANTED) == text
@@ -61,14 +100,17 @@ def test_a_requirements_file_that_a_line_would_break_is_refused(text: str) -> No
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("[]", '["chirp-migrate>=0.1"]'),
-        ('["torch"]', '["torch", "chirp-migrate>=0.1"]'),
-        ('["torch",]', '["torch", "chirp-migrate>=0.1"]'),
-        ('[\n    "torch[x]",  # a ] comment\n]', '[\n    "torch[x]",  # a ] comment\n    "chirp-migrate>=0.1",\n]'),
-        ("[\n  'torch' # last\n]", "[\n  'torch', # last\n  \"chirp-migrate>=0.1\"\n]"),
-        ("[\n  # only a comment\n]", '[\n  # only a comment\n  "chirp-migrate>=0.1"\n]'),
-        ('[\r\n\t"torch",\r\n]', '[\r\n\t"torch",\r\n\t"chirp-migrate>=0.1",\r\n]'),
-        ('["torch",\n "numpy"]', '["torch",\n "numpy",\n "chirp-migrate>=0.1"]'),
+        ("[]", '["chirpid-patch>=0.1,<0.2"]'),
+        ('["torch"]', '["torch", "chirpid-patch>=0.1,<0.2"]'),
+        ('["torch",]', '["torch", "chirpid-patch>=0.1,<0.2"]'),
+        (
+            '[\n    "torch[x]",  # a ] comment\n]',
+            '[\n    "torch[x]",  # a ] comment\n    "chirpid-patch>=0.1,<0.2",\n]',
+        ),
+        ("[\n  'torch' # last\n]", "[\n  'torch', # last\n  \"chirpid-patch>=0.1,<0.2\"\n]"),
+        ("[\n  # only a comment\n]", '[\n  # only a comment\n  "chirpid-patch>=0.1,<0.2"\n]'),
+        ('[\r\n\t"torch",\r\n]', '[\r\n\t"torch",\r\n\t"chirpid-patch>=0.1,<0.2",\r\n]'),
+        ('["torch",\n "numpy"]', '["torch",\n "numpy",\n "chirpid-patch>=0.1,<0.2"]'),
     ],
 )
 def test_a_project_table_gets_one_entry(before: str, after: str) -> None:
@@ -81,7 +123,7 @@ def test_a_project_table_gets_one_entry(before: str, after: str) -> None:
 
 def test_a_project_that_is_an_inline_table_gets_one_entry() -> None:
     text = 'project = {name = "b", dependencies = ["torch"]}\n'
-    assert with_project_dependency(text, WANTED) == text.replace('"torch"', '"torch", "chirp-migrate>=0.1"')
+    assert with_project_dependency(text, WANTED) == text.replace('"torch"', '"torch", "chirpid-patch>=0.1,<0.2"')
 
 
 @pytest.mark.parametrize(
@@ -121,11 +163,11 @@ def test_the_first_file_that_exists_is_extended(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("requirements.txt", "torch\nchirp-migrate\n"),
-        ("requirements.txt", "chirp-migrate\n"),
-        ("pyproject.toml", '[project]\ndependencies = ["chirp-migrate>=0.1"]\n'),
-        ("pyproject.toml", '[project.optional-dependencies]\nall = ["torch", "chirp-migrate>=0.1"]\n'),
-        ("setup.py", "setup(install_requires=['torch', 'chirp-migrate'])\n"),
+        ("requirements.txt", "torch\nchirpid-patch\n"),
+        ("requirements.txt", "chirpid-patch\n"),
+        ("pyproject.toml", '[project]\ndependencies = ["chirpid-patch>=0.1,<0.2"]\n'),
+        ("pyproject.toml", '[project.optional-dependencies]\nall = ["torch", "chirpid-patch>=0.1,<0.2"]\n'),
+        ("setup.py", "setup(install_requires=['torch', 'chirpid-patch'])\n"),
     ],
 )
 def test_a_backend_that_asks_for_it_needs_nothing(tmp_path: Path, name: str, text: str) -> None:

@@ -170,12 +170,20 @@ def test_vendoring_takes_the_place_of_a_dependency_that_was_added(tmp_path: Path
     root = write_files(tmp_path, {"train.py": LOADER, path: content.encode()})
     assert run("apply", root).exit_code == 0
     applied = snapshot(root, journal=False)
-    assert "chirp-migrate>=" in (root / path).read_text() and not (root / "chirpid_patch").exists()
+    assert "chirpid-patch>=" in (root / path).read_text() and not (root / "chirpid_patch").exists()
     assert run("apply", "--vendor", root).exit_code == 0
     assert (root / "chirpid_patch" / "__init__.py").is_file() and (root / path).read_bytes() == content.encode()
     vendored = snapshot(root, journal=False)
     assert run("apply", "--vendor", root).exit_code == 0 and snapshot(root, journal=False) == vendored
     assert run("rollback", root).exit_code == 0 and snapshot(root, journal=False) == applied
+
+
+def test_vendoring_takes_the_place_of_the_tool_that_an_earlier_version_added(tmp_path: Path) -> None:
+    migrated = "from chirpid_patch import OptimalDataLoaderFactory\n"
+    earlier = "torch\nchirp-migrate>=0.1  # provides chirpid_patch, the migrated data loading\n"
+    root = write_files(tmp_path, {"train.py": migrated, "requirements.txt": earlier})
+    assert run("apply", "--vendor", root).exit_code == 0
+    assert (root / "requirements.txt").read_text() == "torch\n"
 
 
 def test_vendoring_by_a_plan_works_as_well(tmp_path: Path) -> None:
