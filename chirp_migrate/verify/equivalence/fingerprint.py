@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
+import xxhash
 
 __all__ = ["Hash", "add_tensor", "fingerprint", "tensor_hash"]
 
 _MAX_DEPTH = 12
 
 
-def _fastest_hash() -> Callable[..., Any]:
-    """XXH3 with 128 bits where xxhash is installed (a 40th of SHA-256's time), else SHA-256.
-
-    Both sides of a verification run in the same environment, and nobody makes samples collide on purpose.
-    """
-    try:
-        chosen: Callable[..., Any] = importlib.import_module("xxhash").xxh3_128
-    except ImportError:
-        return hashlib.sha256
-    return chosen
-
-
-Hash = _fastest_hash()
-"""What samples and results are hashed with; used as those of :mod:`hashlib`."""
+Hash = xxhash.xxh3_128
+"""Hash of samples and results. Both versions run in one environment, and nobody makes samples collide on purpose."""
 
 
 def fingerprint(value: Any) -> dict[str, str]:
