@@ -150,7 +150,8 @@ Examples:
     help="Exit with 15 if an entry point is inconclusive.",
 )  # fmt: skip
 @_decided(
-    "--threads", type=Whole(1), metavar="N", show_default="the usable CPUs", help="Compute threads of each version."
+    "--threads", type=Whole(1), metavar="N", show_default="the CPUs that other processes leave free",
+    help="Compute threads of each version."
 )  # fmt: skip
 @_decided(
     "--timeout", "timeout_s", type=Number(1), default=_DEFAULTS.timeout_s, metavar="SECONDS",

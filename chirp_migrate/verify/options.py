@@ -48,7 +48,7 @@ class VerifyOptions:
         budget_s: seconds for everything, from the start of the command on.
         threshold_percent: percent of the training time that must be saved.
         margin_percent: percent of the time by which an entry point must be slower to count as slower.
-        threads: compute threads on each side; 0 takes every usable CPU.
+        threads: compute threads on each side; 0 takes every usable CPU that others leave free.
         timeout_s: seconds after which a process counts as hung, or an entry point while it is timed.
         strict: whether "faster" also needs every entry point to be shown not to be slower.
         own_epochs: epochs of the user's own run, in place of the defaults of the entry points; None for these.

@@ -99,7 +99,7 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
 
 def _watch(spec: RunSpec, parent: Parent, data: TrainingData) -> None:
     """Watch each entry point in a turn of its own, and send what was seen; then with another seed."""
-    torch.set_num_threads(_watching_threads(spec))
+    torch.set_num_threads(spec.watching_threads)
     sizes = spec.sizes.watched()
     for number, entry in enumerate(spec.entry_points):
         parent.wait_for_turn()
@@ -176,7 +176,7 @@ def _time(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, f
 def _repeated(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
     """Results of the watched runs that are to be repeated."""
     results = {}
-    torch.set_num_threads(_watching_threads(spec))
+    torch.set_num_threads(spec.watching_threads)
     with FewWorkers() as around:
         for entry in (one for one in spec.entry_points if one.label in spec.repeats):
             results[entry.label] = fingerprint(_train(spec, entry, small, spec.sizes.watched(), around)[1])
@@ -186,12 +186,13 @@ def _repeated(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
 
 
 def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
-    """Go through what has a first time, as imports, compilers and allocators have: one short run."""
+    """Go through what has a first time in a process, as imports, compilers and allocators have: one short run."""
     if entry.source in (Source.COMMAND, Source.SCRIPT) or entry.label in spec.repeats:
         return  # a script has no shorter run, and a command is a program of its own
+    if entry is not spec.entry_points[0] and entry.label not in spec.whole:
+        return  # its first epoch counts as start-up
     with FewWorkers() as around:
         _train(spec, entry, few, spec.sizes.warm_up(), around)
-    _check_origin(spec, entry)
     gc.freeze()
 
 
@@ -251,11 +252,6 @@ def _described(spec: RunSpec, raised: Raised) -> tuple[str, str]:
     text = " … ".join(dict.fromkeys([said[0], said[-1].strip()]))  # what a worker raised stands in the last line
     tail = "\n".join(printed.splitlines()[-_TAIL_LINES:])
     return _ADDRESS.sub("0x…", text).rstrip(": "), tail
-
-
-def _watching_threads(spec: RunSpec) -> int:
-    """Both sides are watched beside each other, so each has half of the threads."""
-    return max(1, spec.threads // 2)
 
 
 def _check_origin(spec: RunSpec, entry: EntryPoint) -> None:

@@ -19,6 +19,7 @@ import torch
 from chirp_migrate.console.progress import Progress, Step
 from chirp_migrate.console.text import count, percent
 from chirp_migrate.stats.sequential_looks import Look
+from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.verify.build_report import Findings, build_report
 from chirp_migrate.verify.document import VerifyReport
@@ -32,7 +33,6 @@ from chirp_migrate.verify.timing.children import Children
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound, take_rounds
 from chirp_migrate.verify.verdict import Judge, timings
 from chirp_migrate.verify.watching import watch
-from chirpid_patch.machine.cpus import usable_cpus
 
 __all__ = ["measure", "verification"]
 
@@ -64,7 +64,6 @@ def verification(
         WorkloadFailed: the project's code failed on one of the sides.
     """
     deadline = (time.monotonic() if began is None else began) + options.budget_s
-    options = replace(options, threads=options.threads or usable_cpus())
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder).resolve()
         progress(Step("copying the project for both sides"))
@@ -108,7 +107,8 @@ def measure(
     # Two runs on a GPU may differ.
     twice = torch.cuda.is_available() and discovery.source is not Source.COMMAND
     progress("comparing what each entry point loads and computes on both sides")
-    with children.spending("watching"):
+    load = Watch()
+    with children.spending("watching"), load.watching():
         watched = watch(children, discovery, public_names(trees["before"]), twice)
     before, after = watched.working("before"), watched.working("after")
     once_more = {label: replace(one, traces=one.again) for label, one in before.items()} if twice else None
@@ -124,8 +124,16 @@ def measure(
     if not equivalence.differences:
         timed = replace(discovery, entry_points=tuple(one for one in discovery.entry_points if one.label in before))
         children.narrow(timed)
+        usual = children.threads
+        children.make_room(load.others())
+        if children.threads < usual:
+            progress(
+                f"other processes use {percent(load.others() or 0.0)} of the CPUs: both sides train with "
+                f"{count(children.threads, 'compute thread')} instead of {usual} (set with --threads)"
+            )
         _time(children, found, settings, progress, deadline)
     found.spent_s = dict(children.spent_s)
+    settings = replace(settings, threads=children.threads)
     return build_report(discovery, settings, found, **conditions)
 
 
@@ -163,6 +171,9 @@ def _time(children: Children, found: Findings, settings: VerifyOptions, progress
     each_s = left_s / _SIDES_MEASURED - starting_s - settings.extra_s
     # The longest first: there may be no time for all of them.
     found.measured = children.measure(each_s, _by_weight(found.rounds, list(before)), whole)
+    if "after" not in found.measured:
+        note = "waits, memory and datasets were not measured: it took too long"
+        found.equivalence = found.equivalence.joined(Equivalence(notes=[note]))
 
 
 def _rounds(

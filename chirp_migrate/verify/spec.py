@@ -37,7 +37,7 @@ class RunSpec:
     Attributes:
         tree: root of the backend, the working directory of the child.
         discovery: what is trained.
-        options: how much of it, with how many threads, and what is measured; ``worker_counts`` are those of this side.
+        options: how much of it, and what is measured; ``worker_counts`` are those of this side.
         job: what it does.
         api_names: names to describe (see :func:`chirp_migrate.verify.equivalence.api.public_names`); empty for none.
         twice: whether each entry point is watched twice, where two runs of one side may differ (on a GPU).
@@ -46,6 +46,8 @@ class RunSpec:
         cached: TIME: whether an epoch of each entry point is fed from one batch in memory.
         seconds: MEASURE: no further entry point begins after so many seconds.
         hash_seed: ``PYTHONHASHSEED`` of the process.
+        threads: compute threads, the same number on both sides.
+        watching_threads: the same while entry points are watched: both sides are, beside each other.
     """
 
     tree: str
@@ -59,6 +61,8 @@ class RunSpec:
     cached: bool = False
     seconds: float = 0.0
     hash_seed: int = 0
+    threads: int = 1
+    watching_threads: int = 1
 
     @property
     def entry_points(self) -> tuple[EntryPoint, ...]:
@@ -69,11 +73,6 @@ class RunSpec:
     def sizes(self) -> Sizes:
         """How much is trained."""
         return self.options.sizes
-
-    @property
-    def threads(self) -> int:
-        """Compute threads, pinned to the same number on both sides."""
-        return self.options.threads or 1
 
 
 @dataclass

@@ -10,6 +10,9 @@ import pytest
 from scipy import special
 
 from chirp_migrate.stats.sequential_looks import ERROR, MIN_ROUNDS, Look, claim_error, planned_looks
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint
+from chirp_migrate.verify.options import VerifyOptions
+from chirp_migrate.verify.timing.children import Children
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound, take_rounds
 from chirp_migrate.verify.verdict import Judge, Verdict, timings
 
@@ -75,7 +78,7 @@ def test_it_ends_with_the_rounds_and_with_the_budget() -> None:
     assert (len(cut_short.made), cut_short.ended_with) == (1, Stopped.BUDGET), "there is no room for another"
 
 
-def test_each_round_has_its_share_of_the_time_that_is_left() -> None:
+def test_each_of_the_rounds_that_an_interval_needs_has_its_share_of_the_time() -> None:
     shares: list[float] = []
 
     def make(_number: int, _labels: frozenset[str] | None, until: float) -> TimedRound:
@@ -83,7 +86,7 @@ def test_each_round_has_its_share_of_the_time_that_is_left() -> None:
         return made(lasts=0.0)
 
     take_rounds(make, lambda *_: frozenset({"train"}), 4, time.monotonic() + 120)
-    assert shares == pytest.approx([30, 40, 60, 120], abs=5)
+    assert shares == pytest.approx([40, 60, 120, 120], abs=5)
 
 
 def test_a_round_that_was_lost_is_made_again_a_few_times() -> None:
@@ -179,3 +182,18 @@ def test_rounds_are_saved_where_the_answer_is_plain() -> None:
         return float(np.median([len(simulated(rng, [true_ratio] * 8, 0.05)[1].made) for _ in range(30)]))
 
     assert rounds_for(0.4) == 3 and rounds_for(0.79) == 5
+
+
+@pytest.mark.parametrize(
+    ("given", "others", "threads"),
+    [(0, None, 8), (0, 0.01, 8), (0, 0.5, 4), (0, 0.99, 1), (6, 0.5, 6)],
+)
+def test_threads_make_room_for_other_processes_unless_their_number_is_given(
+    monkeypatch: pytest.MonkeyPatch, given: int, others: float | None, threads: int
+) -> None:
+    monkeypatch.setattr("chirp_migrate.verify.timing.children.usable_cpus", lambda: 8)
+    children = Children({}, Discovery((EntryPoint("", "train"),)), VerifyOptions(threads=given))
+    children.make_room(others)
+    assert children.threads == threads
+    children.make_room(0.0)
+    assert children.threads == threads, "rounds with other numbers of threads would not be comparable"

@@ -29,6 +29,7 @@ from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import REPEATED, Job, RunResult, RunSpec, Visit
 from chirp_migrate.verify.timing.rounds import TimedRound
+from chirpid_patch.machine.cpus import usable_cpus
 
 __all__ = ["Children", "child_of", "run_child"]
 
@@ -69,6 +70,7 @@ class Children:
         spent_s: seconds spent on what, by name, of all processes; those of two sides beside each other count once.
         failing: entry points that failed on the side before while they were timed → their error.
         repeated: side → entry point → result of a repeated watched run.
+        threads: compute threads on each side from now on.
     """
 
     def __init__(
@@ -84,10 +86,24 @@ class Children:
         self._settings = settings
         synthetic = discovery.source is Source.FOUND and settings.sizes.data is None
         self._together = synthetic and not torch.cuda.is_available()
+        self.threads = settings.threads or usable_cpus()
+        self._watching_threads = max(1, self.threads // 2)
 
     def narrow(self, discovery: Discovery) -> None:
         """Run only these entry points from now on."""
         self._discovery = discovery
+
+    def make_room(self, others: float | None) -> None:
+        """Have no more compute threads than there are CPUs that other processes leave free, unless their number is set.
+
+        Threads that share a CPU with something else wait for each other at every step: the training then takes
+        several times as long, and varies as much.
+
+        Args:
+            others: share of the CPUs that other processes use, 0 to 1; None where that is not known.
+        """
+        if others is not None and not self._settings.threads:
+            self.threads = min(self.threads, max(1, round(usable_cpus() * (1 - others))))
 
     @property
     def watch_limit_s(self) -> float:
@@ -158,21 +174,30 @@ class Children:
                 if found is not None:
                     self._keep(entry, found, visits)
         own = {entry.label: entry.own for entry in self._discovery.entry_points}
+        self.make_room(watch.others())
         return TimedRound.of(visits, own, watch.others(), time.monotonic() - began)
 
     def measure(self, seconds: float, labels: Sequence[str], whole: Sequence[str]) -> dict[str, SideMeasures]:
-        """Train each side once more with clocks, as many entry points as begin within so many seconds."""
+        """Train each side once more with clocks, as many entry points as begin within so many seconds.
+
+        A side that goes on for long after that is ended, and nothing of it is given.
+        """
         by_label = {entry.label: entry for entry in self._discovery.entry_points}
         entries = [by_label[label] for label in labels if label in by_label and label not in self.failing]
-        found = {}
+        found: dict[str, SideMeasures] = {}
         for side in _SIDES:
             # The side before has no need of its datasets in workers.
             options = self._settings if side == "after" else replace(self._settings, worker_counts=())
-            with (
-                self.spending("measuring"),
-                self._child(side, Job.MEASURE, entries, options=options, seconds=seconds, whole=tuple(whole)) as child,
-            ):
-                measured = child.result().measured
+            more = {"options": options, "seconds": seconds, "whole": tuple(whole)}
+            with self.spending("measuring"), self._child(side, Job.MEASURE, entries, **more) as child:
+                child.wait_until_ready()
+                try:
+                    child.give_turn(min(self._settings.timeout_s, seconds + options.extra_s + _GRACE_S))
+                    measured = child.result().measured
+                except WorkloadFailed as failed:
+                    if not failed.hung:
+                        raise
+                    return found
             if measured is not None:
                 found[side] = measured
         return found
@@ -263,7 +288,12 @@ class Children:
         return tuple(sorted(entries, key=lambda each: self._timed[each.label]))
 
     def _child(self, side: str, job: Job, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
-        given: dict[str, Any] = {"options": self._settings, **more}
+        given: dict[str, Any] = {
+            "options": self._settings,
+            "threads": self.threads,
+            "watching_threads": self._watching_threads,
+            **more,
+        }
         discovery = replace(self._discovery, entry_points=tuple(entries))
         spec = RunSpec(str(self._trees[side]), discovery, job=job, **given)
         return child_of(spec, side, partial(self._told, side))

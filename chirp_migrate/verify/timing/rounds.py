@@ -184,7 +184,8 @@ def take_rounds(
     while True:
         try:
             now = time.monotonic()
-            latest = make(len(made), labels, now + (deadline - now) / (max(most, MIN_ROUNDS) - len(made)))
+            # A machine that is slow makes fewer rounds, not rounds of fewer entry points.
+            latest = make(len(made), labels, now + (deadline - now) / max(1, MIN_ROUNDS - len(made)))
         except KeyboardInterrupt:
             if len(made) < MIN_ROUNDS - 1:
                 raise
