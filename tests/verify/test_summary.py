@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from chirp_migrate.console.screen import printed
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.verify.build_report import Findings, build_report
-from chirp_migrate.verify.document import Difference, Noticed, VerifyReport
+from chirp_migrate.verify.document import Difference, Noticed, OwnTimes, VerifyReport
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import EntryResult, Trace
@@ -83,6 +85,18 @@ def test_the_total_what_was_possible_and_the_ends_come_first() -> None:
     assert found["possible"] == "perfect loading would save 60 %; 66 % of that is reached."
     assert found["best"].startswith("60 % less time [") and found["best"].endswith("core.quick.")
     assert found["worst"].startswith("1") and found["worst"].endswith("core.slow.")
+
+
+def test_the_saving_of_the_largest_own_run_is_never_cut() -> None:
+    label = "cross_validation.a_training_function_with_a_name_that_is_longer_than_a_line_of_many_terminals"
+    found = measured({label: 0.5})
+    own = OwnTimes(epochs=300, folds=5, assumed=True, epoch_s={"before": 0.4217, "after": 0.2731},
+                   start_s={"before": 3.1421, "after": 0.4217})  # fmt: skip
+    text = " ".join(said(structs.replace(found, own_runs={label: own}), width=80).split())
+    assert re.search(
+        r"own run 5\d % less time \[\d+, \d+\] in 300 epochs \(assumed\): 0.422 > 0.273 s an epoch, "
+        r"3.14 > 0.422 s start-up a fold", text
+    )  # fmt: skip
 
 
 def test_inconclusive_and_left_out_entry_points_are_named() -> None:

@@ -76,11 +76,9 @@ def _own_run(report: VerifyReport) -> Iterator[tuple[str, str]]:
     label, own = max(timed, key=lambda pair: pair[1].folds * pair[1].epochs * pair[1].epoch_s["before"])
     epoch, start_s = ([figure(of[side]) for side in ("before", "after")] for of in (own.epoch_s, own.start_s))
     epochs = f"{count(own.epochs, 'epoch')}{' (assumed)' if own.assumed else ''}"
-    start = f"{start_s[0]} > {start_s[1]} s start-up a fold"
-    yield (
-        "own run",
-        f"{short(label)}: {epoch[0]} > {epoch[1]} s an epoch, {start}; {epochs}: {_saved(report.ratios[label])}",
-    )
+    parts = f"{epoch[0]} > {epoch[1]} s an epoch, {start_s[0]} > {start_s[1]} s start-up a fold"
+    # What is longest and matters least is last: a line that is too long is cut.
+    yield "own run", f"{_saved(report.ratios[label])} in {epochs}: {parts}: {short(label)}"
 
 
 def _reached(saved: float, headspace: float) -> str:
