@@ -33,6 +33,9 @@ MARGIN = 0.05
 LEAST_SAMPLES = 48
 """Samples below which found entry points cannot be split and trained sensibly."""
 
+_VERY_BUSY = 0.6
+"""Share of the CPUs in use by others above which half as many samples are timed, so that every entry point is."""
+
 _SIZES = Sizes()
 
 
@@ -56,6 +59,7 @@ class VerifyOptions:
         simulate_step_ms: milliseconds of a simulated device step for each training batch; 0 for none.
         worker_counts: numbers of workers that migrated datasets are tried with; empty for none.
         extra_s: seconds that each side may spend on its datasets, beyond training: enough for a first look.
+        may_halve: whether half as many samples are timed on a machine that is very busy, as their number is a default.
     """
 
     sizes: Sizes = _SIZES
@@ -73,6 +77,13 @@ class VerifyOptions:
     simulate_step_ms: float = 0.0
     worker_counts: tuple[int, ...] = ()
     extra_s: float = 4.0
+    may_halve: bool = False
+
+    def sizes_beside(self, others: float) -> Sizes:
+        """What is timed while other processes use this share of the CPUs (0 to 1)."""
+        if not self.may_halve or others <= _VERY_BUSY:
+            return self.sizes
+        return replace(self.sizes, samples=max(LEAST_SAMPLES, self.sizes.samples // 2))
 
     @property
     def source(self) -> Source:
@@ -129,7 +140,7 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
     own = {one.name: said[one.name] for one in fields(VerifyOptions) if one.name in said}
     if entry is not None and own.get("own_epochs"):
         entry = replace(entry, own=replace(entry.own, epochs=own["own_epochs"], assumed=False))
-    return VerifyOptions(_sizes(said, entry), entry, **own)
+    return VerifyOptions(_sizes(said, entry), entry, **own, may_halve="samples" not in said)
 
 
 def training_of(tree: Path, root: Path, options: VerifyOptions) -> Discovery:

@@ -123,12 +123,13 @@ def measure(
     found = Findings(watched, equivalence)
     if not equivalence.differences:
         timed = replace(discovery, entry_points=tuple(one for one in discovery.entry_points if one.label in before))
-        children.narrow(timed)
-        usual = children.threads
-        children.make_room(load.others())
+        others, usual = load.others() or 0.0, children.threads
+        settings = replace(settings, sizes=settings.sizes_beside(others))
+        children.narrow(timed, settings.sizes)
+        children.make_room(others)
         if children.threads < usual:
             progress(
-                f"other processes use {percent(load.others() or 0.0)} of the CPUs: both sides train with "
+                f"other processes use {percent(others)} of the CPUs: both sides train with "
                 f"{count(children.threads, 'compute thread')} instead of {usual} (set with --threads)"
             )
         _time(children, found, settings, progress, deadline)

@@ -20,8 +20,20 @@ def settings(root: Path, text: str) -> Path:
 
 
 def test_nothing_said_finds_the_training_by_itself(tmp_path: Path) -> None:
-    assert options_of(str(tmp_path)) == VerifyOptions()
+    assert options_of(str(tmp_path)) == VerifyOptions(may_halve=True)
     assert VerifyOptions().source is Source.FOUND
+
+
+@pytest.mark.parametrize("folds", [1, 2])
+def test_an_epoch_has_eight_batches_by_default_in_each_of_two_folds(folds: int) -> None:
+    sizes = Sizes()
+    assert sizes.samples / folds / sizes.batch_size >= 8
+
+
+def test_a_very_busy_machine_times_half_of_the_samples_unless_their_number_is_given(tmp_path: Path) -> None:
+    by_default, given = options_of(str(tmp_path)), options_of(str(tmp_path), "--samples", "520")
+    assert by_default.sizes_beside(0.5) == by_default.sizes == given.sizes_beside(0.9)
+    assert by_default.sizes_beside(0.9).samples == 260
 
 
 def test_options_go_before_settings_and_settings_before_defaults(tmp_path: Path) -> None:

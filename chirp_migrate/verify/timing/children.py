@@ -24,7 +24,7 @@ from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.background_load import Watch, own_s
 from chirp_migrate.training.process.run_child import Child, Role, workload_failed
 from chirp_migrate.training.process.snapshot import freshen
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes, Source
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import REPEATED, Job, RunResult, RunSpec, Visit
@@ -89,9 +89,10 @@ class Children:
         self.threads = settings.threads or usable_cpus()
         self._watching_threads = max(1, self.threads // 2)
 
-    def narrow(self, discovery: Discovery) -> None:
-        """Run only these entry points from now on."""
+    def narrow(self, discovery: Discovery, sizes: Sizes) -> None:
+        """Run only these entry points from now on, with these sizes."""
         self._discovery = discovery
+        self._settings = replace(self._settings, sizes=sizes)
 
     def make_room(self, others: float | None) -> None:
         """Have no more compute threads than there are CPUs that other processes leave free, unless their number is set.
