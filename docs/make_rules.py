@@ -1,7 +1,7 @@
-"""Writes docs/rules.md from the rules themselves, and docs/pickling.md: `python docs/make_rules.py`.
+"""Writes docs/rules.md, a page for each rule in docs/rules/, and docs/pickling.md: `python docs/make_rules.py`.
 
-It asks what a user can ask, `chirp-migrate rules --json -` and `chirp-migrate explain CODE --json -`: a new rule with
-its pair under `fixtures/rules` is in the reference without a change here.
+The source is what a user can print, `chirp-migrate rules --json -` and `chirp-migrate explain CODE --json -`: a new
+rule with its pair under `fixtures/rules` is in the reference without a change here.
 """
 
 from __future__ import annotations
@@ -11,23 +11,27 @@ import difflib
 import io
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from chirp_migrate.cli import main as command_line
 
-TARGET = Path(__file__).resolve().parent / "rules.md"
-PICKLING = TARGET.with_name("pickling.md")
-MEASURED = TARGET.parents[1] / "benchmarks" / "results" / "pickling.json"
+DOCS = Path(__file__).resolve().parent
+MEASURED = DOCS.parent / "benchmarks" / "results" / "pickling.json"
 
-_HEAD = """\
+_GENERATED = (
+    "<!-- Written by `python docs/make_rules.py` from the rules and their examples: change those, not this page. -->"
+)
+_HEAD = f"""\
 # Rules
 
-<!-- Written by `python docs/make_rules.py` from the rules and their examples: change those, not this page. -->
+{_GENERATED}
 
-A rule looks for one habit of training code. `chirp-migrate rules` lists them, `chirp-migrate explain CHP001` shows one
-in a terminal. The examples below are the test cases of the rules.
+A rule looks for one habit of training code. `chirp-migrate rules` lists the rules, `chirp-migrate explain CHP001` shows
+one rule in a terminal. The page of a rule shows why the habit is slow or unsafe, an example before and after, and what
+the rule requires. The examples are the test cases of the rules.
 
 * **safe**: a program does the same as before: values to the bit, dtypes, layouts, order, errors and where they are
   raised, what is printed, random states. Batches of augmented samples have the same distribution instead. Applied by
@@ -42,6 +46,35 @@ A comment `# chirp: ignore[CHP001]` at the end of a line leaves that line alone,
 All ways to choose rules and places: [settings.md](settings.md).
 """
 
+
+_MORE = "See also: [all rules](../rules.md), [every message](../messages.md), [settings](../settings.md)."
+
+#: What a user decides for one rule, by its safety.
+_OPTIONS = {
+    "safe": """\
+`apply` applies this rule by default.
+
+| to | write |
+|---|---|
+| leave one line as it is | `# chirp: ignore[{code}]` at the end of the line |
+| leave out the rule | `chirp-migrate apply --ignore {code}` |
+| apply only this rule | `chirp-migrate apply --select {code}` |""",
+    "behaviour-changing": """\
+What training learns differs after the rewrite, so `apply` only suggests it.
+
+| to | write |
+|---|---|
+| apply the suggestions of this rule | `chirp-migrate apply --unsafe --select {code}` |
+| suppress the suggestion for one line | `# chirp: ignore[{code}]` at the end of the line |
+| leave out the rule | `chirp-migrate apply --ignore {code}` |""",
+    "advice": """\
+No command rewrites this code. `chirp-migrate plan -v` lists every place.
+
+| to | write |
+|---|---|
+| suppress the advice for one line | `# chirp: ignore[{code}]` at the end of the line |
+| leave out the rule | `chirp-migrate plan --ignore {code}` |""",
+}
 
 _PICKLING = """\
 # What cannot be pickled for workers
@@ -63,12 +96,14 @@ in programs whose objects can. In a place of which all cells begin with 0, nothi
 Made by `make bench-pickling`; each kind and place alone: [results](../benchmarks/results/pickling.md)."""
 
 
-def reference() -> str:
-    """The whole page."""
+def reference() -> dict[str, str]:
+    """Return the text of each page, by its path in docs/."""
     rules = [_asked("explain", one["code"]) for one in _asked("rules")["rules"]]
-    rows = [f"| [{rule['code']}](#{_anchor(rule)}) | {rule['safety']} | {_cell(rule['summary'])} |" for rule in rules]
+    links = [f"[{rule['code']} {rule['name']}](rules/{rule['code']}.md)" for rule in rules]
+    summaries = [_prose(rule["summary"]).replace("|", "\\|") for rule in rules]
+    rows = [f"| {link} | {rule['safety']} | {text} |" for link, rule, text in zip(links, rules, summaries, strict=True)]
     table = "\n".join(["| rule | safety | what it does |", "|---|---|---|", *rows])
-    return "\n".join([_HEAD, table, *(f"\n{section(rule)}" for rule in rules)]) + "\n"
+    return {"rules.md": f"{_HEAD}\n{table}\n", **{f"rules/{rule['code']}.md": page(rule) for rule in rules}}
 
 
 def pickling() -> str:
@@ -78,23 +113,26 @@ def pickling() -> str:
     return "\n\n".join([_PICKLING, "\n".join(goals), _CELLS, "\n".join(measured["matrix"])]) + "\n"
 
 
-def section(rule: dict[str, Any]) -> str:
-    """What the page says of one rule, given as the JSON of ``explain``."""
+def page(rule: dict[str, Any]) -> str:
+    """Return the page of one rule, given as the JSON of ``explain``."""
     advice = rule["safety"] == "advice"
     parts = [
-        f"## {rule['code']} {rule['name']}",
-        f"**{rule['safety'].capitalize()}.** {_prose(rule['summary'])}",
-        f"Why: {_prose(rule['reason'])}",
+        f"# {rule['code']} {rule['name']}",
+        _GENERATED,
+        f"**{rule['safety'].capitalize()}.** {_prose(rule['summary'].removesuffix(' Advice.'), '../')}",
+        "## Why",
+        _prose(rule["reason"], "../"),
     ]
-    parts += [rule["requires"]] if rule["requires"] else []
-    if rule["reports"]:
-        parts.append("What it says:" if advice else "What it reports and leaves alone:")
-        parts.append("\n".join(f"* {_code(one['source'])}: {_prose(one['message'])}" for one in rule["reports"]))
     diff = "\n".join(_diff(rule["before"], rule["after"]))
     if diff:
-        parts += ["What a person makes of it:"] if advice else []
-        parts.append(f"```diff\n{diff}\n```")
-    return "\n\n".join(parts)
+        parts += ["## What a person makes of it" if advice else "## Before and after", f"```diff\n{diff}\n```"]
+    if rule["requires"]:
+        parts += ["## What the rule requires", rule["requires"]]
+    if rule["reports"]:
+        reports = (f"* {_code(one['source'])}: {_prose(one['message'], '../')}" for one in rule["reports"])
+        parts += ["## What the rule reports" if advice else "## Reported, not rewritten", "\n".join(reports)]
+    parts += ["## Options", _OPTIONS[rule["safety"]].format(code=rule["code"]), _MORE]
+    return "\n\n".join(parts) + "\n"
 
 
 def _asked(*arguments: str) -> Any:
@@ -112,20 +150,11 @@ def _diff(before: str, after: str) -> Iterator[str]:
             yield line.rstrip()
 
 
-def _anchor(rule: dict[str, Any]) -> str:
-    """The heading of the rule's section as a link names it."""
-    return f"{rule['code']} {rule['name']}".lower().replace(" ", "-")
-
-
-def _prose(text: str) -> str:
-    """Text in which only what stands in backticks is markup, and pages of this folder are links."""
+def _prose(text: str, base: str = "") -> str:
+    """Return text in which only backticks are markup, and pages of docs/ are links; ``base`` leads to docs/."""
     pieces = re.split(r"(`[^`]*`)", text)
     plain = "".join(one if one.startswith("`") else re.sub(r"([<*_\[\]\\])", r"\\\1", one) for one in pieces)
-    return re.sub(r"\bdocs/([\w-]+\.md)\b", r"[\1](\1)", plain)
-
-
-def _cell(text: str) -> str:
-    return _prose(text).replace("|", "\\|")
+    return re.sub(r"\bdocs/([\w-]+\.md)\b", rf"[\1]({base}\1)", plain)
 
 
 def _code(text: str) -> str:
@@ -134,6 +163,8 @@ def _code(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for path, page in ((TARGET, reference()), (PICKLING, pickling())):
-        path.write_text(page, encoding="utf-8")
-        print(f"written: {path}")
+    shutil.rmtree(DOCS / "rules", ignore_errors=True)
+    (DOCS / "rules").mkdir()
+    for name, text in {**reference(), "pickling.md": pickling()}.items():
+        (DOCS / name).write_text(text, encoding="utf-8")
+        print(f"written: {DOCS / name}")

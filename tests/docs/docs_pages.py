@@ -11,7 +11,7 @@ from pathlib import Path
 from support import ROOT
 
 #: Written by programs, from text that is checked where it comes from.
-GENERATED = (ROOT / "docs" / "rules.md",)
+GENERATED = (ROOT / "docs" / "rules.md", *sorted((ROOT / "docs" / "rules").glob("*.md")))
 
 _FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<language>\w*)\s*$")
 _MARK = re.compile(r"^ *<!-- run: (?P<mark>.*?) -->\s*$")
@@ -105,7 +105,7 @@ class Page:
 
 def pages() -> list[Page]:
     """README.md and everything in docs/."""
-    return [Page(path) for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))]
+    return [Page(path) for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))]
 
 
 def written_pages() -> list[Page]:
