@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-gains bench-linters bench-suites bench-versions bench-verify bench-validity bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
+.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-gains bench-linters bench-suites bench-versions bench-verify bench-validity bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs site package clean
 
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ./chirpid_patch
 
@@ -133,6 +133,10 @@ docs: $(STAMP)  ## the rule reference and the pictures
 	$(BIN)/python docs/make_rules.py
 	$(BIN)/python docs/make_schemas.py
 	$(BIN)/python docs/make_pictures.py
+
+site: $(STAMP)  ## the documentation as a site, in build/site
+	$(INSTALL) --editable ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 package: $(STAMP)  ## source archives and wheels in dist/, and the wheels tried in an empty virtual environment
 	rm -rf dist build chirpid_patch/build

@@ -46,7 +46,7 @@ MEMBERS = {
 
 
 def is_complete() -> bool:
-    """Whether PyTorch's classes have all of :data:`MEMBERS`: the class has it, or its methods assign it."""
+    """Whether PyTorch's classes have all of ``MEMBERS``: the class has it, or its methods assign it."""
     for name, members in MEMBERS.items():
         kind = getattr(dataloader, name, object)
         methods = (vars(base).get(method) for base in kind.__mro__ for method in ("__init__", "_reset"))

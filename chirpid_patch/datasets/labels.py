@@ -44,13 +44,15 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
 def iterate_labels(
     dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, unpack: bool | None = None
 ) -> Iterator[Any]:
-    """The labels of :func:`read_labels` one by one, as a loop that does something with each takes them.
+    """The labels of ``read_labels`` one by one, as a loop that does something with each takes them.
 
     A sample that has to be read is read when its label is asked for: so a dataset may hand out one buffer again and
     again, and what the loop raises is raised before the next sample is read.
 
     Args:
-        dataset, indices, unpack: as there.
+        dataset: as for ``read_labels``.
+        indices: as for ``read_labels``.
+        unpack: as for ``read_labels``.
     """
     pairs = indices is ... if unpack is None else unpack
     if not _reads_apart(dataset, pairs):

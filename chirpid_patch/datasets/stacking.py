@@ -71,7 +71,8 @@ def standardized_samples(
     Args:
         dataset: samples (x, y).
         indices: which samples, in this order; ``...`` for all samples, as iterating over ``dataset`` has them.
-        mean, std: what is subtracted from x and what x is divided by, for example numbers or 0-dim tensors.
+        mean: what is subtracted from x, for example a number or a 0-dim tensor.
+        std: what x is divided by, likewise.
         eps: added to ``std``; 0 adds nothing.
         reads: how often a sample that is no row in memory is read: 1 for ``x, y = dataset[i]``, 2 for ``dataset[i][0]``
             and then ``dataset[i][1]``.
@@ -103,7 +104,7 @@ def standardized_samples(
 def _standardized_rows(
     dataset: Any, indices: Any, mean: Any, std: Any, eps: float
 ) -> list[tuple[Tensor, Tensor]] | None:
-    """The list of :func:`standardized_samples` of rows in memory; None, and nothing has been read, of any other."""
+    """The list of ``standardized_samples`` of rows in memory; None, and nothing has been read, of any other."""
     if type(dataset) not in (TensorDataset, Subset) or indices is None:
         return None
     view = standardized(dataset, range(len(dataset)) if isinstance(indices, EllipsisType) else indices, mean, std, eps)

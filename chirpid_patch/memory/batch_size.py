@@ -128,7 +128,9 @@ def calculate_optimal_batch_size(
         criterion: the loss of the model's output and of class numbers (all 0); without it, the mean of the output.
         optimizer: the one that will train; without it an ``AdamW``, which needs two more values a parameter.
         amp_dtype: train in mixed precision: ``setup_mixed_precision().dtype``. None is without.
-        max_batch_size, memory_limit, safety_margin: as for ``largest_batch_size``.
+        max_batch_size: as for ``largest_batch_size``.
+        memory_limit: as for ``largest_batch_size``.
+        safety_margin: as for ``largest_batch_size``.
 
     Raises:
         ValueError: the model has no parameters to train, is not on ``device``, or needs ``criterion``; otherwise as

@@ -74,9 +74,15 @@ def ensure_deterministic_dataloader(
     On CUDA, cuBLAS is only deterministic with ``CUBLAS_WORKSPACE_CONFIG=:4096:8``; it is set here where it is missing.
 
     Args:
-        dataset, batch_size, shuffle, drop_last, num_workers, collate_fn, pin_memory: as for ``DataLoader``.
+        dataset: as for ``DataLoader``.
+        batch_size: as for ``DataLoader``.
         seed: 0 to 2**32 - 1.
+        shuffle: as for ``DataLoader``, and by default True.
+        drop_last: as for ``DataLoader``.
+        num_workers: as for ``DataLoader``.
         warn_only: operations that have no deterministic algorithm warn instead of raising an error.
+        collate_fn: as for ``DataLoader``.
+        pin_memory: as for ``DataLoader``.
 
     Raises:
         ValueError, TypeError: for ``seed``, as ``set_reproducible_training`` does.

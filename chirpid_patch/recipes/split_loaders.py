@@ -51,7 +51,9 @@ def create_dataloaders(
             * a folder of class folders: ``test_split`` and ``val_split`` of it are held out;
             * a dataset (indexable, with a length): likewise.
         batch_size: samples in a batch.
-        img_size, channels, transform: of images in folders, see ``ImageFolderDataset``.
+        img_size: width and height of images in folders, see ``ImageFolderDataset``.
+        channels: of images in folders, see ``ImageFolderDataset``.
+        transform: for images in folders, see ``ImageFolderDataset``.
         num_workers: worker processes at most, for each loader; the factory may use fewer, or none. None are started
             unless they are asked for here or with ``tune=True``.
         val_split: share of the training samples held out for validation, 0 (none, for inference) up to below 1.

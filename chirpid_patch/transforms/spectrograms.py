@@ -26,7 +26,7 @@ class BatchTransform(nn.Module):
     """
 
     p: float
-    #: What declares that it does the same, where this stands for something else: see :meth:`may_differ`.
+    #: What declares that it does the same, where this stands for something else: see ``may_differ``.
     declared: Callable[[Any], Any] | None = None
 
     def may_differ(self, samples: Tensor) -> bool:
