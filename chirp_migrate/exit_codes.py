@@ -13,7 +13,11 @@ class ExitCode(IntEnum):
     meaning: str
 
     OK = 0, "done, or nothing to do; for check: clean; for verify: faster by the threshold, and equivalent"
-    WORK_REMAINS = 1, "something is left: files that could not be handled, or, for check, work for apply"
+    WORK_REMAINS = (
+        1,
+        "something is left: files that could not be handled, or, for check, work for apply; for doctor: problems were "
+        "seen",
+    )
     USAGE = 2, "the path, an option, a setting or a plan cannot be worked with"
     REFUSED = (
         3,
@@ -25,7 +29,7 @@ class ExitCode(IntEnum):
     MODEL_BOUND = 11, "verify: model-bound, no loader could save that much"
     SLOWER = 12, "verify: slower"
     NOT_EQUIVALENT = 13, "verify: not the same training"
-    WORKLOAD_FAILED = 14, "verify, tune: the project's own code failed"
+    WORKLOAD_FAILED = 14, "verify, tune, doctor: the project's own code failed"
     INCONCLUSIVE = 15, "verify --strict: faster, but whether some entry points are slower is not shown"
     INTERNAL = 70, "a defect of chirp-migrate; --debug shows where"
     INTERRUPTED = 130, "interrupted by Ctrl-C"

@@ -31,6 +31,7 @@ _COMMANDS = {
     "rollback": "Undo an apply, byte for byte.",
     "verify": "Measure whether training is faster and unchanged.",
     "report": "Write a report of changes, reasons and the verdict.",
+    "doctor": "Report loading problems that a training run shows.",
     "tune": "Find the fastest loader settings.",
     "init-workload": "Create a starter file that tells verify what to train.",
     "rules": "List the rules and their purpose.",

@@ -10,6 +10,8 @@ from __future__ import annotations
 import io
 import os
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import context, reduction
 from typing import Any
@@ -17,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["why_not_picklable"]
+__all__ = ["as_if_starting_a_process", "check_picklable", "is_plain_data", "why_not_picklable"]
 
 _PARTS = ("dataset", "collate_fn", "worker_init_fn")
 
@@ -27,24 +29,43 @@ def why_not_picklable(loader: Any) -> str:
     for name in _PARTS:
         part = getattr(loader, name, None)
         try:
-            _round_trip(part)
+            check_picklable(part)
         except Exception as error:  # whatever the user's __getstate__ or __setstate__ raises is the reason
             text = " ".join(f"{type(error).__name__}: {error}".split())
             return f"{name} ({type(part).__name__}): {text[:200]}"
     return ""
 
 
-def _round_trip(value: Any) -> None:
+def check_picklable(value: Any) -> None:
+    """Pickle a value and load it again.
+
+    Raises:
+        Exception: whatever pickle or the user's code raises.
+    """
     buffer = io.BytesIO()
     kept: list[Any] = []
+    with as_if_starting_a_process():
+        _Pickler(buffer, kept).dump(value)
+    buffer.seek(0)
+    _Unpickler(buffer, kept).load()
+
+
+@contextmanager
+def as_if_starting_a_process() -> Iterator[None]:
+    """Allow locks, queues and connections to be pickled, as while a process is started."""
     before = context.get_spawning_popen()
     context.set_spawning_popen(_Starting())  # type: ignore[arg-type]
     try:
-        _Pickler(buffer, kept).dump(value)
+        yield
     finally:
         context.set_spawning_popen(before)
-    buffer.seek(0)
-    _Unpickler(buffer, kept).load()
+
+
+def is_plain_data(value: Any) -> bool:
+    """Whether a value is a tensor or array whose data surely pickles."""
+    if isinstance(value, torch.Tensor):
+        return value.is_leaf or not value.requires_grad  # any other cannot be sent, and the pickler says why
+    return type(value) is np.ndarray and not value.dtype.hasobject
 
 
 class _Pickler(reduction.ForkingPickler):
@@ -55,10 +76,7 @@ class _Pickler(reduction.ForkingPickler):
         self._kept = kept
 
     def persistent_id(self, value: Any) -> int | None:
-        if isinstance(value, torch.Tensor):
-            if value.requires_grad and not value.is_leaf:
-                return None  # cannot be sent, and the pickler says why
-        elif not (type(value) is np.ndarray and not value.dtype.hasobject):
+        if not is_plain_data(value):
             return None
         self._kept.append(value)
         return len(self._kept) - 1

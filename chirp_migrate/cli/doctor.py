@@ -1,0 +1,97 @@
+"""``chirp-migrate doctor PATH``: which loading problems does a real training run show?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from chirp_migrate.cli.command_settings import EXPRESSION, SCRIPT_ARGUMENT, WORKLOAD
+from chirp_migrate.cli.options import Command, File, Number, argument, option, output_options
+from chirp_migrate.cli.verify import options_of
+from chirp_migrate.console.output import Output, check_writable, write_bytes
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.training.errors import WorkloadFailed
+
+__all__ = ["doctor"]
+
+
+@click.command(
+    cls=Command,
+    epilog=epilog(
+        {
+            ExitCode.OK: "no problem was seen",
+            ExitCode.WORK_REMAINS: "problems were seen",
+            ExitCode.USAGE: "PATH or an option cannot be worked with",
+            ExitCode.WORKLOAD_FAILED: "the project's own code failed, and no problem was seen before",
+            ExitCode.INTERRUPTED: "interrupted, nothing is left running",
+        },
+        "chirp-migrate doctor backend/",
+        "chirp-migrate doctor . -- python train.py --lr 0.1",
+        "chirp-migrate doctor . --json doctor.json -- python -m package.train",
+        "chirp-migrate doctor . --sarif doctor.sarif",
+    ),
+)
+@argument()
+@SCRIPT_ARGUMENT
+@option(
+    "--workload", type=WORKLOAD, metavar="FILE:FUNCTION", group="What is run",
+    help="Function that gives the training calls (see init-workload).",
+)  # fmt: skip
+@option(
+    "-k", "--select", type=EXPRESSION, metavar="EXPRESSION", group="What is run",
+    help='Only entry points whose names fit, as "k_fold and not backup".  [default: all]',
+)  # fmt: skip
+@option(
+    "--time-budget", "budget_s", type=Number(1, 86_400), default=120, show_default=True, metavar="SECONDS",
+    group="What is run", help="Seconds for the whole command; long epochs are cut short.",
+)  # fmt: skip
+@option(
+    "--sarif", "sarif_file", type=File(allow_dash=True), metavar="FILE", group="Output",
+    help="Write the problems as SARIF 2.1.0 ('-': standard output).",
+)  # fmt: skip
+@output_options(
+    "the problems, their evidence and what was run", "Print the problems alone.", "Show what was watched, too."
+)
+def doctor(
+    path: Path,
+    script: tuple[str, ...],
+    workload: str | None,
+    select: str | None,
+    budget_s: float,
+    sarif_file: Path | None,
+    output: Output,
+) -> None:
+    """Run the training of the project at PATH for two short epochs, and report the loading problems that it shows.
+
+    The training runs in a temporary copy, in a process of its own; PATH is only read. Watched are its loaders, batches,
+    worker processes, random states and datasets. Only what was seen to happen is reported, with the evidence, the file
+    and line, and the fix (docs/doctor.md). Run are the entry points that `verify` finds, the calls of --workload or
+    chirp_verify.py, or a script, as in `doctor PATH -- python train.py`. It works before and after a migration.
+    """
+    if not path.is_dir():
+        raise UsageProblem(f"{path} is not a folder: give the root of your project.")
+    check_writable(sarif_file)
+    named = [f"--workload={workload}"] if workload is not None else []
+    named += [f"--select={select}"] if select is not None else []
+    options = options_of(*named, f"--time-budget={budget_s}", "--", str(path), *script)
+    try:
+        with output.progress("reading the project") as progress:
+            from chirp_migrate.doctor.session import examine
+
+            report = examine(path.resolve(), options, progress)
+    except WorkloadFailed as failed:
+        if failed.log_tail and not output.quiet:
+            click.echo(f"The last lines it printed:\n{failed.shown_tail}", err=True)
+        raise
+    output.write(report)
+    if sarif_file is not None:
+        from chirp_migrate.doctor.sarif import sarif_bytes
+
+        write_bytes(sarif_file, sarif_bytes(report, path.resolve()))
+    from chirp_migrate.doctor.report import show
+
+    show(report, output.screen())
+    sys.exit(report.exit_code)

@@ -1,0 +1,53 @@
+"""The checks: each is one module with one function that reads a recording and yields the problems it proves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from chirp_migrate.doctor.checks import (
+    duplicated_samples,
+    equal_randomness,
+    frozen_copy,
+    last_batch,
+    lost_cache,
+    not_picklable,
+    order,
+    overlap,
+    threads,
+    validation_varies,
+)
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import Recording
+
+__all__ = ["CHECKS", "problems_of"]
+
+Check = Callable[[Recording], Iterator[Problem]]
+
+CHECKS: tuple[Check, ...] = (
+    duplicated_samples.check,
+    equal_randomness.check,
+    order.check,
+    validation_varies.check,
+    overlap.check,
+    last_batch.check,
+    frozen_copy.check,
+    lost_cache.check,
+    threads.check,
+    not_picklable.check,
+)
+"""In the order in which their problems are shown."""
+
+
+def problems_of(recordings: Iterable[Recording]) -> list[Problem]:
+    """The problems of all entry points; a problem that several of them show is one."""
+    found: dict[tuple[str, str, int, str], Problem] = {}
+    for recording in recordings:
+        for check in CHECKS:
+            for problem in check(recording):
+                key = problem.check, problem.path, problem.line, problem.message
+                known = found.setdefault(key, problem)
+                labels = dict.fromkeys([*known.entry_points, recording.label])
+                found[key] = msgspec.structs.replace(known, entry_points=tuple(labels))
+    return list(found.values())

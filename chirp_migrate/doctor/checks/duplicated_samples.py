@@ -1,0 +1,52 @@
+"""A stream that does not divide its samples among worker processes: each sample arrives once per worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import FetcherRun, Recording
+
+__all__ = ["check"]
+
+_LEAST_SAMPLES = 4
+
+
+def check(seen: Recording) -> Iterator[Problem]:
+    """Compare what each worker of a stream delivered in the same loader pass.
+
+    Certain are two cases: all workers deliver the same samples in the same order, or, of streams that ended, the same
+    set of samples. Samples that repeat within a worker prove nothing: they may be equal by chance.
+    """
+    for loader in seen.loaders:
+        if not loader.is_stream or loader.num_workers < 2:
+            continue
+        for one in seen.of_loader(loader):
+            runs = [run for run in seen.runs_of(one) if run.worker >= 0]
+            delivered = [_samples(run) for run in runs]
+            if len(runs) < loader.num_workers or not _are_copies(delivered, all(run.is_over for run in runs)):
+                continue
+            unique = len(set().union(*delivered))
+            yield Problem.at(
+                loader.dataset_place if loader.dataset_place.file else loader.place,
+                "duplicated-samples",
+                f"Every worker process delivers the same samples of {loader.dataset}, so each sample arrives "
+                f"{loader.num_workers} times.",
+                f"{len(runs)} workers delivered {sum(map(len, delivered))} samples in one epoch, and only {unique} of "
+                f"them are different ({loader}).",
+                "Divide the samples in __iter__: get_worker_info() from torch.utils.data has the number of this worker "
+                "(id) and of all workers (num_workers).",
+            )
+            break
+
+
+def _samples(run: FetcherRun) -> list[str]:
+    return [sample for task in run.tasks for sample in task.samples]
+
+
+def _are_copies(delivered: list[list[str]], are_over: bool) -> bool:
+    shortest = min(map(len, delivered))
+    if shortest < _LEAST_SAMPLES or any(len(set(samples)) < len(samples) for samples in delivered):
+        return False
+    in_order = all(samples[:shortest] == delivered[0][:shortest] for samples in delivered)
+    return in_order or (are_over and all(set(samples) == set(delivered[0]) for samples in delivered))

@@ -1,0 +1,73 @@
+"""Random generators that begin in the same state in several workers, or in several epochs, and that loading uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import FetcherRun, LoaderInfo, LoaderPass, Recording
+
+__all__ = ["check"]
+
+_GLOBAL = {"random", "numpy.random", "torch"}
+
+
+def check(seen: Recording) -> Iterator[Problem]:
+    """Compare the generators of workers and epochs, before and after the first batch of training passes.
+
+    Certain is only a generator that begins in one state, moves, and is in one state again after the first batch: the
+    random numbers were the same. Streams are left out: their workers may share a state to divide the samples.
+    """
+    for series in seen.series():
+        passes = [(loader, one) for loader, one in series if one.trains and not loader.is_stream]
+        if passes:
+            yield from _of_dataset(seen, passes)
+
+
+def _of_dataset(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> Iterator[Problem]:
+    loader, first = passes[0]
+    runs = _usable(seen, first)
+    later = [_usable(seen, one) for _, one in passes[1:]]
+    by_worker = _repeated(runs, runs[1:]) if len(runs) > 1 else []
+    by_epoch = _repeated(runs, [run for each in later for run in each if run.worker == runs[0].worker]) if runs else []
+    for name in dict.fromkeys([*by_worker, *by_epoch]):
+        whose = name if name in _GLOBAL else f"the generator {name}"
+        place = loader.place if name in _GLOBAL or not loader.dataset_place.file else loader.dataset_place
+        epochs = f"both epochs begin with the same state of {whose}" if name in by_epoch else ""
+        if name in by_worker:
+            message = f"All worker processes draw the same random numbers from {whose}, so augmentation repeats."
+            seen_text = f"{len(runs)} workers of {loader} began with the same state and were in the same state after "
+            evidence = f"{seen_text}their first batch{f'; {epochs}' if epochs else ''}."
+        else:
+            message = f"Every epoch draws the same random numbers from {whose}, so augmentation repeats."
+            evidence = f"In {loader}, {epochs}, and are in the same state after their first batch."
+        yield Problem.at(place, "equal-randomness", message, evidence, _fix(name, runs[0].worker >= 0))
+
+
+def _usable(seen: Recording, one: LoaderPass) -> list[FetcherRun]:
+    return [run for run in seen.runs_of(one) if run.tasks and run.tasks[0].generators]
+
+
+def _repeated(runs: list[FetcherRun], others: list[FetcherRun]) -> list[str]:
+    """Generators that were used and went through the same states in the first run and in all others."""
+    if not others:
+        return []
+    before, after = runs[0].generators, runs[0].tasks[0].generators
+    return [
+        name
+        for name, state in before.items()
+        if after.get(name) not in (None, state)
+        and all(run.generators.get(name) == state for run in others)
+        and all(run.tasks[0].generators.get(name) == after[name] for run in others)
+    ]
+
+
+def _fix(name: str, in_workers: bool) -> str:
+    if not in_workers:
+        return "Seed once, before the first epoch."
+    if name in _GLOBAL:
+        return (
+            "Leave worker_init_fn out (PyTorch seeds each worker), or seed from torch.initial_seed() in it: it differs "
+            "for each worker and epoch."
+        )
+    return "Make the generator in the worker, from get_worker_info().seed, or use the global generators of PyTorch."

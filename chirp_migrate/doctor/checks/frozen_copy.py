@@ -1,0 +1,37 @@
+"""Attributes of a dataset that changed after persistent workers started: the workers keep the old value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import Recording
+
+__all__ = ["check"]
+
+
+def check(seen: Recording) -> Iterator[Problem]:
+    """Compare the dataset of the training process with the copies in its workers, where an epoch begins."""
+    for loader in seen.loaders:
+        if not loader.persistent_workers or not loader.num_workers:
+            continue
+        first, *later = seen.of_loader(loader)
+        reported: set[str] = set()
+        for one in later:
+            copies = [run.values for run in seen.runs_of(one) if run.epoch > 0]
+            if len(copies) < loader.num_workers:
+                continue
+            for path, now in one.values.items():
+                before = first.values.get(path)
+                if before in (None, now) or path in reported or any(copy.get(path) != before for copy in copies):
+                    continue
+                reported.add(path)
+                yield Problem.at(
+                    loader.dataset_place if loader.dataset_place.file else loader.place,
+                    "frozen-copy",
+                    f"{path} changes in the training process, but the persistent workers keep the old value.",
+                    f"At the beginning of a later epoch {path} was {now} in the training process and {before} in all "
+                    f"{len(copies)} workers ({loader}).",
+                    "Keep the value where workers see it change (a torch tensor in shared memory, or multiprocessing."
+                    "Value), or use persistent_workers=False.",
+                )

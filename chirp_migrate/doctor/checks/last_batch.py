@@ -1,0 +1,63 @@
+"""The last batch: one sample for BatchNorm, or samples that drop_last leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chirp_migrate.console.text import count
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
+
+__all__ = ["check"]
+
+_WHOLE = {"SequentialSampler", "RandomSampler"}
+
+
+def check(seen: Recording) -> Iterator[Problem]:
+    """Look at the end of each loader pass."""
+    trained = seen.trained_datasets()
+    for loader in seen.loaders:
+        for one in seen.of_loader(loader):
+            problem = _one_sample(seen, loader, one) or _dropped(loader, one, loader.dataset_ids[0] in trained)
+            if problem is not None:
+                yield problem
+                break
+
+
+def _one_sample(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Problem | None:
+    got = [calls for calls in one.normalization.values() if calls.with_one_sample]
+    if not got or not loader.batch_size or loader.batch_size < 2 or one.sizes[-1] != 1 or not one.has_gradients[-1]:
+        return None
+    total = sum(one.sizes)
+    raised = ", which raised an error" if "more than 1 value per channel" in seen.error else ""
+    return Problem.at(
+        loader.place,
+        "last-batch",
+        f"The last training batch has one sample, and {got[0].kind} cannot normalize a single sample.",
+        f"{total} samples in batches of {loader.batch_size} left a batch of one, which {got[0].kind} in training mode "
+        f"got{raised} ({loader}).",
+        "Give the training loader drop_last=True, or choose a batch size that leaves more than one sample.",
+    )
+
+
+def _dropped(loader: LoaderInfo, one: LoaderPass, is_trained: bool) -> Problem | None:
+    if not loader.drop_last or not one.is_complete or loader.is_stream or not loader.batch_size:
+        return None
+    read = sum(one.sizes)
+    if read == 0 and 0 < loader.samples < loader.batch_size:
+        return Problem.at(
+            loader.place,
+            "last-batch",
+            "drop_last drops every sample, so the loader has no batch.",
+            f"The dataset has {count(loader.samples, 'sample')} and a batch needs {loader.batch_size} ({loader}).",
+            "Use a smaller batch size, or drop_last=False.",
+        )
+    if one.evaluates and not is_trained and loader.sampler in _WHOLE and 0 < read < loader.samples:
+        return Problem.at(
+            loader.place,
+            "last-batch",
+            f"Validation leaves out {count(loader.samples - read, 'sample')}, because its loader has drop_last=True.",
+            f"{read} of {loader.samples} samples were read without gradients ({loader}).",
+            "Give the validation loader drop_last=False.",
+        )
+    return None

@@ -1,0 +1,45 @@
+"""Caches that worker processes fill, and that are lost when the workers end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import FetcherRun, Recording
+
+__all__ = ["check"]
+
+_LEAST_ENTRIES = 4
+
+
+def check(seen: Recording) -> Iterator[Problem]:
+    """Look for containers of a dataset that grow in workers in two epochs, from the same length each time.
+
+    Streams are left out: their buffers grow and empty by design.
+    """
+    for series in seen.series():
+        loader = series[0][0]
+        if loader.is_stream or loader.persistent_workers or not loader.num_workers or len(series) < 2:
+            continue
+        runs = [[run for run in seen.runs_of(one) if run.tasks and run.worker >= 0] for _, one in series[:2]]
+        if not all(runs):
+            continue
+        for path, began in runs[0][0].sizes.items():
+            grown = [sum(_growth(run, path) for run in epoch) for epoch in runs]
+            same_start = all(run.sizes.get(path) == began for epoch in runs for run in epoch)
+            all_grow = all(_growth(run, path) > 0 for epoch in runs for run in epoch)
+            if not (same_start and all_grow and min(grown) >= _LEAST_ENTRIES):
+                continue
+            start = "empty" if began == 0 else f"with {began} entries"
+            yield Problem.at(
+                loader.dataset_place if loader.dataset_place.file else loader.place,
+                "lost-cache",
+                f"{path} is filled in worker processes and lost at the end of each epoch.",
+                f"The workers of {loader} added {grown[0]} entries in one epoch, and the next epoch began {start} and "
+                f"added {grown[1]}.",
+                "Fill it before the loader is used, keep it on disk, or keep the workers with persistent_workers=True.",
+            )
+
+
+def _growth(run: FetcherRun, path: str) -> int:
+    return run.tasks[-1].sizes.get(path, 0) - run.sizes.get(path, 0)

@@ -1,0 +1,88 @@
+"""The order in which training reads its samples: the same in every epoch, or sorted by class."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import FetcherRun, LoaderInfo, Recording
+
+__all__ = ["check"]
+
+_LEAST_SAMPLES = 8
+_LEAST_SORTED = 16
+_LARGEST_CLASS = 0.7
+
+
+def check(seen: Recording) -> Iterator[Problem]:
+    """Compare the indices of two training epochs; a fixed order counts only if the sampler should change it."""
+    for series in seen.series():
+        passes = [(loader, one) for loader, one in series if one.trains and not loader.is_stream]
+        if not passes:
+            continue
+        loader = passes[0][0]
+        orders = [_order(seen.runs_of(one)) for _, one in passes]
+        repeats = len(orders) > 1 and _is_same_order(orders[0], orders[1])
+        if repeats and loader.replicas > 1:
+            yield Problem.at(
+                loader.place,
+                "order",
+                "The DistributedSampler gives every epoch the same order.",
+                f"Both epochs of {loader} begin with the samples {_begin(orders[0])}",
+                "Call sampler.set_epoch(epoch) before each epoch.",
+            )
+        elif repeats and loader.is_random_order:
+            yield Problem.at(
+                loader.place,
+                "order",
+                "The random order of the training samples is the same in every epoch.",
+                f"Both epochs of {loader} begin with the samples {_begin(orders[0])}",
+                "Seed once, before the first epoch, and keep one generator for the loader.",
+            )
+        elif (evidence := _sorted_by_class(loader, seen.runs_of(passes[0][1]))) is not None:
+            yield Problem.at(
+                loader.place,
+                "order",
+                "Training reads the samples sorted by class, so most batches hold one class.",
+                evidence,
+                "Give the training loader shuffle=True.",
+            )
+
+
+def _order(runs: list[FetcherRun]) -> dict[int, list[int]]:
+    """Indices in the order in which each process read them."""
+    return {run.worker: [index for task in run.tasks for index in task.indices] for run in runs}
+
+
+def _is_same_order(first: dict[int, list[int]], second: dict[int, list[int]]) -> bool:
+    read = sum(map(len, first.values()))
+    if read < _LEAST_SAMPLES or first.keys() != second.keys():
+        return False
+    return all(
+        indices[: len(second[worker])] == second[worker][: len(indices)] and second[worker]
+        for worker, indices in first.items()
+    )
+
+
+def _begin(order: dict[int, list[int]]) -> str:
+    indices = next(iter(order.values()))
+    return f"{', '.join(map(str, indices[:4]))}, …"
+
+
+def _sorted_by_class(loader: LoaderInfo, runs: list[FetcherRun]) -> str | None:
+    """The evidence; None where samples are in another order, or the classes are not sorted or not known."""
+    tasks = sorted((task for run in runs for task in run.tasks), key=lambda task: task.indices[:1])
+    indices = [index for task in tasks for index in task.indices]
+    labels = [label for task in tasks for label in task.labels]
+    if loader.sampler != "SequentialSampler" or indices != list(range(len(indices))) or len(labels) != len(indices):
+        return None
+    shares = Counter(labels)
+    if len(labels) < _LEAST_SORTED or len(shares) < 2 or max(shares.values()) > _LARGEST_CLASS * len(labels):
+        return None
+    changes = sum(one != other for one, other in pairwise(labels))
+    if changes >= len(shares) or len(tasks) <= len(shares):
+        return None
+    pure = sum(len(set(task.labels)) == 1 for task in tasks)
+    return f"{pure} of {len(tasks)} batches held one class, of {len(shares)} classes in all ({loader}, no shuffling)."

@@ -1,0 +1,30 @@
+"""Worker processes whose C libraries compute with several threads each, more than there are CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import Recording
+
+__all__ = ["check"]
+
+
+def check(seen: Recording) -> Iterator[Problem]:
+    """Count the threads that used CPU time in the workers of each loader."""
+    for loader in seen.loaders:
+        for one in seen.of_loader(loader):
+            runs = [run for run in seen.runs_of(one) if run.tasks and run.worker >= 0]
+            # Each worker computes in its main thread, too.
+            threads = [1 + run.tasks[-1].native_threads for run in runs]
+            if len(threads) < 2 or min(threads) < 2 or sum(threads) <= seen.cpus:
+                continue
+            yield Problem.at(
+                loader.place,
+                "threads",
+                "Worker processes compute with more threads than there are CPUs, so they wait for each other.",
+                f"{len(threads)} workers computed with {sum(threads)} threads in all, on {seen.cpus} CPUs ({loader}).",
+                "Limit the threads of each worker in worker_init_fn: torch.set_num_threads(1), cv2.setNumThreads(0), "
+                "or threadpoolctl.threadpool_limits(1).",
+            )
+            break

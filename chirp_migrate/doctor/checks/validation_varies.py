@@ -1,0 +1,73 @@
+"""Validation that is not deterministic: other data for the same index, or a model in training mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
+
+__all__ = ["check"]
+
+
+def check(seen: Recording) -> Iterator[Problem]:
+    """Compare two validation epochs batch by batch; only batches of the same indices are compared."""
+    trained = seen.trained_datasets()
+    for series in seen.series():
+        passes = [(loader, one) for loader, one in series if one.evaluates and loader.dataset_ids[0] not in trained]
+        if not passes:
+            continue
+        if len(passes) > 1:
+            yield from _varying(seen, passes)
+        loader, one = passes[0]
+        modes = [calls for calls in one.normalization.values() if calls.calls]
+        if modes:
+            yield Problem.at(
+                loader.place,
+                "validation-varies",
+                f"Validation runs with {modes[0].kind} in training mode, so results depend on the other samples of a "
+                "batch and validation data changes the running statistics.",
+                f"{modes[0].kind} was called {modes[0].calls} times in training mode while {loader} was read without "
+                "gradients.",
+                "Call model.eval() before validation, and model.train() after it.",
+            )
+
+
+def _varying(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> Iterator[Problem]:
+    (loader, first), (_, second) = passes[:2]
+    before, after = _batches(seen, first), _batches(seen, second)
+    same = before.keys() & after.keys()
+    compared = sum(map(len, same))
+    differing = sum(
+        one != other for indices in same for one, other in zip(before[indices], after[indices], strict=False)
+    )
+    if not differing:
+        return
+    ids = set(loader.dataset_ids)
+    shared = next((other for other in seen.loaders if ids & set(other.dataset_ids) and _trains(seen, other)), None)
+    fix = "Give the validation dataset transforms without randomness."
+    cause = ""
+    if shared is not None:
+        cause = f", and it shares a dataset object with {shared}, which trains"
+        fix = "Build the dataset twice, with and without augmentation, and take the validation samples from the second."
+    yield Problem.at(
+        loader.place,
+        "validation-varies",
+        "Validation data is random: the same indices give other data in each epoch.",
+        f"{differing} of {compared} samples of {loader} differ between two validation epochs{cause}.",
+        fix,
+    )
+
+
+def _batches(seen: Recording, one: LoaderPass) -> dict[tuple[int, ...], list[str]]:
+    """Hashes of the samples of each batch, or of the batch as a whole, by its indices."""
+    return {
+        tuple(task.indices): task.samples or [task.whole] * len(task.indices)
+        for run in seen.runs_of(one)
+        for task in run.tasks
+        if task.indices and task.whole
+    }
+
+
+def _trains(seen: Recording, loader: LoaderInfo) -> bool:
+    return any(one.trains for one in seen.of_loader(loader))

@@ -1,0 +1,68 @@
+"""What ``doctor`` found, as one document: ``--json`` writes it, the terminal and SARIF show it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from chirp_migrate.doctor.recording import Place
+
+__all__ = ["DoctorReport", "Problem", "Watched"]
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One problem that a training run showed.
+
+    Attributes:
+        check: name of the check, such as ``duplicated-samples``.
+        message: what is wrong, in one sentence.
+        evidence: what was seen, in one sentence with its numbers.
+        fix: what to change, in one sentence.
+        path, line: where to change it, relative to PATH; "" and 0 if the place is unknown.
+        entry_points: entry points that showed it.
+    """
+
+    check: str
+    message: str
+    evidence: str
+    fix: str
+    path: str = ""
+    line: int = 0
+    entry_points: tuple[str, ...] = ()
+
+    @classmethod
+    def at(cls, place: Place, check: str, message: str, evidence: str, fix: str) -> Problem:
+        """A problem at a line of the user's code."""
+        return cls(check=check, message=message, evidence=evidence, fix=fix, path=place.file, line=place.line)
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry point that was run.
+
+    Attributes:
+        label: the entry point.
+        seconds: wall time.
+        loaders, passes, batches: how many of each were watched.
+        error: what the entry point raised, or how its process ended; empty if it trained.
+        printed: the end of the traceback or output; empty if it trained.
+    """
+
+    label: str
+    seconds: float
+    loaders: int
+    passes: int
+    batches: int
+    error: str = ""
+    printed: str = ""
+
+
+class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All problems, and what was run to find them."""
+
+    schema: Literal[1] = 1
+    tool: str
+    problems: list[Problem]
+    entry_points: list[Watched]
+    notes: list[str]
+    exit_code: int

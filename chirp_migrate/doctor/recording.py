@@ -1,0 +1,238 @@
+"""What the child process records while one entry point trains: plain data that the checks read."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = [
+    "IN_TRAINING_PROCESS",
+    "FetcherRun",
+    "LoaderInfo",
+    "LoaderPass",
+    "NormalizationCall",
+    "Place",
+    "Recording",
+    "Task",
+    "Unpicklable",
+]
+
+IN_TRAINING_PROCESS = -1
+"""Number of the worker where no worker process reads: the training process itself does."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A line of the user's code; ``file`` is relative to the project and empty if the line is unknown."""
+
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class Unpicklable(msgspec.Struct, frozen=True):
+    """An object that a loader would have to send to spawned workers and that pickle refuses.
+
+    Attributes:
+        path: attribute path from the loader: ``dataset.transform.steps[2]``.
+        kind: what the object is: ``lambda``, ``local function``, ``open file``, or the name of its class.
+        place: where a function or class is defined.
+        error: what pickle raised, in one line.
+    """
+
+    path: str
+    kind: str
+    place: Place
+    error: str
+
+
+class LoaderInfo(msgspec.Struct):
+    """A loader that the training iterated.
+
+    Attributes:
+        number: in the order of first use.
+        place: where the loader was built.
+        dataset: class name of its dataset.
+        dataset_place: where that class is defined.
+        dataset_ids: numbers of the dataset and of the datasets inside it, outermost first. Equal objects have equal
+            numbers.
+        is_stream: whether the dataset is an ``IterableDataset``.
+        samples: length of the dataset; -1 if it has none.
+        batch_size: samples of a full batch; None if a batch sampler decides.
+        num_workers, persistent_workers, drop_last, start_method: as the loader has them.
+        sampler: class name of the sampler.
+        is_random_order: whether the sampler is one of PyTorch's that order samples at random.
+        replicas: number of processes that a ``DistributedSampler`` divides the samples among; 0 for other samplers.
+        unpicklable: objects that could not be sent to spawned workers; empty without workers.
+    """
+
+    number: int
+    place: Place
+    dataset: str
+    dataset_place: Place
+    dataset_ids: list[int]
+    is_stream: bool
+    samples: int
+    batch_size: int | None
+    num_workers: int
+    persistent_workers: bool
+    drop_last: bool
+    start_method: str
+    sampler: str
+    is_random_order: bool
+    replicas: int = 0
+    unpicklable: list[Unpicklable] = []
+
+    def __str__(self) -> str:
+        return f"the loader at {self.place}" if self.place.file else f"a loader of {self.dataset}"
+
+
+class NormalizationCall(msgspec.Struct):
+    """Calls of one kind of ``BatchNorm`` in training mode during one loader pass.
+
+    Attributes:
+        kind: class name.
+        with_one_sample: calls whose input had one sample while the loader's batch had one sample.
+        calls: all calls in training mode.
+    """
+
+    kind: str
+    with_one_sample: int = 0
+    calls: int = 0
+
+
+class LoaderPass(msgspec.Struct):
+    """One iteration over a loader, as the training process saw it.
+
+    Attributes:
+        number: in the order in which the passes began.
+        loader: number of the loader.
+        sizes: samples of each batch.
+        has_gradients: for each batch, whether gradients were enabled when the training asked for it.
+        backwards: calls of ``backward`` while a batch of this pass was the latest batch.
+        is_complete: whether the loader was iterated to its end.
+        values: plain attributes of the dataset at the beginning of the pass, by path.
+        waits_s: seconds that the training waited for each batch.
+        seconds: from the beginning to the last batch.
+        dtypes: dtype of each tensor of the first batch, by its place in the batch.
+        normalization: calls of BatchNorm in training mode.
+    """
+
+    number: int
+    loader: int
+    sizes: list[int] = []
+    has_gradients: list[bool] = []
+    backwards: int = 0
+    is_complete: bool = False
+    values: dict[str, str] = {}
+    waits_s: list[float] = []
+    seconds: float = 0.0
+    dtypes: dict[str, str] = {}
+    normalization: dict[str, NormalizationCall] = {}
+
+    @property
+    def trains(self) -> bool:
+        """Whether gradients of its batches were computed."""
+        return self.backwards > 0
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether gradients were off for every batch, and none were computed."""
+        return bool(self.has_gradients) and not any(self.has_gradients) and not self.backwards
+
+
+class Task(msgspec.Struct):
+    """One batch, as the process saw it that read it.
+
+    Attributes:
+        indices: what the sampler asked for; empty if these are not whole numbers.
+        samples: hash of each sample: its rows in all tensors of the batch; empty if the batch has no rows.
+        whole: hash of all tensors of the batch; empty if it has none.
+        sample_bytes: bytes of one sample.
+        labels: class of each sample, from a one-dimensional tensor of whole numbers; empty if there is none.
+        generators: state of each random generator after the batch was read; recorded for the first batches only.
+        sizes: length of each dictionary, list, set and cache that the dataset holds, after the batch was read.
+        native_threads: threads of C libraries that used CPU time so far, beside Python's own threads.
+    """
+
+    indices: list[int] = []
+    samples: list[str] = []
+    whole: str = ""
+    sample_bytes: int = 0
+    labels: list[int] = []
+    generators: dict[str, str] = {}
+    sizes: dict[str, int] = {}
+    native_threads: int = 0
+
+
+class FetcherRun(msgspec.Struct):
+    """One loader pass, as one process saw it that reads samples.
+
+    Attributes:
+        worker: number of the worker process, or :data:`IN_TRAINING_PROCESS`.
+        started_in: number of the loader pass in which the process was started.
+        epoch: number of the passes that the process served before this one.
+        generators: state of each random generator before the first batch.
+        sizes: length of each dictionary, list, set and cache that the dataset holds, before the first batch.
+        values: plain attributes of the dataset's copy in this process, by path.
+        is_over: whether a stream ended.
+        tasks: batches, in the order in which they were read.
+    """
+
+    worker: int
+    started_in: int
+    epoch: int
+    generators: dict[str, str] = {}
+    sizes: dict[str, int] = {}
+    values: dict[str, str] = {}
+    is_over: bool = False
+    tasks: list[Task] = []
+
+
+class Recording(msgspec.Struct):
+    """What was seen of one entry point.
+
+    Attributes:
+        label: the entry point.
+        cpus: CPUs that the training may use.
+        loaders, passes, runs: see their types.
+        seconds: wall time.
+        error: what the entry point raised, in one line; empty if it trained.
+        printed: the end of the traceback, or of the output of a process that was lost.
+    """
+
+    label: str
+    cpus: int = 0
+    loaders: list[LoaderInfo] = []
+    passes: list[LoaderPass] = []
+    runs: list[FetcherRun] = []
+    seconds: float = 0.0
+    error: str = ""
+    printed: str = ""
+
+    def of_loader(self, loader: LoaderInfo) -> list[LoaderPass]:
+        """The passes over a loader, in order."""
+        return [one for one in self.passes if one.loader == loader.number]
+
+    def runs_of(self, one: LoaderPass) -> list[FetcherRun]:
+        """What the reading processes recorded of a pass, by worker number."""
+        earlier = [each.number for each in self.passes if each.loader == one.loader and each.number <= one.number]
+        starts = {run.started_in for run in self.runs}
+        started = max((number for number in earlier if number in starts), default=None)
+        if started is None:
+            return []
+        epoch = sum(started <= number < one.number for number in earlier)
+        found = [run for run in self.runs if run.started_in == started and run.epoch == epoch]
+        return sorted(found, key=lambda run: run.worker)
+
+    def series(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
+        """The passes over each dataset, in order; a loader that is built anew for each epoch counts as one."""
+        found: dict[tuple[Place, int], list[tuple[LoaderInfo, LoaderPass]]] = {}
+        for one in self.passes:
+            loader = self.loaders[one.loader]
+            found.setdefault((loader.place, loader.dataset_ids[0]), []).append((loader, one))
+        return list(found.values())
+
+    def trained_datasets(self) -> set[int]:
+        """Numbers of the datasets, as loaders have them, whose batches gradients were computed for."""
+        return {self.loaders[one.loader].dataset_ids[0] for one in self.passes if one.trains}

@@ -1,0 +1,51 @@
+"""What ``doctor`` found, printed for people: a line for each problem, one for the evidence, one for the fix."""
+
+from __future__ import annotations
+
+from chirp_migrate.console.screen import Screen
+from chirp_migrate.console.text import count, sentence
+from chirp_migrate.doctor.document import DoctorReport, Problem, Watched
+
+__all__ = ["show"]
+
+
+def show(report: DoctorReport, screen: Screen) -> None:
+    """Print the report; with -q problems alone, with -v also what was watched."""
+    several = len(report.entry_points) > 1
+    for problem in report.problems:
+        _show_problem(problem, screen, several)
+    if screen.quiet:
+        return
+    screen.line()
+    for note in report.notes:
+        screen.text(sentence(note), hang=2)
+    for one in report.entry_points:
+        if one.error or screen.verbose:
+            screen.text(_watched(one), hang=2)
+    screen.text(_summary(report), style="bold", hang=2)
+
+
+def _show_problem(problem: Problem, screen: Screen, several: bool) -> None:
+    place = f"{problem.path}:{problem.line}: " if problem.path else ""
+    screen.line()
+    screen.text(f"{place}{problem.message} [{problem.check}]", style="bold", hang=2)
+    screen.text(problem.evidence, 2, first="Seen: ")
+    screen.text(problem.fix, 2, first="Fix:  ")
+    if several and screen.verbose:
+        screen.text(", ".join(problem.entry_points), 2, "dim", first="In:   ")
+
+
+def _watched(one: Watched) -> str:
+    if one.error:
+        return f"{one.label} failed after {one.seconds:.1f} s: {one.error}"
+    seen = f"{count(one.loaders, 'loader')}, {count(one.batches, 'batch')}"
+    return f"{one.label}: {seen.replace('batchs', 'batches')} in {one.seconds:.1f} s"
+
+
+def _summary(report: DoctorReport) -> str:
+    trained = [one for one in report.entry_points if not one.error]
+    ran = count(len(trained), "entry point")
+    if len(trained) < len(report.entry_points):
+        ran += f" of {len(report.entry_points)}"
+    found = count(len(report.problems), "problem") if report.problems else "no problems"
+    return f"Doctor: {found} in {ran}."

@@ -1,0 +1,92 @@
+"""The child process: it trains each entry point under the watch, in a turn of its own, and sends its recording."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+import traceback
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from chirp_migrate.console.progress import Step
+from chirp_migrate.doctor.recording import Recording
+from chirp_migrate.doctor.request import NAMES, Request
+from chirp_migrate.doctor.watch.training import watched
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.training.errors import NotFound, NotUsable, first_line, user_code
+from chirp_migrate.training.process.imports import check_imports
+from chirp_migrate.training.process.inside_child import Parent, serve
+from chirp_migrate.training.process.protocol import Found
+from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
+from chirp_migrate.training.workload.choosing import chosen
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
+from chirp_migrate.training.workload.hook import call_names
+
+__all__ = ["Done", "run"]
+
+_SEED = 435
+_LEAST_S = 2.0
+_TAIL_LINES = 15
+
+
+@dataclass
+class Done:
+    """All entry points were run; each recording was sent before."""
+
+
+def run(request: Request, parent: Parent) -> Done:
+    """Train each entry point, and send its recording.
+
+    Raises:
+        NotUsable: there is nothing to run, or code of the user's own folder was imported instead of the copy.
+        Raised: the user's code raised while the entry points were looked up.
+    """
+    entries = request.discovery.entry_points
+    if entries[0].source is Source.HOOK and not entries[0].name:
+        with user_code(entries[0].hook):
+            names = call_names(entries[0].hook, request.sizes)
+        entries = _selected(
+            replace(request.discovery, entry_points=tuple(replace(entries[0], name=n) for n in names)), request.select
+        )
+        parent.send(Found(NAMES, [entry.name for entry in entries]))
+    sizes = request.sizes.watched()
+    with user_code("the model"):
+        model = load_model(request.discovery.model)
+    data = data_for(entries, sizes)
+    for number, entry in enumerate(entries):
+        parent.wait_for_turn()
+        parent.show(Step(entry.label, number, len(entries)))
+        seconds = max(_LEAST_S, (request.ends_at - time.time()) / (len(entries) - number))
+        recording = Recording(entry.label)
+        tree, records = Path(request.tree).resolve(), Path(request.records)
+        try:
+            _train(entry, model, data, sizes, (tree, records, seconds, recording))
+        except NotFound:
+            raise
+        except (Exception, SystemExit) as error:
+            recording.error = f"{type(error).__name__}: {first_line(error)}".rstrip(": ").replace(f"{tree}/", "")
+            lines = "".join(traceback.format_exception(error)).replace(f"{tree}/", "").splitlines()
+            recording.printed = "\n".join(lines[-_TAIL_LINES:])
+        check_imports(tree, request.discovery.origin)
+        parent.send(Found(entry.label, recording))
+        gc.collect()
+    return Done()
+
+
+def _selected(discovery: Discovery, expression: str | None) -> tuple[EntryPoint, ...]:
+    try:
+        return chosen(discovery, expression).entry_points
+    except UsageProblem as problem:
+        raise NotUsable(str(problem)) from None
+
+
+def _train(entry: EntryPoint, model: Any, data: Any, sizes: Any, watch: tuple[Path, Path, float, Recording]) -> None:
+    seed_everything(_SEED)
+    call = prepare_call(entry, model, data, sizes)
+    watched(entry.label, call, *watch)
+
+
+if __name__ == "__main__":
+    sys.exit(serve(Request, run))

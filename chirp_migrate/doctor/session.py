@@ -1,0 +1,168 @@
+"""One run of ``doctor``: a copy of the project, a child process that trains, and the checks over its recordings."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from chirp_migrate import __version__
+from chirp_migrate.console.progress import Progress, Step
+from chirp_migrate.console.text import shortened
+from chirp_migrate.doctor.checks import problems_of
+from chirp_migrate.doctor.document import DoctorReport, Watched
+from chirp_migrate.doctor.recording import Recording
+from chirp_migrate.doctor.request import NAMES, Request
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.exit_codes import ExitCode
+from chirp_migrate.training.errors import WorkloadFailed
+from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
+from chirp_migrate.training.process.run_child import Child, Role
+from chirp_migrate.training.process.snapshot import copy_tree
+from chirp_migrate.training.workload.choosing import chosen
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
+from chirp_migrate.verify.options import VerifyOptions, training_of
+
+__all__ = ["examine"]
+
+_ROLE = Role("The training process", "", "--time-budget")
+_GRACE_S = 20.0
+"""Seconds beyond its time after which an entry point counts as hung."""
+
+
+def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorReport:
+    """Run each entry point for two short epochs in a copy of the project, and report the problems that were seen.
+
+    Args:
+        root: the project.
+        options: what is trained, and ``budget_s`` for everything.
+        progress: is told what runs.
+
+    Raises:
+        UsageProblem: nothing can be run, or a command is named whose loaders cannot be seen.
+        WorkloadFailed: the user's code failed before any entry point began, or every entry point failed and no
+            problem was seen.
+    """
+    ends_at = time.time() + options.budget_s
+    if options.source is Source.COMMAND:
+        raise UsageProblem(
+            "the settings for verify name a command, whose loaders cannot be seen: give the command after --, as in "
+            "`chirp-migrate doctor . -- python train.py`, or --workload."
+        )
+    progress(Step("finding and copying the training"))
+    discovery = training_of(root, root, options)
+    if options.source is not Source.HOOK:
+        discovery = chosen(discovery, options.select)
+    with tempfile.TemporaryDirectory(prefix="chirp-migrate-doctor-", ignore_cleanup_errors=True) as name:
+        folder = Path(name).resolve()
+        tree, records = folder / "tree", folder / "records"
+        records.mkdir()
+        notes = []
+        too_large = copy_tree(root, tree)
+        if too_large:
+            notes.append(f"left out of the copy for their size: {', '.join(too_large)}")
+        progress("doctor runs the project's own code, in a temporary copy, in a process of its own")
+        request = Request(str(tree), discovery, str(records), ends_at, options.select, options.sizes)
+        with signals_as_one_interrupt():
+            recordings, left = _Watching(request, progress).run()
+    if left:
+        notes.append(f"not run within the time budget: {shortened(left, 4)} (--time-budget gives more)")
+    return _report(recordings, notes)
+
+
+class _Watching:
+    """Runs a child process; if an entry point ends its process, a new one goes on with the entry points after it."""
+
+    def __init__(self, request: Request, progress: Progress) -> None:
+        self._request, self._progress = request, progress
+        self._left: list[EntryPoint] = list(request.discovery.entry_points)
+        self._recordings: list[Recording] = []
+
+    def run(self) -> tuple[list[Recording], list[str]]:
+        """What was seen of each entry point, and labels of those that there was no time for.
+
+        Raises:
+            WorkloadFailed: the process ended before any entry point began.
+        """
+        while self._left and (not self._recordings or time.time() < self._request.ends_at):
+            self._run_child()
+        return self._recordings, [one.label for one in self._left]
+
+    def _run_child(self) -> None:
+        request = replace(self._request, discovery=self._discovery())
+        self._progress(Step("importing the training"))
+        with Child(
+            "chirp_migrate.doctor.runner",
+            request,
+            dict,
+            _ROLE,
+            request.ends_at - time.time() + _GRACE_S,
+            progress=self._progress,
+        ) as child:
+            began = False
+            try:
+                child.wait_until_ready()
+                self._take(child)
+                while child.waits and (not self._recordings or time.time() < request.ends_at):
+                    began = True
+                    child.give_turn(self._time_for_one())
+                    child.wait_until_ready()
+                    self._take(child)
+                if not child.waits:
+                    child.result()
+            except WorkloadFailed as failed:
+                self._take(child)
+                if not began or not failed.ending:
+                    raise
+                entry = self._left.pop(0)
+                self._recordings.append(Recording(entry.label, error=failed.ending, printed=failed.shown_tail))
+                self._progress(f"{entry.label} {failed.ending}")
+
+    def _take(self, child: Child[dict[str, str]]) -> None:
+        for part in child.found:
+            if part.name == NAMES:
+                self._left = [replace(self._left[0], name=name) for name in part.value]
+                continue
+            recording = msgspec.convert(part.value, Recording)
+            self._recordings.append(recording)
+            self._left.pop(0)
+            if recording.error:
+                self._progress(f"{recording.label} raised {recording.error}")
+        child.found.clear()
+
+    def _discovery(self) -> Discovery:
+        return replace(self._request.discovery, entry_points=tuple(self._left))
+
+    def _time_for_one(self) -> float:
+        return max(0.0, self._request.ends_at - time.time()) / len(self._left) + _GRACE_S
+
+
+def _report(recordings: list[Recording], notes: list[str]) -> DoctorReport:
+    problems = problems_of(recordings)
+    failed = [one for one in recordings if one.error]
+    if not problems and failed and len(failed) == len(recordings):
+        raise WorkloadFailed(f"{failed[0].label} failed: {failed[0].error}.", failed[0].printed)
+    if not any(one.passes for one in recordings):
+        notes.append("the training took no batch from a PyTorch loader, so nothing was checked")
+    watched = [
+        Watched(
+            label=one.label,
+            seconds=one.seconds,
+            loaders=len(one.loaders),
+            passes=len(one.passes),
+            batches=sum(len(each.sizes) for each in one.passes),
+            error=one.error,
+            printed=one.printed,
+        )
+        for one in recordings
+    ]
+    return DoctorReport(
+        tool=f"chirp-migrate {__version__}",
+        problems=problems,
+        entry_points=watched,
+        notes=notes,
+        exit_code=int(ExitCode.WORK_REMAINS if problems else ExitCode.OK),
+    )

@@ -1,0 +1,114 @@
+"""What a dataset holds, found without running its code: instance dictionaries, lists, tuples and dictionaries only."""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterator
+from functools import _lru_cache_wrapper
+from itertools import islice
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from chirp_migrate.verify.equivalence.fingerprint import Hash
+from chirpid_patch.randomness.random_states import generator_state
+
+__all__ = ["generator_states", "inner_datasets", "plain_values", "sizes", "walk"]
+
+_DEEPEST, _MOST_OBJECTS, _MOST_ITEMS = 5, 300, 32
+_LONGEST_TEXT = 80
+_CONTAINERS = (dict, list, set, OrderedDict, defaultdict, deque)
+_GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+_LEAVES = (torch.Tensor, torch.nn.Module, np.ndarray, str, bytes, type, FunctionType, ModuleType, *_GENERATORS)
+
+
+def walk(root: Any, name: str = "dataset") -> Iterator[tuple[str, Any]]:
+    """The object and what it holds, with attribute paths, outermost first; each object once."""
+    seen = {id(root)}
+    level = [(name, root)]
+    left = _MOST_OBJECTS
+    for _ in range(_DEEPEST):
+        below: list[tuple[str, Any]] = []
+        for path, value in level:
+            yield path, value
+            left -= 1
+            if left == 0:
+                return
+            for inner, child in _children(path, value):
+                if isinstance(child, (int, float, str, bytes, bool, type(None))) or id(child) not in seen:
+                    seen.add(id(child))
+                    below.append((inner, child))
+        level = below
+
+
+def inner_datasets(dataset: Any) -> list[Any]:
+    """The dataset and every dataset that it holds, outermost first."""
+    return [value for _, value in walk(dataset) if isinstance(value, torch.utils.data.Dataset)] or [dataset]
+
+
+def generator_states(dataset: Any) -> dict[str, str]:
+    """A short text for the state of each global generator, and of each generator that the dataset holds."""
+    numpy_state: Any = np.random.get_state(legacy=False)
+    states = {
+        "random": str(hash(random.getstate()[1])),
+        "numpy.random": _short(repr(numpy_state["state"]["pos"]).encode() + numpy_state["state"]["key"].tobytes()),
+        "torch": _short(torch.get_rng_state().numpy().tobytes()),
+    }
+    for path, value in walk(dataset):
+        if isinstance(value, _GENERATORS) and not isinstance(value, random.SystemRandom):
+            state = generator_state(value)
+            content = state.numpy().tobytes() if isinstance(state, torch.Tensor) else repr(_plain(state)).encode()
+            states[path] = _short(content)
+    return states
+
+
+def sizes(dataset: Any) -> dict[str, int]:
+    """Length of each container that the dataset holds as an attribute, and of each ``lru_cache`` of its methods."""
+    found: dict[str, int] = {}
+    for path, value in walk(dataset):
+        if type(value) in _CONTAINERS and not path.endswith("]"):
+            found[path] = len(value)
+        elif isinstance(value, torch.utils.data.Dataset):
+            for kind in type(value).__mro__:
+                for name, member in vars(kind).items():
+                    if isinstance(member, _lru_cache_wrapper):
+                        found[f"{path}.{name}()"] = member.cache_info().currsize
+    return found
+
+
+def plain_values(dataset: Any) -> dict[str, str]:
+    """Text of each number, truth value and short string that the dataset holds as an attribute."""
+    return {
+        path: repr(value)
+        for path, value in walk(dataset)
+        if type(value) in (int, float, bool, str) and not path.endswith("]") and len(repr(value)) <= _LONGEST_TEXT
+    }
+
+
+def _children(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if type(value) in (dict, OrderedDict, defaultdict):
+        yield from ((f"{path}[{key!r}]", one) for key, one in islice(value.items(), _MOST_ITEMS) if _is_key(key))
+    elif type(value) in (list, tuple):
+        yield from ((f"{path}[{number}]", one) for number, one in enumerate(value[:_MOST_ITEMS]))
+    elif not isinstance(value, _LEAVES):
+        held = getattr(value, "__dict__", None)
+        if type(held) is dict:
+            yield from ((f"{path}.{name}", one) for name, one in list(held.items()))
+
+
+def _is_key(key: Any) -> bool:
+    return type(key) in (int, str)
+
+
+def _plain(state: Any) -> Any:
+    """The state with arrays as lists, whose text is complete."""
+    if isinstance(state, dict):
+        return {key: _plain(value) for key, value in state.items()}
+    return state.tolist() if isinstance(state, np.ndarray) else state
+
+
+def _short(content: bytes) -> str:
+    return str(Hash(content).hexdigest())[:16]

@@ -1,0 +1,135 @@
+"""Objects that a loader could not send to spawned workers, by the attribute path that leads to them.
+
+Tried with the pickler of :mod:`multiprocessing`, as ``spawn`` does it. If that fails, Python's own pickler repeats it
+step by step: when it stops, the objects that it had begun are the way to the object that fails.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from multiprocessing.reduction import ForkingPickler
+from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
+from typing import Any
+
+import torch
+
+from chirp_migrate.doctor.recording import Unpicklable
+from chirp_migrate.doctor.watch.places import Places
+from chirp_migrate.verify.equivalence.picklability import as_if_starting_a_process, check_picklable, is_plain_data
+
+__all__ = ["unpicklable_parts"]
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_PARTS = ("dataset", "collate_fn", "worker_init_fn")
+_KINDS: tuple[tuple[Any, str], ...] = (
+    (io.IOBase, "open file"),
+    (GeneratorType, "generator"),
+    (ModuleType, "module"),
+    ((type({}.keys()), type({}.values()), type({}.items())), "view of a dictionary"),
+)
+
+
+def unpicklable_parts(loader: Any, places: Places) -> Iterator[Unpicklable]:
+    """Objects in the loader's dataset, ``collate_fn`` and ``worker_init_fn`` that cannot be pickled."""
+    for name in _PARTS:
+        part = getattr(loader, name, None)
+        try:
+            check_picklable(part)
+        except Exception as error:  # whatever the user's __getstate__ or __setstate__ raises is the reason
+            yield _first_failure(part, name, error, places)
+
+
+def _first_failure(part: Any, name: str, error: Exception, places: Places) -> Unpicklable:
+    tracer = _Tracer()
+    try:
+        with as_if_starting_a_process():
+            tracer.dump(part)
+    except Exception as again:
+        error = again
+    chain = tracer.begun or [part]
+    path = name + "".join(_step(tracer.begun[:number], child) for number, (_, child) in enumerate(pairwise(chain), 1))
+    failed = chain[-1]
+    text = _ADDRESS.sub("", " ".join(f"{type(error).__name__}: {error}".split()))
+    return Unpicklable(path, _kind(failed), places.of_definition(_definition(failed)), text[:160])
+
+
+class _Tracer(pickle._Pickler):
+    """Python's pickler, with the objects that it has begun and not finished, outermost first."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO())
+        self.dispatch_table = ForkingPickler(io.BytesIO()).dispatch_table
+        self.begun: list[Any] = []
+
+    def save(self, obj: Any, save_persistent_id: bool = True) -> None:
+        """Write an object."""
+        self.begun.append(obj)
+        super().save(obj, save_persistent_id)  # type: ignore[misc]
+        self.begun.pop()
+
+    def persistent_id(self, value: Any) -> Any:
+        """Leave plain data out: it is large, and it can be sent."""
+        return id(value) if is_plain_data(value) else None
+
+
+def _step(above: list[Any], child: Any) -> str:
+    """How a child is reached from the last of the objects above it; empty where pickle, not the user, made that."""
+    parent = above[-1]
+    owner = above[-2] if len(above) > 1 else None
+    if type(parent) in (tuple, list) and not _is_made_by_pickle(parent, owner):
+        return next((f"[{number}]" for number, one in enumerate(parent) if one is child), "")
+    if isinstance(parent, dict):
+        key = next((key for key, one in parent.items() if one is child), None)
+        if key is None:
+            return ""
+        is_state = owner is not None and not isinstance(owner, (dict, list, tuple)) and isinstance(key, str)
+        return f".{key}" if is_state else f"[{key!r}]"
+    if type(parent) is tuple:  # what __reduce__ gave: arguments of a constructor
+        if isinstance(owner, partial):
+            return _of_partial(owner, child)
+        if isinstance(owner, defaultdict):
+            return ".default_factory" if owner.default_factory is child else ""
+        if isinstance(owner, MethodType):
+            return ".__self__" if owner.__self__ is child else ""
+        held = getattr(owner, "__dict__", {})
+        return next((f".{key}" for key, one in held.items() if one is child), "")
+    return ""
+
+
+def _is_made_by_pickle(parent: Any, owner: Any) -> bool:
+    """Whether a tuple is what ``__reduce__`` gave for its owner, and no part of the user's data."""
+    if owner is None or isinstance(owner, (list, tuple)):
+        return False
+    return not (isinstance(owner, dict) and any(one is parent for one in owner.values()))
+
+
+def _of_partial(owner: partial[Any], child: Any) -> str:
+    if owner.func is child:
+        return ".func"
+    if child is owner.args or child is owner.keywords:
+        return ""
+    return next((f".args[{number}]" for number, one in enumerate(owner.args) if one is child), "")
+
+
+def _definition(failed: Any) -> Any:
+    return failed if isinstance(failed, (FunctionType, type)) else type(failed)
+
+
+def _kind(failed: Any) -> str:
+    if isinstance(failed, FunctionType):
+        if failed.__name__ == "<lambda>":
+            return "lambda"
+        return "local function" if "<locals>" in failed.__qualname__ else "function"
+    if isinstance(failed, type):
+        return f"local class {failed.__name__}" if "<locals>" in failed.__qualname__ else f"class {failed.__name__}"
+    if isinstance(failed, torch.Tensor):
+        return "tensor that is the result of operations with gradients"
+    if isinstance(failed, BuiltinFunctionType):
+        return "builtin function"
+    return next((word for kinds, word in _KINDS if isinstance(failed, kinds)), type(failed).__name__)

@@ -1,0 +1,162 @@
+"""Batches as the process sees them that reads them: the training process, or a worker process of any start method.
+
+PyTorch makes a fetcher for each loader pass, in the process that reads. Each fetcher is wrapped in one that records.
+Worker processes write their records to files in a folder of the child process, one JSON document a line.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+from torch.utils.data import dataloader, get_worker_info
+from torch.utils.data._utils import worker
+
+from chirp_migrate.doctor.recording import IN_TRAINING_PROCESS, FetcherRun, Task
+from chirp_migrate.doctor.watch.objects import generator_states, plain_values, sizes
+from chirp_migrate.doctor.watch.samples import describe_batch
+
+__all__ = ["WorkerLoop", "read_runs", "recorded_fetchers"]
+
+_TASKS_WITH_GENERATORS = 2
+_MOST_TASKS = 400
+_BUSY_S = 0.01
+"""CPU seconds from which a thread counts as busy: one tick of the system's clock."""
+
+_ORIGINAL_LOOP: Callable[..., None] = worker._worker_loop
+_make_fetcher: Callable[..., Any] = dataloader._DatasetKind.create_fetcher
+
+
+class _End(msgspec.Struct, tag="end"):
+    """The stream of a run ended."""
+
+
+class _RunLine(FetcherRun, tag="run"):
+    pass
+
+
+class _TaskLine(Task, tag="task"):
+    pass
+
+
+class _Fetcher:
+    """PyTorch's own fetcher, which records what passes through it."""
+
+    def __init__(self, fetcher: Any, dataset: Any, run: FetcherRun, write: Callable[[Any], None]) -> None:
+        self._fetcher, self._dataset, self._run, self._write = fetcher, dataset, run, write
+        self._count = 0
+
+    def fetch(self, requested: Any) -> Any:
+        """Read one batch."""
+        try:
+            batch = self._fetcher.fetch(requested)
+        except StopIteration:
+            self._write(_End())
+            raise
+        self._count += 1
+        if self._count <= _MOST_TASKS:
+            with suppress(Exception):  # a batch that cannot be described is not recorded
+                task = describe_batch(requested, batch)
+                if self._count <= _TASKS_WITH_GENERATORS:
+                    task.generators = generator_states(self._dataset)
+                task.sizes = sizes(self._dataset)
+                task.native_threads = _native_threads()
+                self._write(task)
+        return batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fetcher, name)
+
+
+class WorkerLoop:
+    """PyTorch's loop of a worker process, with recording; worker processes get it by pickle or by fork.
+
+    Args:
+        folder: where records go.
+        started_in: number of the loader pass that starts the worker.
+    """
+
+    def __init__(self, folder: str, started_in: int) -> None:
+        self._folder, self._started_in = folder, started_in
+
+    def __call__(self, *arguments: Any, **named: Any) -> None:
+        """Be a worker process."""
+        path = Path(self._folder, f"{self._started_in}-{os.getpid()}.jsonl")
+        epochs = iter(range(1_000_000))
+
+        def sink() -> tuple[FetcherRun, Callable[[Any], None]]:
+            info = get_worker_info()
+            number = IN_TRAINING_PROCESS if info is None else info.id
+            return FetcherRun(number, self._started_in, next(epochs)), lambda what: _append(path, what)
+
+        with recorded_fetchers(sink):
+            _ORIGINAL_LOOP(*arguments, **named)
+
+
+@contextmanager
+def recorded_fetchers(sink: Callable[[], tuple[FetcherRun, Callable[[Any], None]] | None]) -> Iterator[None]:
+    """Wrap every fetcher that this process makes.
+
+    Args:
+        sink: gives a new run and where its records go; None if this fetcher is not recorded.
+    """
+
+    def create_fetcher(kind: Any, dataset: Any, *arguments: Any, **named: Any) -> Any:
+        fetcher = _make_fetcher(kind, dataset, *arguments, **named)
+        target = sink()
+        if target is None:
+            return fetcher
+        run, write = target
+        run.generators, run.sizes, run.values = generator_states(dataset), sizes(dataset), plain_values(dataset)
+        write(run)
+        return _Fetcher(fetcher, dataset, run, write)
+
+    kind: Any = dataloader._DatasetKind
+    before = vars(kind)["create_fetcher"]
+    kind.create_fetcher = staticmethod(create_fetcher)
+    try:
+        yield
+    finally:
+        kind.create_fetcher = before
+
+
+def read_runs(folder: Path) -> list[FetcherRun]:
+    """What all worker processes recorded."""
+    runs: list[FetcherRun] = []
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            try:
+                record = msgspec.json.decode(line, type=_RunLine | _TaskLine | _End)
+            except msgspec.DecodeError:  # the process ended while it wrote
+                break
+            match record:
+                case FetcherRun():
+                    runs.append(record)
+                case Task():
+                    runs[-1].tasks.append(record)
+                case _End():
+                    runs[-1].is_over = True
+        path.unlink()
+    return runs
+
+
+def _append(path: Path, record: Any) -> None:
+    values = msgspec.to_builtins(record)
+    if not isinstance(record, _End):
+        values["type"] = "run" if isinstance(record, FetcherRun) else "task"
+    with path.open("ab") as file:
+        file.write(msgspec.json.encode(values) + b"\n")
+
+
+def _native_threads() -> int:
+    """Threads that used CPU time and that Python did not start; 0 where the system does not list threads."""
+    own = {one.native_id for one in threading.enumerate()}
+    with suppress(psutil.Error, OSError, AttributeError):
+        return sum(one.user_time >= _BUSY_S and one.id not in own for one in psutil.Process().threads())
+    return 0

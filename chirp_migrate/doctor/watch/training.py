@@ -1,0 +1,251 @@
+"""A training call, watched until it begins its third epoch or its time is up."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, SubsetRandomSampler
+from torch.utils.data._utils import worker
+
+from chirp_migrate.doctor.recording import (
+    IN_TRAINING_PROCESS,
+    FetcherRun,
+    LoaderInfo,
+    LoaderPass,
+    NormalizationCall,
+    Place,
+    Recording,
+    Task,
+)
+from chirp_migrate.doctor.watch.objects import inner_datasets, plain_values
+from chirp_migrate.doctor.watch.pickling import unpicklable_parts
+from chirp_migrate.doctor.watch.places import Places
+from chirp_migrate.doctor.watch.reading import WorkerLoop, read_runs, recorded_fetchers
+from chirp_migrate.doctor.watch.samples import dtypes_of
+from chirp_migrate.training.watch.interception import Interception, PassingIterator
+from chirp_migrate.training.watch.pacing import Pacing
+from chirpid_patch.loader_speed.measure import shut_down_workers
+from chirpid_patch.loading.batch_timer import batch_samples
+from chirpid_patch.loading.worker_start import start_method
+from chirpid_patch.machine.cpus import usable_cpus
+from chirpid_patch.randomness.random_states import unmoved_generators
+
+__all__ = ["watched"]
+
+_EPOCHS = 2
+_LEAST_BATCHES = 8
+_SHARE_OF_PASS = 0.2
+"""Share of the time of an entry point after which one loader pass is ended."""
+
+
+class _SeenEnough(BaseException):
+    """Ends a training call; no error, so that code that handles errors lets it pass."""
+
+
+def watched(
+    label: str, call: Callable[[], Any], tree: Path, folder: Path, seconds: float, recording: Recording
+) -> None:
+    """Make a training call, and fill in what is seen, also if the call raises.
+
+    Args:
+        label: the entry point.
+        tree: folder of the user's code, an absolute path.
+        folder: where worker processes write what they record; it is empty.
+        seconds: time for the call. A loader pass is cut short after a fifth of it.
+        recording: is filled in.
+
+    Raises:
+        Exception: what the call raises.
+    """
+    watch = _Watch(recording, Places(tree), folder, seconds)
+    recording.label, recording.cpus = label, usable_cpus()
+    began = time.perf_counter()
+    try:
+        with watch.watching(), suppress(_SeenEnough):
+            call()
+    finally:
+        recording.seconds = time.perf_counter() - began
+        watch.end_workers()
+        recording.runs += read_runs(folder)
+
+
+class _Watch(Interception):
+    def __init__(self, recording: Recording, places: Places, folder: Path, seconds: float) -> None:
+        super().__init__(self._pass)
+        self._recording, self._places, self._folder = recording, places, folder
+        self._pacing, self._epoch = Pacing(), 0
+        self._pass_s = seconds * _SHARE_OF_PASS
+        self._until = time.perf_counter() + seconds
+        self._built: WeakKeyDictionary[Any, Place] = WeakKeyDictionary()
+        self._loaders: list[Any] = []
+        self._datasets: list[Any] = []
+        self._current: LoaderPass | None = None
+        self._beginning: LoaderPass | None = None
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(self)
+            stack.enter_context(recorded_fetchers(self._sink))
+            stack.enter_context(_replaced(DataLoader, "__init__", self._noting_place))
+            stack.enter_context(_replaced(torch.autograd, "backward", self._counting_backward))
+            hook = torch.nn.modules.module.register_module_forward_pre_hook(self._see_module)
+            stack.callback(hook.remove)
+            yield
+
+    def end_workers(self) -> None:
+        """End persistent workers, so that nothing of this entry point is left."""
+        for loader in self._loaders:
+            shut_down_workers(loader)
+        self._loaders.clear()
+        self._datasets.clear()
+
+    def _pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        self._epoch += self._pacing.begins_epoch(loader)
+        if self._epoch >= _EPOCHS or time.perf_counter() > self._until:
+            raise _SeenEnough
+        with unmoved_generators():
+            info = self._info(loader)
+        if self._epoch == 0 and self._trained_at(info.place) >= _EPOCHS:  # each epoch has a dataset of its own
+            raise _SeenEnough
+        one = LoaderPass(len(self._recording.passes), info.number)
+        if info.persistent_workers:
+            one.values = plain_values(loader.dataset)
+        self._recording.passes.append(one)
+        began = time.perf_counter()
+
+        def around(advance: Callable[[], Any]) -> Any:
+            asked = time.perf_counter()
+            if asked > self._until:
+                raise _SeenEnough
+            if len(one.sizes) >= _LEAST_BATCHES and asked - began > self._pass_s:
+                raise StopIteration
+            has_gradients = torch.is_grad_enabled()
+            try:
+                batch = advance()
+            except StopIteration:
+                one.is_complete = True
+                raise
+            one.seconds = time.perf_counter() - began
+            one.waits_s.append(time.perf_counter() - asked)
+            one.sizes.append(batch_samples(batch))
+            one.has_gradients.append(has_gradients)
+            one.dtypes = one.dtypes or dtypes_of(batch)
+            self._current = one
+            return batch
+
+        self._beginning = one
+        loop = WorkerLoop(str(self._folder), one.number)
+        try:
+            with _replaced(worker, "_worker_loop", lambda _: loop):
+                return PassingIterator(self, loader, start(), around)
+        finally:
+            self._beginning = None
+
+    def _sink(self) -> tuple[FetcherRun, Callable[[Any], None]] | None:
+        """Records of a fetcher of this process belong to the pass that begins."""
+        if self._beginning is None:
+            return None
+        run = FetcherRun(IN_TRAINING_PROCESS, self._beginning.number, 0)
+
+        def write(record: Any) -> None:
+            match record:
+                case FetcherRun():
+                    self._recording.runs.append(record)
+                case Task():
+                    run.tasks.append(record)
+                case _:
+                    run.is_over = True
+
+        return run, write
+
+    def _info(self, loader: Any) -> LoaderInfo:
+        number = next((n for n, one in enumerate(self._loaders) if one is loader), None)
+        if number is not None:
+            return self._recording.loaders[number]
+        dataset, sampler = loader.dataset, loader.sampler
+        info = LoaderInfo(
+            number=len(self._loaders),
+            place=self._built.get(loader) or self._places.of_caller(),
+            dataset=type(dataset).__name__,
+            dataset_place=self._places.of_definition(type(dataset)),
+            dataset_ids=[self._number(one) for one in inner_datasets(dataset)],
+            is_stream=isinstance(dataset, IterableDataset),
+            samples=_length(dataset),
+            batch_size=loader.batch_size,
+            num_workers=loader.num_workers,
+            persistent_workers=bool(loader.persistent_workers),
+            drop_last=bool(loader.drop_last),
+            start_method=start_method({"multiprocessing_context": loader.multiprocessing_context}),
+            sampler=type(sampler).__name__,
+            is_random_order=isinstance(sampler, (RandomSampler, SubsetRandomSampler)),
+            replicas=sampler.num_replicas if isinstance(sampler, DistributedSampler) and sampler.shuffle else 0,
+            unpicklable=list(unpicklable_parts(loader, self._places)) if loader.num_workers else [],
+        )
+        self._loaders.append(loader)
+        self._recording.loaders.append(info)
+        return info
+
+    def _trained_at(self, place: Place) -> int:
+        """Number of training passes over loaders that were built at this place."""
+        loaders = self._recording.loaders
+        return sum(one.trains and loaders[one.loader].place == place for one in self._recording.passes)
+
+    def _number(self, dataset: Any) -> int:
+        known = next((number for number, one in enumerate(self._datasets) if one is dataset), None)
+        if known is None:
+            self._datasets.append(dataset)
+        return len(self._datasets) - 1 if known is None else known
+
+    def _noting_place(self, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def __init__(loader: Any, *arguments: Any, **named: Any) -> None:
+            self._built[loader] = self._places.of_caller()
+            original(loader, *arguments, **named)
+
+        return __init__
+
+    def _counting_backward(self, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def backward(*arguments: Any, **named: Any) -> None:
+            if self._current is not None:
+                self._current.backwards += 1
+            original(*arguments, **named)
+
+        return backward
+
+    def _see_module(self, module: torch.nn.Module, arguments: Any) -> None:
+        one = self._current
+        if one is None or not module.training or not isinstance(module, _BatchNorm) or not arguments:
+            return
+        kind = type(module).__name__
+        calls = one.normalization.setdefault(kind, NormalizationCall(kind))
+        calls.calls += 1
+        given = arguments[0]
+        if isinstance(given, torch.Tensor) and given.shape[0] == 1 and one.sizes[-1] == 1:
+            calls.with_one_sample += 1
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    original = vars(owner)[name]
+    setattr(owner, name, make(original))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def _length(dataset: Any) -> int:
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return -1

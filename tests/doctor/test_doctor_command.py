@@ -1,0 +1,138 @@
+"""``chirp-migrate doctor`` from the command line: scripts, entry points that fail, documents and exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support import run, snapshot, write_files
+
+STREAM = """
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+class Rows(IterableDataset):
+    def __iter__(self):
+        return iter(torch.eye(8).unbind())
+
+def main():
+    model = torch.nn.Linear(8, 1)
+    for epoch in range({epochs}):
+        for x in DataLoader(Rows(), batch_size=2, num_workers={workers}):
+            model(x).sum().backward()
+        open("epochs.txt", "a").write("x")
+    {end}
+
+if __name__ == "__main__":
+    main()
+"""
+
+CALLS = """
+import os
+import signal
+import time
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+def trains():
+    for (x,) in DataLoader(TensorDataset(torch.rand(8, 2)), batch_size=4):
+        pass
+
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def fails():
+    raise ValueError("no such bird")
+
+def workload(sizes):
+    return {"first": trains, "fails": fails, "killed": killed, "last": trains}
+"""
+
+
+def script(folder: Path, *, epochs: int = 1000, workers: int = 2, end: str = "") -> Path:
+    return write_files(folder / "project", {"train.py": STREAM.format(epochs=epochs, workers=workers, end=end)})
+
+
+def test_a_script_of_any_length_is_ended_after_two_epochs_and_changes_nothing(tmp_path: Path) -> None:
+    root, sarif = script(tmp_path), tmp_path / "doctor.sarif"
+    before = snapshot(root)
+    result = run("doctor", root, "--sarif", sarif, "--json", tmp_path / "doctor.json", "--", "python", "train.py")
+    assert result.exit_code == 1
+    lines = " ".join(result.stdout.split())
+    assert lines.startswith("train.py:5: Every worker process delivers the same samples of Rows")
+    assert "Seen: 2 workers delivered 16 samples" in lines and "Fix: Divide the samples" in lines
+    assert lines.endswith("Doctor: 1 problem in 1 entry point.")
+    assert snapshot(root) == before
+    (one,) = json.loads((tmp_path / "doctor.json").read_text())["entry_points"]
+    assert (one["passes"], one["batches"], one["error"]) == (2, 16, "")
+    (result_of_sarif,) = json.loads(sarif.read_text())["runs"][0]["results"]
+    place = result_of_sarif["locations"][0]["physicalLocation"]
+    assert result_of_sarif["ruleId"] == "duplicated-samples"
+    assert (place["artifactLocation"]["uri"], place["region"]) == ("train.py", {"startLine": 5})
+
+
+def test_a_training_without_problems_ends_with_0(tmp_path: Path) -> None:
+    result = run("doctor", script(tmp_path, workers=1), "--", "python", "train.py")
+    assert (result.exit_code, result.stdout.strip()) == (0, "Doctor: no problems in 1 entry point.")
+
+
+def test_a_script_that_fails_before_any_problem_ends_with_14(tmp_path: Path) -> None:
+    root = script(tmp_path, epochs=1, workers=1, end='raise ValueError("no such bird")')
+    result = run("doctor", root, "--", "python", "train.py")
+    assert result.exit_code == 14
+    assert result.stderr.endswith("chirp-migrate: train.py failed: ValueError: no such bird.\n")
+    assert "line 15, in main" in result.stderr and str(root) not in result.stderr.split("lines it printed")[1]
+
+
+def test_entry_points_that_fail_or_end_their_process_are_named_and_block_no_other(tmp_path: Path) -> None:
+    root, document = write_files(tmp_path / "project", {"chirp_verify.py": CALLS}), tmp_path / "doctor.json"
+    result = run("doctor", root, "--json", document)
+    ran = {one["label"]: (one["error"], one["batches"]) for one in json.loads(document.read_text())["entry_points"]}
+    assert result.exit_code == 0
+    assert ran["first"] == ran["last"] == ("", 2)
+    assert ran["fails"] == ("ValueError: no such bird", 0)
+    assert "SIGKILL" in ran["killed"][0]
+    assert "Doctor: no problems in 2 entry points of 4." in result.stdout
+
+
+@pytest.mark.slow
+def test_an_entry_point_without_end_is_ended_within_the_time_budget(tmp_path: Path) -> None:
+    calls = CALLS.replace("os.kill(os.getpid(), signal.SIGKILL)", "time.sleep(1000)")
+    root, document = write_files(tmp_path / "project", {"chirp_verify.py": calls}), tmp_path / "doctor.json"
+    result = run("doctor", root, "--time-budget", 8, "-k", "first or killed", "--json", document)
+    ran = {one["label"]: one["error"] for one in json.loads(document.read_text())["entry_points"]}
+    assert result.exit_code == 0 and ran["first"] == "" and "did not end within" in ran["killed"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((), "has no utils/ folder"),
+        (("--", "torchrun", "train.py"), "for other programs use --command"),
+        (("--", "python", "nowhere.py"), "there is no nowhere.py"),
+        (("--workload", "nowhere.py:workload"), "there is no nowhere.py"),
+    ],
+)
+def test_what_cannot_be_run_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], problem: str) -> None:
+    root = script(tmp_path)
+    before, after = (arguments, ()) if arguments[:1] != ("--",) else ((), arguments)
+    result = run("doctor", *before, root, *after)
+    assert result.exit_code == 2 and problem in result.stderr and len(result.stderr.splitlines()) <= 2
+
+
+def test_a_command_of_settings_has_no_loaders_to_see(tmp_path: Path) -> None:
+    settings = '[tool.chirp-migrate.verify]\ncommand = ["{python}", "train.py"]\n'
+    root = write_files(script(tmp_path), {"pyproject.toml": settings})
+    result = run("doctor", root)
+    assert result.exit_code == 2 and "whose loaders cannot be seen" in result.stderr
+
+
+@pytest.mark.slow
+def test_the_entry_points_of_a_backend_are_found(tmp_path: Path) -> None:
+    from support import copy_of
+
+    root, document = copy_of("backend", tmp_path / "backend"), tmp_path / "doctor.json"
+    run("doctor", root, "--json", document)
+    found = json.loads(document.read_text())
+    assert len(found["entry_points"]) > 5 and not [one for one in found["entry_points"] if one["error"]]

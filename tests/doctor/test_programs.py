@@ -1,0 +1,126 @@
+"""Each program of fixtures/doctor shows exactly the problems that are listed here, and look-alikes show none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from support import FIXTURES, run
+
+PROGRAMS = FIXTURES / "doctor"
+
+PROBLEMS = {
+    "attribute_frozen_below": ["frozen-copy"],
+    "attribute_frozen_in_workers": ["frozen-copy"],
+    "attribute_in_shared_memory": [],
+    "attribute_of_new_workers": [],
+    "batch_of_one_in_validation": [],
+    "batch_of_one_raises": ["last-batch"],
+    "batch_of_one_with_batchnorm": ["last-batch"],
+    "batch_of_one_with_layernorm": [],
+    "cache_filled_before": [],
+    "cache_kept_with_workers": [],
+    "cache_lost_with_workers": ["lost-cache"],
+    "cache_of_method_lost": ["lost-cache"],
+    "everything_dropped": ["last-batch"],
+    "noise_equal_in_workers": ["equal-randomness"],
+    "noise_from_held_generator": ["equal-randomness"],
+    "noise_seeded_by_index": [],
+    "noise_seeded_by_worker": [],
+    "noise_seeded_each_epoch": ["equal-randomness"],
+    "order_epoch_never_set": ["order"],
+    "order_epoch_set": [],
+    "order_equal_in_folds": [],
+    "order_fixed_and_mixed": [],
+    "order_generator_made_each_epoch": ["order"],
+    "order_sorted_by_class": ["order"],
+    "overlap_of_folds": [],
+    "overlap_of_measured_fit": [],
+    "overlap_split_with_replacement": ["overlap"],
+    "overlap_validation_in_training": ["overlap"],
+    "pickle_lambda_in_steps": ["not-picklable"],
+    "pickle_lambda_without_workers": [],
+    "pickle_left_out_in_getstate": [],
+    "pickle_open_file": ["not-picklable", "not-picklable"],
+    "stream_divided": [],
+    "stream_not_divided": ["duplicated-samples"],
+    "stream_of_few_values": [],
+    "stream_shuffled_not_divided": ["duplicated-samples"],
+    "teacher_in_training_mode": [],
+    "training_set_evaluated_with_drop_last": [],
+    "validation_augmented_by_shared_dataset": ["validation-varies"],
+    "validation_dropped": ["last-batch"],
+    "validation_in_training_mode": ["validation-varies"],
+    "validation_of_training_data": [],
+    "validation_padded_to_batch": [],
+    "validation_with_random_crop": ["validation-varies"],
+}
+
+#: Under spawn a dataset that cannot be pickled starts no worker, so these trainings fail, and the reason is named.
+FAIL_WITHOUT_FORK = {"pickle_lambda_in_steps", "pickle_open_file"}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What one run of doctor over all programs writes as JSON."""
+    path = tmp_path_factory.mktemp("doctor") / "doctor.json"
+    result = run("doctor", PROGRAMS, "--time-budget", 600, "--json", path)
+    assert result.exit_code == 1, result.output
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def problem(report: dict[str, Any], program: str) -> dict[str, Any]:
+    return next(one for one in report["problems"] if program in one["entry_points"])
+
+
+def test_every_program_is_listed_and_ran(report: dict[str, Any]) -> None:
+    assert PROBLEMS.keys() == {path.stem for path in (PROGRAMS / "programs").glob("*.py")}
+    assert [one["label"] for one in report["entry_points"]] == sorted(PROBLEMS)
+    failed = {one["label"] for one in report["entry_points"] if one["error"]}
+    assert failed - FAIL_WITHOUT_FORK == {"batch_of_one_raises"}
+
+
+@pytest.mark.parametrize("program", PROBLEMS)
+def test_a_program_shows_these_problems_and_no_others(report: dict[str, Any], program: str) -> None:
+    found = [one for one in report["problems"] if program in one["entry_points"]]
+    assert [one["check"] for one in found] == PROBLEMS[program]
+    for one in found:
+        line = (PROGRAMS / one["path"]).read_text().splitlines()[one["line"] - 1]
+        assert one["path"] == f"programs/{program}.py"
+        assert any(word in line for word in ("DataLoader(", "class ", "lambda", "def stack"))
+        assert one["fix"].endswith(".") and one["evidence"].endswith((".", "…"))
+
+
+@pytest.mark.parametrize(
+    ("program", "path"),
+    [
+        ("pickle_lambda_in_steps", "dataset.transform.steps[1] (lambda"),
+        ("pickle_open_file", "dataset.handle (open file"),
+    ],
+)
+def test_an_object_that_cannot_be_pickled_is_named_by_its_attribute_path(
+    report: dict[str, Any], program: str, path: str
+) -> None:
+    assert path in problem(report, program)["message"]
+
+
+@pytest.mark.parametrize(
+    ("program", "evidence"),
+    [
+        ("stream_not_divided", "2 workers delivered 24 samples in one epoch, and only 12 of them are different"),
+        ("stream_shuffled_not_divided", "2 workers delivered 20 samples in one epoch, and only 10"),
+        ("noise_from_held_generator", "both epochs begin with the same state of the generator dataset.rng"),
+        ("order_sorted_by_class", "8 of 8 batches held one class, of 2 classes"),
+        ("batch_of_one_raises", "which raised an error"),
+        ("validation_dropped", "8 of 10 samples were read"),
+        ("validation_augmented_by_shared_dataset", "8 of 8 samples"),
+        ("validation_augmented_by_shared_dataset", "shares a dataset object with the loader"),
+        ("overlap_validation_in_training", "8 of 8 samples"),
+        ("attribute_frozen_in_workers", "dataset.epoch was 1 in the training process and 0 in all 2 workers"),
+        ("cache_lost_with_workers", "added 16 entries in one epoch, and the next epoch began empty"),
+    ],
+)
+def test_the_evidence_has_the_numbers_that_were_seen(report: dict[str, Any], program: str, evidence: str) -> None:
+    assert evidence in problem(report, program)["evidence"]
