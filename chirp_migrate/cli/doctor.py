@@ -38,11 +38,11 @@ __all__ = ["doctor"]
 @SCRIPT_ARGUMENT
 @option(
     "--workload", type=WORKLOAD, metavar="FILE:FUNCTION", group="What is run",
-    help="Function that gives the training calls (see init-workload).",
+    help="Function that returns the training calls (see init-workload).",
 )  # fmt: skip
 @option(
     "-k", "--select", type=EXPRESSION, metavar="EXPRESSION", group="What is run",
-    help='Only entry points whose names fit, as "k_fold and not backup".  [default: all]',
+    help='Only entry points whose names match, such as "k_fold and not backup".  [default: all]',
 )  # fmt: skip
 @option(
     "--time-budget", "budget_s", type=Number(1, 86_400), default=120, show_default=True, metavar="SECONDS",
