@@ -31,6 +31,7 @@ from chirp_migrate.rules.api import (
     find_in,
     is_integer,
     is_read,
+    quoted,
     runtime,
 )
 from chirp_migrate.rules.chp013_non_blocking_transfer import pinned_instead
@@ -208,8 +209,8 @@ def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool)
     star = max((argument.star for argument in call.args), key=len, default="")
     if star:
         change.rename(f"{FACTORY}.create_loader")
-        what = "`**kwargs`" if star == "**" else "`*args`"
-        message = f"{what} call: uses `create_loader`, which takes the arguments of `DataLoader`"
+        given = quoted(module, *(one for one in call.args if one.star))
+        message = f"`DataLoader` call with {given}: uses `create_loader`, with the same arguments"
         return Proposal(offset, message, change.edits())
     places = argument_positions(call)
     if "dataset" not in places:
