@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from chirp_migrate.doctor.document import DoctorReport
 from chirp_migrate.plans.document import PlanDocument, RunDocument
 from chirp_migrate.transaction.journal_schema import Record
 from chirp_migrate.tune.document import TuneReport
@@ -16,6 +17,7 @@ from chirp_migrate.verify.document import VerifyReport
 TARGET = Path(__file__).resolve().parent / "schemas"
 
 DOCUMENTS = {
+    "doctor": DoctorReport,
     "journal": Record,
     "plan": PlanDocument,
     "run": RunDocument,

@@ -197,6 +197,7 @@ class Recording(msgspec.Struct):
         cpus: CPUs that the training may use.
         loaders, passes, runs: see their types.
         seconds: wall time.
+        is_cut: whether its time was up before its third epoch began and before it ended.
         error: what the entry point raised, in one line; empty if it trained.
         printed: the end of the traceback, or of the output of a process that was lost.
     """
@@ -207,6 +208,7 @@ class Recording(msgspec.Struct):
     passes: list[LoaderPass] = []
     runs: list[FetcherRun] = []
     seconds: float = 0.0
+    is_cut: bool = False
     error: str = ""
     printed: str = ""
 

@@ -145,6 +145,9 @@ def _report(recordings: list[Recording], notes: list[str]) -> DoctorReport:
     failed = [one for one in recordings if one.error]
     if not problems and failed and len(failed) == len(recordings):
         raise WorkloadFailed(f"{failed[0].label} failed: {failed[0].error}.", failed[0].printed)
+    cut = [one.label for one in recordings if one.is_cut]
+    if cut:
+        notes.append(f"watched for less than two epochs: {shortened(cut, 4)} (--time-budget gives more)")
     if not any(one.passes for one in recordings):
         notes.append("the training took no batch from a PyTorch loader, so nothing was checked")
     watched = [

@@ -110,8 +110,9 @@ class _Watch(Interception):
 
     def _pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         self._epoch += self._pacing.begins_epoch(loader)
-        if self._epoch >= _EPOCHS or time.perf_counter() > self._until:
+        if self._epoch >= _EPOCHS:
             raise _SeenEnough
+        self._end_if_late()
         with unmoved_generators():
             info = self._info(loader)
         if self._epoch == 0 and self._trained_at(info.place) >= _EPOCHS:  # each epoch has a dataset of its own
@@ -124,8 +125,7 @@ class _Watch(Interception):
 
         def around(advance: Callable[[], Any]) -> Any:
             asked = time.perf_counter()
-            if asked > self._until:
-                raise _SeenEnough
+            self._end_if_late()
             if len(one.sizes) >= _LEAST_BATCHES and asked - began > self._pass_s:
                 raise StopIteration
             has_gradients = torch.is_grad_enabled()
@@ -149,6 +149,11 @@ class _Watch(Interception):
                 return PassingIterator(self, loader, start(), around)
         finally:
             self._beginning = None
+
+    def _end_if_late(self) -> None:
+        if time.perf_counter() > self._until:
+            self._recording.is_cut = True
+            raise _SeenEnough
 
     def _sink(self) -> tuple[FetcherRun, Callable[[Any], None]] | None:
         """Records of a fetcher of this process belong to the pass that begins."""
