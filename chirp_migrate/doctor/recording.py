@@ -9,6 +9,7 @@ __all__ = [
     "FetcherRun",
     "LoaderInfo",
     "LoaderPass",
+    "Moments",
     "NormalizationCall",
     "Place",
     "Recording",
@@ -112,9 +113,11 @@ class LoaderPass(msgspec.Struct):
         backwards: calls of ``backward`` while a batch of this pass was the latest batch.
         is_complete: whether the loader was iterated to its end.
         values: plain attributes of the dataset at the beginning of the pass, by path.
+        handles: file descriptors of the training process after each batch, of loaders with workers.
+        parameters: dtype of the parameters of the first module that was called; empty if none was.
         waits_s: seconds that the training waited for each batch.
         seconds: from the beginning to the last batch.
-        dtypes: dtype of each tensor of the first batch, by its place in the batch.
+        doubles: bytes of each float64 tensor of the first batch, by its place in the batch.
         normalization: calls of BatchNorm in training mode.
     """
 
@@ -125,9 +128,11 @@ class LoaderPass(msgspec.Struct):
     backwards: int = 0
     is_complete: bool = False
     values: dict[str, str] = {}
+    handles: list[int] = []
+    parameters: str = ""
     waits_s: list[float] = []
     seconds: float = 0.0
-    dtypes: dict[str, str] = {}
+    doubles: dict[str, int] = {}
     normalization: dict[str, NormalizationCall] = {}
 
     @property
@@ -141,6 +146,19 @@ class LoaderPass(msgspec.Struct):
         return bool(self.has_gradients) and not any(self.has_gradients) and not self.backwards
 
 
+class Moments(msgspec.Struct):
+    """Sums over the values of a batch, for each column of a table or each channel of images.
+
+    Attributes:
+        count: values in each column or channel.
+        sums, squares: of the values and of their squares.
+    """
+
+    count: int
+    sums: list[float]
+    squares: list[float]
+
+
 class Task(msgspec.Struct):
     """One batch, as the process saw it that read it.
 
@@ -150,8 +168,10 @@ class Task(msgspec.Struct):
         whole: hash of all tensors of the batch; empty if it has none.
         sample_bytes: bytes of one sample.
         labels: class of each sample, from a one-dimensional tensor of whole numbers; empty if there is none.
+        moments: of the first tensor of real numbers; None if the batch has none, or if it has many columns.
         generators: state of each random generator after the batch was read; recorded for the first batches only.
-        sizes: length of each dictionary, list, set and cache that the dataset holds, after the batch was read.
+        sizes: length of each dictionary, list, set and cache that the dataset holds, after the batch was read; empty
+            after batches for which it was not measured.
         native_threads: threads of C libraries that used CPU time so far, beside Python's own threads.
     """
 
@@ -160,6 +180,7 @@ class Task(msgspec.Struct):
     whole: str = ""
     sample_bytes: int = 0
     labels: list[int] = []
+    moments: Moments | None = None
     generators: dict[str, str] = {}
     sizes: dict[str, int] = {}
     native_threads: int = 0
@@ -188,6 +209,16 @@ class FetcherRun(msgspec.Struct):
     is_over: bool = False
     tasks: list[Task] = []
 
+    @property
+    def last_sizes(self) -> dict[str, int]:
+        """``sizes`` when they were last measured."""
+        return next((task.sizes for task in reversed(self.tasks) if task.sizes), self.sizes)
+
+    @property
+    def native_threads(self) -> int:
+        """Threads of C libraries that used CPU time."""
+        return max((task.native_threads for task in self.tasks), default=0)
+
 
 class Recording(msgspec.Struct):
     """What was seen of one entry point.
@@ -195,6 +226,7 @@ class Recording(msgspec.Struct):
     Attributes:
         label: the entry point.
         cpus: CPUs that the training may use.
+        most_handles: file descriptors that a process may have; 0 if that is not known.
         loaders, passes, runs: see their types.
         seconds: wall time.
         is_cut: whether its time was up before its third epoch began and before it ended.
@@ -204,6 +236,7 @@ class Recording(msgspec.Struct):
 
     label: str
     cpus: int = 0
+    most_handles: int = 0
     loaders: list[LoaderInfo] = []
     passes: list[LoaderPass] = []
     runs: list[FetcherRun] = []

@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from chirp_migrate.doctor.checks import (
+    double_precision,
     duplicated_samples,
     equal_randomness,
     frozen_copy,
+    handles,
     last_batch,
     lost_cache,
     not_picklable,
     order,
     overlap,
+    statistics_of_all,
     threads,
     validation_varies,
 )
@@ -31,10 +34,13 @@ CHECKS: tuple[Check, ...] = (
     order.check,
     validation_varies.check,
     overlap.check,
+    statistics_of_all.check,
     last_batch.check,
     frozen_copy.check,
     lost_cache.check,
     threads.check,
+    handles.check,
+    double_precision.check,
     not_picklable.check,
 )
 """In the order in which their problems are shown."""

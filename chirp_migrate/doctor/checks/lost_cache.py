@@ -42,4 +42,4 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def _growth(run: FetcherRun, path: str) -> int:
-    return run.tasks[-1].sizes.get(path, 0) - run.sizes.get(path, 0)
+    return run.last_sizes.get(path, 0) - run.sizes.get(path, 0)

@@ -16,7 +16,7 @@ def check(seen: Recording) -> Iterator[Problem]:
         for one in seen.of_loader(loader):
             runs = [run for run in seen.runs_of(one) if run.tasks and run.worker >= 0]
             # Each worker computes in its main thread, too.
-            threads = [1 + run.tasks[-1].native_threads for run in runs]
+            threads = [1 + run.native_threads for run in runs]
             if len(threads) < 2 or min(threads) < 2 or sum(threads) <= seen.cpus:
                 continue
             yield Problem.at(

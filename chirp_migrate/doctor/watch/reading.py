@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import psutil
@@ -22,10 +22,12 @@ from chirp_migrate.doctor.recording import IN_TRAINING_PROCESS, FetcherRun, Task
 from chirp_migrate.doctor.watch.objects import generator_states, plain_values, sizes
 from chirp_migrate.doctor.watch.samples import describe_batch
 
-__all__ = ["WorkerLoop", "read_runs", "recorded_fetchers"]
+__all__ = ["Sink", "WorkerLoop", "read_runs", "recorded_fetchers"]
 
 _TASKS_WITH_GENERATORS = 2
 _MOST_TASKS = 400
+_EACH_OF_FIRST, _EVERY = 4, 8
+"""Worker processes measure containers and threads after each of the first batches, then after every eighth."""
 _BUSY_S = 0.01
 """CPU seconds from which a thread counts as busy: one tick of the system's clock."""
 
@@ -45,11 +47,26 @@ class _TaskLine(Task, tag="task"):
     pass
 
 
+class Sink(NamedTuple):
+    """Where the records of one fetcher go.
+
+    Attributes:
+        run: the new run.
+        write: takes the run, then its tasks, then an end.
+        hashes: whether samples are hashed and summed: in the first pass and in passes without gradients.
+    """
+
+    run: FetcherRun
+    write: Callable[[Any], None]
+    hashes: bool
+
+
 class _Fetcher:
     """PyTorch's own fetcher, which records what passes through it."""
 
-    def __init__(self, fetcher: Any, dataset: Any, run: FetcherRun, write: Callable[[Any], None]) -> None:
-        self._fetcher, self._dataset, self._run, self._write = fetcher, dataset, run, write
+    def __init__(self, fetcher: Any, dataset: Any, sink: Sink) -> None:
+        self._fetcher, self._dataset = fetcher, dataset
+        self._run, self._write, self._hashes = sink
         self._count = 0
 
     def fetch(self, requested: Any) -> Any:
@@ -62,11 +79,11 @@ class _Fetcher:
         self._count += 1
         if self._count <= _MOST_TASKS:
             with suppress(Exception):  # a batch that cannot be described is not recorded
-                task = describe_batch(requested, batch)
+                task = describe_batch(requested, batch, hashes=self._hashes)
                 if self._count <= _TASKS_WITH_GENERATORS:
                     task.generators = generator_states(self._dataset)
-                task.sizes = sizes(self._dataset)
-                task.native_threads = _native_threads()
+                if self._run.worker >= 0 and (self._count <= _EACH_OF_FIRST or self._count % _EVERY == 0):
+                    task.sizes, task.native_threads = sizes(self._dataset), _native_threads()
                 self._write(task)
         return batch
 
@@ -80,42 +97,44 @@ class WorkerLoop:
     Args:
         folder: where records go.
         started_in: number of the loader pass that starts the worker.
+        hashes: whether samples are hashed in the first epoch, and in later epochs.
     """
 
-    def __init__(self, folder: str, started_in: int) -> None:
-        self._folder, self._started_in = folder, started_in
+    def __init__(self, folder: str, started_in: int, hashes: tuple[bool, bool]) -> None:
+        self._folder, self._started_in, self._hashes = folder, started_in, hashes
 
     def __call__(self, *arguments: Any, **named: Any) -> None:
         """Be a worker process."""
         path = Path(self._folder, f"{self._started_in}-{os.getpid()}.jsonl")
         epochs = iter(range(1_000_000))
 
-        def sink() -> tuple[FetcherRun, Callable[[Any], None]]:
-            info = get_worker_info()
+        def sink() -> Sink:
+            info, epoch = get_worker_info(), next(epochs)
             number = IN_TRAINING_PROCESS if info is None else info.id
-            return FetcherRun(number, self._started_in, next(epochs)), lambda what: _append(path, what)
+            run = FetcherRun(number, self._started_in, epoch)
+            return Sink(run, lambda what: _append(path, what), self._hashes[epoch > 0])
 
         with recorded_fetchers(sink):
             _ORIGINAL_LOOP(*arguments, **named)
 
 
 @contextmanager
-def recorded_fetchers(sink: Callable[[], tuple[FetcherRun, Callable[[Any], None]] | None]) -> Iterator[None]:
+def recorded_fetchers(make_sink: Callable[[], Sink | None]) -> Iterator[None]:
     """Wrap every fetcher that this process makes.
 
     Args:
-        sink: gives a new run and where its records go; None if this fetcher is not recorded.
+        make_sink: gives where the records of a new fetcher go; None if this fetcher is not recorded.
     """
 
     def create_fetcher(kind: Any, dataset: Any, *arguments: Any, **named: Any) -> Any:
         fetcher = _make_fetcher(kind, dataset, *arguments, **named)
-        target = sink()
-        if target is None:
+        sink = make_sink()
+        if sink is None:
             return fetcher
-        run, write = target
+        run = sink.run
         run.generators, run.sizes, run.values = generator_states(dataset), sizes(dataset), plain_values(dataset)
-        write(run)
-        return _Fetcher(fetcher, dataset, run, write)
+        sink.write(run)
+        return _Fetcher(fetcher, dataset, sink)
 
     kind: Any = dataloader._DatasetKind
     before = vars(kind)["create_fetcher"]

@@ -7,25 +7,28 @@ from typing import Any
 
 import torch
 
-from chirp_migrate.doctor.recording import Task
+from chirp_migrate.doctor.recording import Moments, Task
 from chirp_migrate.training.watch.samples import contents
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor
 
-__all__ = ["describe_batch", "dtypes_of"]
+__all__ = ["bytes_of_doubles", "describe_batch"]
+
+_MOST_COLUMNS = 256
 
 
-def describe_batch(requested: Any, batch: Any) -> Task:
+def describe_batch(requested: Any, batch: Any, *, hashes: bool) -> Task:
     """The samples of a batch, by hash.
 
     Args:
         requested: what the sampler asked for: the indices of the batch, or one index where batches are not collated.
         batch: what the process read.
+        hashes: whether its tensors are hashed and summed, which takes most of the time.
     """
     is_batch = isinstance(requested, (list, tuple))
     indices = _whole_numbers(requested if is_batch else [requested])
     tensors = [leaf for leaf in contents(batch).values() if _is_dense(leaf)]
     task = Task(indices=indices)
-    if not tensors:
+    if not tensors or not hashes:
         return task
     whole = Hash()
     for tensor in tensors:
@@ -40,14 +43,30 @@ def describe_batch(requested: Any, batch: Any) -> Task:
         return task  # the batch is not one row for each sample
     task.samples = _row_hashes(rows, size)
     task.sample_bytes = sum(tensor.nbytes for tensor in rows) // size
+    task.moments = next((_moments(tensor) for tensor in rows if tensor.is_floating_point()), None)
     classes = [t for t in rows if t.ndim == 1 and not t.is_floating_point() and not t.is_complex()]
     task.labels = classes[-1].tolist() if len(classes) == 1 else []
     return task
 
 
-def dtypes_of(batch: Any) -> dict[str, str]:
-    """The dtype of each tensor of a batch, by its place."""
-    return {place: str(leaf.dtype) for place, leaf in contents(batch).items() if isinstance(leaf, torch.Tensor)}
+def _moments(tensor: torch.Tensor) -> Moments | None:
+    """Sums for each column, of images and signals for each channel."""
+    if tensor.ndim < 2 or tensor.shape[1] > _MOST_COLUMNS:
+        return None
+    others = [axis for axis in range(tensor.ndim) if axis != 1]
+    variance, mean = torch.var_mean(tensor.detach().cpu(), others, correction=0)
+    count = tensor.numel() // tensor.shape[1]
+    columns = list(zip(mean.tolist(), variance.tolist(), strict=True))
+    return Moments(count, [count * m for m, _ in columns], [count * (v + m * m) for m, v in columns])
+
+
+def bytes_of_doubles(batch: Any) -> dict[str, int]:
+    """Bytes of each float64 tensor of a batch, by its place."""
+    return {
+        place: leaf.nbytes
+        for place, leaf in contents(batch).items()
+        if isinstance(leaf, torch.Tensor) and leaf.dtype == torch.float64
+    }
 
 
 def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import psutil
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, SubsetRandomSampler
@@ -28,8 +29,8 @@ from chirp_migrate.doctor.recording import (
 from chirp_migrate.doctor.watch.objects import inner_datasets, plain_values
 from chirp_migrate.doctor.watch.pickling import unpicklable_parts
 from chirp_migrate.doctor.watch.places import Places
-from chirp_migrate.doctor.watch.reading import WorkerLoop, read_runs, recorded_fetchers
-from chirp_migrate.doctor.watch.samples import dtypes_of
+from chirp_migrate.doctor.watch.reading import Sink, WorkerLoop, read_runs, recorded_fetchers
+from chirp_migrate.doctor.watch.samples import bytes_of_doubles
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
 from chirpid_patch.loader_speed.measure import shut_down_workers
@@ -66,7 +67,7 @@ def watched(
         Exception: what the call raises.
     """
     watch = _Watch(recording, Places(tree), folder, seconds)
-    recording.label, recording.cpus = label, usable_cpus()
+    recording.label, recording.cpus, recording.most_handles = label, usable_cpus(), _most_handles()
     began = time.perf_counter()
     try:
         with watch.watching(), suppress(_SeenEnough):
@@ -89,6 +90,7 @@ class _Watch(Interception):
         self._datasets: list[Any] = []
         self._current: LoaderPass | None = None
         self._beginning: LoaderPass | None = None
+        self._hashes = True
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -138,12 +140,17 @@ class _Watch(Interception):
             one.waits_s.append(time.perf_counter() - asked)
             one.sizes.append(batch_samples(batch))
             one.has_gradients.append(has_gradients)
-            one.dtypes = one.dtypes or dtypes_of(batch)
+            if len(one.sizes) == 1:
+                one.doubles = bytes_of_doubles(batch)
+            if info.num_workers:
+                one.handles.append(_handles())
             self._current = one
             return batch
 
         self._beginning = one
-        loop = WorkerLoop(str(self._folder), one.number)
+        is_validation = not torch.is_grad_enabled()
+        self._hashes = is_validation or not self._trained_at(info.place)
+        loop = WorkerLoop(str(self._folder), one.number, (self._hashes, is_validation))
         try:
             with _replaced(worker, "_worker_loop", lambda _: loop):
                 return PassingIterator(self, loader, start(), around)
@@ -155,7 +162,7 @@ class _Watch(Interception):
             self._recording.is_cut = True
             raise _SeenEnough
 
-    def _sink(self) -> tuple[FetcherRun, Callable[[Any], None]] | None:
+    def _sink(self) -> Sink | None:
         """Records of a fetcher of this process belong to the pass that begins."""
         if self._beginning is None:
             return None
@@ -170,7 +177,7 @@ class _Watch(Interception):
                 case _:
                     run.is_over = True
 
-        return run, write
+        return Sink(run, write, self._hashes)
 
     def _info(self, loader: Any) -> LoaderInfo:
         number = next((n for n, one in enumerate(self._loaders) if one is loader), None)
@@ -229,6 +236,8 @@ class _Watch(Interception):
 
     def _see_module(self, module: torch.nn.Module, arguments: Any) -> None:
         one = self._current
+        if one is not None and not one.parameters:
+            one.parameters = next((str(each.dtype) for each in module.parameters(recurse=False)), "")
         if one is None or not module.training or not isinstance(module, _BatchNorm) or not arguments:
             return
         kind = type(module).__name__
@@ -254,3 +263,20 @@ def _length(dataset: Any) -> int:
         return len(dataset)
     except (TypeError, NotImplementedError):
         return -1
+
+
+def _handles() -> int:
+    """File descriptors that this process has open; 0 where the system has none."""
+    with suppress(psutil.Error, OSError, AttributeError):
+        return int(psutil.Process().num_fds())
+    return 0
+
+
+def _most_handles() -> int:
+    """File descriptors that this process may have; 0 where that is not known."""
+    try:
+        import resource
+    except ImportError:  # no POSIX
+        return 0
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 0 if most == resource.RLIM_INFINITY else most

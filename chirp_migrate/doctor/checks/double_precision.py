@@ -1,0 +1,31 @@
+"""Batches of float64 for a model of float32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import Recording
+
+__all__ = ["check"]
+
+_LEAST_BYTES = 16_384
+
+
+def check(seen: Recording) -> Iterator[Problem]:
+    """Compare the dtypes of training batches with the dtype of the parameters; small tensors cost little."""
+    for loader in seen.loaders:
+        for one in seen.of_loader(loader):
+            if not one.trains or one.parameters != "torch.float32" or not one.doubles:
+                continue
+            place, size = max(one.doubles.items(), key=lambda item: item[1])
+            if size < _LEAST_BYTES:
+                continue
+            yield Problem.at(
+                loader.dataset_place if loader.dataset_place.file else loader.place,
+                "double-precision",
+                "Batches are float64 and the model is float32, so loading moves twice the bytes and steps convert.",
+                f"batch{place} of {loader} is float64 with {size:,} bytes, and the parameters are float32.",
+                "Convert the data to float32 once, where the dataset is made.",
+            )
+            break

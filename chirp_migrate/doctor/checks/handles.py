@@ -1,0 +1,45 @@
+"""Batches of worker processes that are kept, so that the training process runs out of file descriptors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import LoaderPass, Recording
+
+__all__ = ["check"]
+
+_SETTLED = 4
+"""Batches after which loading ahead adds no more descriptors."""
+_LEAST_BATCHES = 12
+
+
+def check(seen: Recording) -> Iterator[Problem]:
+    """Count the descriptors after each batch: certain is a number that rises with every batch and across epochs."""
+    if not seen.most_handles:
+        return
+    for series in seen.series():
+        passes = [one for loader, one in series if loader.num_workers and len(one.handles) >= _LEAST_BATCHES]
+        if len(passes) < 2 or len(passes) < len(series):
+            continue
+        loader, (first, second) = series[0][0], passes[:2]
+        if not (_rises(first) and _rises(second)) or second.handles[0] < first.handles[-1]:
+            continue
+        batches = len(first.handles) + len(second.handles)
+        each = (second.handles[-1] - first.handles[0]) / (batches - 1)
+        yield Problem.at(
+            loader.place,
+            "handles",
+            "Batches are kept, and each batch of a worker process keeps file descriptors open.",
+            f"Open file descriptors rose from {first.handles[0]} to {second.handles[-1]} in {batches} batches of "
+            f"{loader}, and did not fall between epochs; the limit of {seen.most_handles} is reached after about "
+            f"{int((seen.most_handles - first.handles[0]) / each)} batches.",
+            "Keep copies instead of the batch and parts of it: tensor.clone(), or tensor.item() for a number.",
+        )
+
+
+def _rises(one: LoaderPass) -> bool:
+    """Whether every batch after the first ones adds a descriptor."""
+    later = one.handles[_SETTLED:]
+    return all(after > before for before, after in pairwise(later))

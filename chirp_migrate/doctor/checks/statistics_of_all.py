@@ -1,0 +1,101 @@
+"""Standardization by the mean and standard deviation of training and validation samples together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Moments, Recording
+
+__all__ = ["check"]
+
+_EXACT_MEAN, _EXACT_DEVIATION = 2e-4, 1e-3
+"""How near to 0 and 1 the figures of float32 samples are that were standardized by their own statistics."""
+_CLEARLY = 5e-3
+"""How far from 0 or 1 a figure of the training samples alone must be."""
+_LEAST_SAMPLES = 16
+
+
+def check(seen: Recording) -> Iterator[Problem]:
+    """Compute the statistics of the samples of whole passes, each sample once, as the loaders delivered them.
+
+    Certain are samples that have mean 0 and deviation 1 in every column or channel if training and validation are
+    taken together, and not if training is taken alone.
+    """
+    training: tuple[LoaderInfo, LoaderPass, Moments] | None = None
+    for one in seen.passes:
+        loader = seen.loaders[one.loader]
+        moments = _moments(seen, loader, one)
+        if one.trains:
+            training = None if moments is None else (loader, one, moments)
+        elif one.evaluates and training is not None and moments is not None:
+            other = training[2]
+            if len(other.sums) != len(moments.sums):
+                continue
+            both = _added(other, moments)
+            if not _is_standardized(both) or not _differs(other):
+                continue
+            mean, deviation = max(_figures(other), key=lambda pair: abs(pair[0]) + abs(pair[1] - 1))
+            yield Problem.at(
+                training[0].place,
+                "statistics-of-all",
+                "Samples are standardized by statistics of training and validation samples together.",
+                f"All {sum(training[1].sizes) + sum(one.sizes)} samples together have mean 0 and standard deviation 1; "
+                f"the training samples alone have mean {mean:.3f} and standard deviation {deviation:.3f} ({loader} "
+                "validates).",
+                "Split first, then compute mean and standard deviation from the training samples alone.",
+            )
+            return
+
+
+def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Moments | None:
+    """The sums over a pass; None unless it read every sample that it names once, and all were recorded."""
+    tasks = [task for run in seen.runs_of(one) for task in run.tasks]
+    indices = [index for task in tasks for index in task.indices]
+    if not one.is_complete or not len(indices) == len(set(indices)) == sum(one.sizes) or loader.is_stream:
+        return None
+    found = [task.moments for task in tasks]
+    total: Moments | None = None
+    for each in found:
+        if each is None or (total is not None and len(each.sums) != len(total.sums)):
+            return None
+        total = each if total is None else _added(total, each)
+    return total if len(indices) >= _LEAST_SAMPLES // 2 else None
+
+
+def _added(first: Moments, second: Moments) -> Moments:
+    return Moments(
+        first.count + second.count,
+        [one + other for one, other in zip(first.sums, second.sums, strict=True)],
+        [one + other for one, other in zip(first.squares, second.squares, strict=True)],
+    )
+
+
+def _figures(moments: Moments, less: int = 0) -> list[tuple[float, float]]:
+    """Mean and standard deviation of each column that varies; the sum of squares is divided by the count less this."""
+    found = []
+    for total, squares in zip(moments.sums, moments.squares, strict=True):
+        mean = total / moments.count
+        deviation = math.sqrt(max(0.0, squares - moments.count * mean * mean) / max(1, moments.count - less))
+        if deviation > 0:
+            found.append((mean, deviation))
+    return found
+
+
+def _is_standardized(moments: Moments) -> bool:
+    """Whether the values have mean 0 and deviation 1: of each column or channel, or of all of them together."""
+    whole = Moments(moments.count * len(moments.sums), [sum(moments.sums)], [sum(moments.squares)])
+    return any(
+        figures
+        and all(abs(mean) < _EXACT_MEAN and abs(deviation - 1) < _EXACT_DEVIATION for mean, deviation in figures)
+        for figures in (_figures(one, less) for one in (moments, whole) for less in (0, 1))
+    )
+
+
+def _differs(moments: Moments) -> bool:
+    whole = Moments(moments.count * len(moments.sums), [sum(moments.sums)], [sum(moments.squares)])
+    return all(
+        any(abs(mean) > _CLEARLY or abs(deviation - 1) > _CLEARLY for mean, deviation in _figures(one))
+        for one in (moments, whole)
+    )
