@@ -54,10 +54,11 @@ def _moments(tensor: torch.Tensor) -> Moments | None:
     if tensor.ndim < 2 or tensor.shape[1] > _MOST_COLUMNS:
         return None
     others = [axis for axis in range(tensor.ndim) if axis != 1]
-    variance, mean = torch.var_mean(tensor.detach().cpu(), others, correction=0)
+    values = tensor.detach().cpu()
+    values = values.float() if values.itemsize < 4 else values
+    norms = torch.linalg.vector_norm(values, dim=others)
     count = tensor.numel() // tensor.shape[1]
-    columns = list(zip(mean.tolist(), variance.tolist(), strict=True))
-    return Moments(count, [count * m for m, _ in columns], [count * (v + m * m) for m, v in columns])
+    return Moments(count, values.sum(others).tolist(), [norm * norm for norm in norms.tolist()])
 
 
 def bytes_of_doubles(batch: Any) -> dict[str, int]:
