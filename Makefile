@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-gains bench-linters bench-suites bench-versions bench-verify bench-validity bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs site package clean
+.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-gains bench-linters bench-suites bench-versions bench-verify bench-validity bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs site bench-doctor package clean
 
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ./chirpid_patch
 
@@ -119,6 +119,9 @@ bench-multi-scale: $(STAMP)  ## training at several scales: memory and time, all
 
 bench-hooks: $(STAMP)  ## what the profiling hook costs
 	$(BIN)/python benchmarks/hooks.py
+
+bench-doctor: $(STAMP)  ## what recording for doctor costs
+	$(BIN)/python benchmarks/doctor.py
 
 bench-tune: $(STAMP)  ## what tune picks against the best of an exhaustive sweep
 	$(BIN)/python benchmarks/tune.py

@@ -110,6 +110,8 @@ class LoaderPass(msgspec.Struct):
         loader: number of the loader.
         sizes: samples of each batch.
         has_gradients: for each batch, whether gradients were enabled when the training asked for it.
+        forwards, forwards_without: calls of modules while a batch of this pass was the latest batch, with gradients and
+            without.
         backwards: calls of ``backward`` while a batch of this pass was the latest batch.
         is_complete: whether the loader was iterated to its end.
         values: plain attributes of the dataset at the beginning of the pass, by path.
@@ -125,6 +127,8 @@ class LoaderPass(msgspec.Struct):
     loader: int
     sizes: list[int] = []
     has_gradients: list[bool] = []
+    forwards: int = 0
+    forwards_without: int = 0
     backwards: int = 0
     is_complete: bool = False
     values: dict[str, str] = {}
@@ -142,8 +146,9 @@ class LoaderPass(msgspec.Struct):
 
     @property
     def evaluates(self) -> bool:
-        """Whether gradients were off for every batch, and none were computed."""
-        return bool(self.has_gradients) and not any(self.has_gradients) and not self.backwards
+        """Whether gradients were off for every batch or every call of a module, and none were computed."""
+        is_off = not any(self.has_gradients) or (self.forwards_without > 0 and not self.forwards)
+        return bool(self.has_gradients) and is_off and not self.backwards
 
 
 class Moments(msgspec.Struct):
@@ -228,6 +233,7 @@ class Recording(msgspec.Struct):
         cpus: CPUs that the training may use.
         most_handles: file descriptors that a process may have; 0 if that is not known.
         loaders, passes, runs: see their types.
+        has_own_data: whether the number of samples is the user's own, and not a choice of doctor.
         seconds: wall time.
         is_cut: whether its time was up before its third epoch began and before it ended.
         error: what the entry point raised, in one line; empty if it trained.
@@ -240,6 +246,7 @@ class Recording(msgspec.Struct):
     loaders: list[LoaderInfo] = []
     passes: list[LoaderPass] = []
     runs: list[FetcherRun] = []
+    has_own_data: bool = True
     seconds: float = 0.0
     is_cut: bool = False
     error: str = ""

@@ -51,7 +51,9 @@ def run(request: Request, parent: Parent) -> Done:
             replace(request.discovery, entry_points=tuple(replace(entries[0], name=n) for n in names)), request.select
         )
         parent.send(Found(NAMES, [entry.name for entry in entries]))
-    sizes = request.sizes.watched()
+    # Found entry points train on samples of ours: few are enough to see what loaders do.
+    is_found = entries[0].source is Source.FOUND
+    sizes = request.sizes.watched() if is_found else request.sizes
     with user_code("the model"):
         model = load_model(request.discovery.model)
     data = data_for(entries, sizes)
@@ -59,7 +61,7 @@ def run(request: Request, parent: Parent) -> Done:
         parent.wait_for_turn()
         parent.show(Step(entry.label, number, len(entries)))
         seconds = max(_LEAST_S, (request.ends_at - time.time()) / (len(entries) - number))
-        recording = Recording(entry.label)
+        recording = Recording(entry.label, has_own_data=not is_found or request.sizes.data is not None)
         tree, records = Path(request.tree).resolve(), Path(request.records)
         try:
             _train(entry, model, data, sizes, (tree, records, seconds, recording))

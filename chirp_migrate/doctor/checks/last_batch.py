@@ -14,11 +14,14 @@ _WHOLE = {"SequentialSampler", "RandomSampler"}
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Look at the end of each loader pass."""
+    """Look at the end of each loader pass.
+
+    Where doctor chose the number of samples, a batch of one sample and an empty loader prove nothing.
+    """
     trained = seen.trained_datasets()
     for loader in seen.loaders:
         for one in seen.of_loader(loader):
-            problem = _one_sample(seen, loader, one) or _dropped(loader, one, loader.dataset_ids[0] in trained)
+            problem = _one_sample(seen, loader, one) or _dropped(seen, loader, one, loader.dataset_ids[0] in trained)
             if problem is not None:
                 yield problem
                 break
@@ -26,7 +29,14 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 def _one_sample(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Problem | None:
     got = [calls for calls in one.normalization.values() if calls.with_one_sample]
-    if not got or not loader.batch_size or loader.batch_size < 2 or one.sizes[-1] != 1 or not one.has_gradients[-1]:
+    if (
+        not got
+        or not seen.has_own_data
+        or not loader.batch_size
+        or loader.batch_size < 2
+        or one.sizes[-1] != 1
+        or not one.has_gradients[-1]
+    ):
         return None
     total = sum(one.sizes)
     raised = ", which raised an error" if "more than 1 value per channel" in seen.error else ""
@@ -40,11 +50,11 @@ def _one_sample(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Problem
     )
 
 
-def _dropped(loader: LoaderInfo, one: LoaderPass, is_trained: bool) -> Problem | None:
+def _dropped(seen: Recording, loader: LoaderInfo, one: LoaderPass, is_trained: bool) -> Problem | None:
     if not loader.drop_last or not one.is_complete or loader.is_stream or not loader.batch_size:
         return None
     read = sum(one.sizes)
-    if read == 0 and 0 < loader.samples < loader.batch_size:
+    if seen.has_own_data and read == 0 and 0 < loader.samples < loader.batch_size:
         return Problem.at(
             loader.place,
             "last-batch",

@@ -236,9 +236,15 @@ class _Watch(Interception):
 
     def _see_module(self, module: torch.nn.Module, arguments: Any) -> None:
         one = self._current
-        if one is not None and not one.parameters:
+        if one is None:
+            return
+        if torch.is_grad_enabled():
+            one.forwards += 1
+        else:
+            one.forwards_without += 1
+        if not one.parameters:
             one.parameters = next((str(each.dtype) for each in module.parameters(recurse=False)), "")
-        if one is None or not module.training or not isinstance(module, _BatchNorm) or not arguments:
+        if not module.training or not isinstance(module, _BatchNorm) or not arguments:
             return
         kind = type(module).__name__
         calls = one.normalization.setdefault(kind, NormalizationCall(kind))
