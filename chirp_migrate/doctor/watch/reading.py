@@ -18,7 +18,7 @@ import psutil
 from torch.utils.data import dataloader, get_worker_info
 from torch.utils.data._utils import worker
 
-from chirp_migrate.doctor.recording import IN_TRAINING_PROCESS, FetcherRun, Task
+from chirp_migrate.doctor.recording import FetcherRun, Task
 from chirp_migrate.doctor.watch.objects import generator_states, plain_values, sizes
 from chirp_migrate.doctor.watch.samples import describe_batch
 
@@ -67,10 +67,15 @@ class _Fetcher:
     def __init__(self, fetcher: Any, dataset: Any, sink: Sink) -> None:
         self._fetcher, self._dataset = fetcher, dataset
         self._run, self._write, self._hashes = sink
-        self._count = 0
+        self._begun, self._count = False, 0
 
     def fetch(self, requested: Any) -> Any:
         """Read one batch."""
+        if not self._begun:  # the sampler may have drawn numbers since the fetcher was made
+            self._begun, run, dataset = True, self._run, self._dataset
+            with suppress(Exception):  # an object that cannot be looked into is not recorded
+                run.generators, run.sizes, run.values = generator_states(dataset), sizes(dataset), plain_values(dataset)
+            self._write(run)
         try:
             batch = self._fetcher.fetch(requested)
         except StopIteration:
@@ -108,10 +113,12 @@ class WorkerLoop:
         path = Path(self._folder, f"{self._started_in}-{os.getpid()}.jsonl")
         epochs = iter(range(1_000_000))
 
-        def sink() -> Sink:
-            info, epoch = get_worker_info(), next(epochs)
-            number = IN_TRAINING_PROCESS if info is None else info.id
-            run = FetcherRun(number, self._started_in, epoch)
+        def sink(dataset: Any) -> Sink | None:
+            info = get_worker_info()
+            if info is None or info.dataset is not dataset:  # of a loader inside the dataset
+                return None
+            epoch = next(epochs)
+            run = FetcherRun(info.id, self._started_in, epoch)
             return Sink(run, lambda what: _append(path, what), self._hashes[epoch > 0])
 
         with recorded_fetchers(sink):
@@ -119,21 +126,18 @@ class WorkerLoop:
 
 
 @contextmanager
-def recorded_fetchers(make_sink: Callable[[], Sink | None]) -> Iterator[None]:
+def recorded_fetchers(make_sink: Callable[[Any], Sink | None]) -> Iterator[None]:
     """Wrap every fetcher that this process makes.
 
     Args:
-        make_sink: gives where the records of a new fetcher go; None if this fetcher is not recorded.
+        make_sink: gives where the records of a new fetcher of a dataset go; None if this fetcher is not recorded.
     """
 
     def create_fetcher(kind: Any, dataset: Any, *arguments: Any, **named: Any) -> Any:
         fetcher = _make_fetcher(kind, dataset, *arguments, **named)
-        sink = make_sink()
+        sink = make_sink(dataset)
         if sink is None:
             return fetcher
-        run = sink.run
-        run.generators, run.sizes, run.values = generator_states(dataset), sizes(dataset), plain_values(dataset)
-        sink.write(run)
         return _Fetcher(fetcher, dataset, sink)
 
     kind: Any = dataloader._DatasetKind

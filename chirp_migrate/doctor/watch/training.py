@@ -162,7 +162,7 @@ class _Watch(Interception):
             self._recording.is_cut = True
             raise _SeenEnough
 
-    def _sink(self) -> Sink | None:
+    def _sink(self, _dataset: Any) -> Sink | None:
         """Records of a fetcher of this process belong to the pass that begins."""
         if self._beginning is None:
             return None
@@ -186,7 +186,7 @@ class _Watch(Interception):
         dataset, sampler = loader.dataset, loader.sampler
         info = LoaderInfo(
             number=len(self._loaders),
-            place=self._built.get(loader) or self._places.of_caller(),
+            place=self._place(loader),
             dataset=type(dataset).__name__,
             dataset_place=self._places.of_definition(type(dataset)),
             dataset_ids=[self._number(one) for one in inner_datasets(dataset)],
@@ -206,6 +206,12 @@ class _Watch(Interception):
         self._recording.loaders.append(info)
         return info
 
+    def _place(self, loader: Any) -> Place:
+        """Where a loader was built; where it is iterated if that is not known."""
+        with suppress(TypeError, KeyError):
+            return self._built[loader]
+        return self._places.of_caller()
+
     def _trained_at(self, place: Place) -> int:
         """Number of training passes over loaders that were built at this place."""
         loaders = self._recording.loaders
@@ -220,7 +226,8 @@ class _Watch(Interception):
     def _noting_place(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def __init__(loader: Any, *arguments: Any, **named: Any) -> None:
-            self._built[loader] = self._places.of_caller()
+            with suppress(TypeError):  # a subclass may have no hash
+                self._built[loader] = self._places.of_caller()
             original(loader, *arguments, **named)
 
         return __init__
