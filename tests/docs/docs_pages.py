@@ -1,4 +1,4 @@
-"""What the README and docs/ show: blocks of code with the mark in front of them, code in running text, and links."""
+"""What the pages at the top and docs/ show: blocks of code and their marks, code in running text, and links."""
 
 from __future__ import annotations
 
@@ -104,8 +104,10 @@ class Page:
 
 
 def pages() -> list[Page]:
-    """README.md and everything in docs/."""
-    return [Page(path) for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))]
+    """The pages at the top but for the changelog, that of the runtime, and everything in docs/."""
+    top = [path for path in sorted(ROOT.glob("*.md")) if path.name != "CHANGELOG.md"]
+    paths = (*top, ROOT / "chirpid_patch" / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    return [Page(path) for path in paths]
 
 
 def written_pages() -> list[Page]:

@@ -137,6 +137,7 @@ def test_the_wheel_of_the_tool_has_the_tool_and_its_examples(tool: Built) -> Non
     pairs = files_in(tool.source / "fixtures" / "rules")
     examples = {f"chirp_migrate/examples/{name}" for name in pairs if name.endswith(".py") and name.count("/") == 1}
 
+    assert tool.wheel.name.endswith("-py3-none-any.whl")
     assert installed == source | examples
     assert "chirp_migrate/py.typed" in installed
 
