@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from packaging.requirements import Requirement
-from support import ROOT
+from support import ROOT, modules_of
 
 from chirp_migrate import __version__
 
@@ -21,7 +21,8 @@ else:
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
-RUNTIME = tomllib.loads((ROOT / "chirpid_patch" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = tomllib.loads((ROOT / "chirpid_patch" / "pyproject.toml").read_text(encoding="utf-8"))
+RUNTIME = SETTINGS["project"]
 
 
 def read(path: Path) -> Any:
@@ -37,6 +38,12 @@ def test_ci_tests_every_python_and_torch_that_the_metadata_promises() -> None:
     assert set(promised) <= set(matrix["python"])
     assert str(torch.specifier) == f">={oldest.removesuffix('.0')}"
     assert f"torch=={newest}" in (ROOT / "constraints.txt").read_text(encoding="utf-8")
+
+
+def test_the_wheel_of_the_runtime_lists_every_sub_package() -> None:
+    folders = {path.parent.relative_to(ROOT) for path in modules_of(ROOT / "chirpid_patch")}
+
+    assert set(SETTINGS["tool"]["setuptools"]["packages"]) == {".".join(folder.parts) for folder in folders}
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
