@@ -112,7 +112,8 @@ class DataLoaderPerformanceMonitor:
             of the measured batches were under way before (they flatter the workers); `start_up_included`: True only
             for a loader of one batch an epoch that starts workers for it each time.
 
-        Raises ValueError: the loader has no batch, or `num_batches` or `epochs` is below 1.
+        Raises:
+            ValueError: the loader has no batch, or `num_batches` or `epochs` is below 1.
         """
 
         def at_end() -> None:  # of a pass, while its workers are still there

@@ -436,8 +436,7 @@ def reads_batches(dataset: Any) -> bool:
 
 
 def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Batch | None:
-    """What ``default_collate([dataset[i] for i in indices])`` gives, read at once; None if that is not
-    possible.
+    """Return ``default_collate([dataset[i] for i in indices])``, read at once; None if that is not possible.
 
     The batch is a list of columns in memory of its own, equal to the per-sample result bit for bit (random
     transforms: equal for the same ``key``). Indices the per-sample code would refuse give None, so that the

@@ -83,7 +83,7 @@ def streaming_standardization_stats(
 
 
 def _values(dataset: Any, chunk: Sequence[Any]) -> Iterator[Tensor]:
-    """x of the samples at ``chunk``: gathered at once where that is possible, else one by one."""
+    """Yield x of the samples at ``chunk``, gathered at once where that is possible, else one by one."""
     batch = fetch_batch(dataset, chunk)
     if batch is not None and isinstance(batch[0], Tensor):
         yield _real(batch[0])

@@ -58,6 +58,8 @@ def place_batches(
     """What puts the batches of a loader with these arguments on ``device``, and why so, in words.
 
     Args:
+        dataset: the dataset of the loader.
+        batching: arguments of ``DataLoader`` that say which samples make a batch.
         device: where they come.
         share: how much of its free memory samples may take; None is 0.5, but nothing on the CPU, where ordinary
             loading is faster than what is made for devices.

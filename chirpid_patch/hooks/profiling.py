@@ -47,7 +47,8 @@ class DataLoaderProfilingHook(TrainerHooks):
         summaries: one for each epoch that has ended.
         slow_batches: the slow batches of this epoch.
 
-    Raises ValueError: ``log_every`` below 1, or ``slow_factor`` not above 1.
+    Raises:
+        ValueError: ``log_every`` below 1, or ``slow_factor`` not above 1.
     """
 
     def __init__(

@@ -54,7 +54,8 @@ def handle_oom_errors(
     Returns:
         ``batch_size``, ``num_workers``, ``persistent_workers`` and ``gradient_accumulation_steps``.
 
-    Raises ValueError: a number is out of range, or the loader's batches are made by a sampler without a ``batch_size``.
+    Raises:
+        ValueError: a number is out of range, or the loader's batches are made by a sampler without a ``batch_size``.
     """
     if batch_size is None:
         batch_size = 32 if loader is None else _batch_size(loader)

@@ -76,7 +76,8 @@ def diagnose_dataloader_speed(
         step_seconds: how long a step of the training takes without loading: what it hides needs no change.
         verbose: print the result.
 
-    Raises ValueError: the loader has no batch, or an argument is not above 0.
+    Raises:
+        ValueError: the loader has no batch, or an argument is not above 0.
     """
     if num_batches < 1 or seconds <= 0 or (step_seconds is not None and step_seconds <= 0):
         raise ValueError("num_batches, seconds and step_seconds must be above 0")

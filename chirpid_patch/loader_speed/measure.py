@@ -38,13 +38,16 @@ def measure(
     What is measured how, and the figures, is what ``DataLoaderPerformanceMonitor.time_batch_loading`` documents.
 
     Args:
-        loader, num_batches, epochs: as there.
+        loader: as for ``time_batch_loading``.
+        num_batches: as for ``time_batch_loading``.
+        epochs: as for ``time_batch_loading``.
         at_end: called when an iteration ends, while its workers are still there.
 
     Returns:
         The figures, and the waits in seconds.
 
-    Raises ValueError: the loader has no batch, or ``num_batches`` or ``epochs`` is below 1.
+    Raises:
+        ValueError: the loader has no batch, or ``num_batches`` or ``epochs`` is below 1.
     """
     if num_batches < 1 or epochs < 1:
         raise ValueError("num_batches and epochs must be at least 1")

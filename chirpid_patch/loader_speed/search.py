@@ -92,6 +92,7 @@ def choose_loading(
         options: ``DataLoader`` arguments; those that say how a batch is made are honoured.
         threads_allowed: whether several threads may read the dataset at once.
         most_workers: how many worker processes to try at most; None for as many as may help.
+        seconds: how long to measure, in all.
         step: called with each batch, as the training would be: what it leaves of the CPUs counts.
     """
     notes: list[str] = []

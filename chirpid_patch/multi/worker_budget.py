@@ -36,7 +36,8 @@ def share_workers(needs: Sequence[float], workers: int, most: Sequence[int] | No
         workers: the budget.
         most: the most workers for each loader; no limit where not given.
 
-    Raises ValueError: a negative need or budget.
+    Raises:
+        ValueError: a negative need or budget.
     """
     if workers < 0 or any(need < 0 for need in needs):
         raise ValueError("needs and workers must be 0 or more")

@@ -57,7 +57,8 @@ class MultiScaleStep:
     autocast: makes the context of each forward pass, such as ``lambda: torch.autocast("cuda")``.
     device: where images and labels go; by default the device of the model's first parameter.
 
-    Raises ValueError: unusable ``scales``, ``weights`` for other scales, a ``memory_budget`` that is not positive.
+    Raises:
+        ValueError: unusable ``scales``, ``weights`` for other scales, a ``memory_budget`` that is not positive.
     """
 
     def __init__(

@@ -30,7 +30,6 @@ def masks(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Calla
 
     ``mask_short_axes`` is that of ``SpecAugment``, ``calls`` names the methods that ``forward`` calls.
     """
-
     return _decorator(_MASKS, calls, lambda state: _masks_with(state, mask_short_axes))
 
 
