@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-gains bench-linters bench-suites bench-versions bench-verify bench-validity bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs site bench-doctor package clean
+.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-gains bench-linters bench-suites bench-versions bench-verify bench-validity bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs site bench-doctor bench-scripts package clean
 
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ./chirpid_patch
 
@@ -101,6 +101,9 @@ bench-versions: $(STAMP)  ## the wheel and the fast tests with other versions of
 
 bench-verify: $(STAMP)  ## how often verify decides rightly
 	$(BIN)/python benchmarks/verify_decisions.py --docs
+
+bench-scripts: $(STAMP)  ## training scripts of other people, migrated and verified
+	$(BIN)/python benchmarks/verify_scripts.py
 
 bench-validity: $(STAMP)  ## the saving that verify predicts, beside that of long trainings
 	$(BIN)/python benchmarks/verify_validity.py --check

@@ -1,7 +1,7 @@
 """`make bench-slower`: what `verify` says of a migration that makes one entry point slower.
 
-Migrates a temporary copy of the fixture backend, has one entry point of the side after wait for half a second, and
-prints the report. With `--docs` it is written to docs/verify-slower.md, too.
+Migrates a temporary copy of the fixture backend, has one entry point of the side after wait for a second in each epoch,
+and prints the report. With `--docs` it is written to docs/verify-slower.md, too.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from verify_fixture import BEGIN, END, with_report
 
 DOCUMENT = ROOT / "docs" / "verify-slower.md"
 MODULE, FUNCTION = "util_backup", "single_fold_training_with_predefined_split"
-WAITS_S = 0.5
+WAITS_S = 1.0
 SELECT = f"cross_validation.k_fold_cross_validation_with or {MODULE}.{FUNCTION}"
 OPTIONS = ["-k", SELECT, "--num-workers", "", "--measure-seconds", "0"]
-TITLE = f"# What `verify` says when one entry point waits {WAITS_S} s longer"
+TITLE = f"# What `verify` says when one entry point waits {WAITS_S} s longer in each epoch"
 SLOWER = 12
 
 
@@ -43,11 +43,12 @@ def main(docs: bool) -> None:
 
 
 def slowed(text: str) -> str:
-    """The module, with the function waiting before its last statement."""
+    """The module, with the function waiting once an epoch: where the scheduler of its learning rate makes a step."""
     functions = {one.name: one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef)}
-    last = functions[FUNCTION].body[-1]
+    trains = next(one for one in functions[FUNCTION].body if "_run_epochs(" in ast.unparse(one))
     lines = text.splitlines(keepends=True)
-    lines.insert(last.lineno - 1, f"{' ' * last.col_offset}__import__('time').sleep({WAITS_S})\n")
+    waits = f"(__import__('time').sleep({WAITS_S}), step(*a))"
+    lines.insert(trains.lineno - 1, f"    scheduler.step = lambda *a, step=scheduler.step: {waits}\n")
     return "".join(lines)
 
 
