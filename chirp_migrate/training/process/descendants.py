@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 import psutil
 
-__all__ = ["MARKER", "end_all", "resume_all", "suspend_all"]
+__all__ = ["MARKER", "end_all", "own_cpus", "resume_all", "suspend_all", "woken_on"]
 
 MARKER = "CHIRP_MIGRATE_RUN"
 """Environment variable that marks the processes of a run, by a value that no other run has."""
@@ -70,6 +70,34 @@ def resume_all(stopped: Sequence[psutil.Process]) -> None:
     for one in reversed(stopped):
         with suppress(psutil.Error):
             one.resume()
+
+
+def own_cpus() -> list[int]:
+    """CPUs that this process may run on; none where the system cannot restrict a process to some of them."""
+    with suppress(AttributeError, psutil.Error):
+        return list(psutil.Process().cpu_affinity())
+    return []
+
+
+@contextmanager
+def woken_on(pid: int, cpu: int | None) -> Iterator[None]:
+    """Wake a process meanwhile, on this CPU; then the system moves it as ever.
+
+    A process that slept wakes where it ran last. On a busy machine some CPUs are busier than others, so that one of two
+    processes that take turns would be slower for minutes.
+    """
+    process, usual = psutil.Process(), None
+    if cpu is not None:
+        with suppress(AttributeError, psutil.Error, OSError, ValueError):
+            process = psutil.Process(pid)
+            usual = process.cpu_affinity()
+            process.cpu_affinity([cpu])
+    try:
+        yield
+    finally:
+        if usual:
+            with suppress(psutil.Error, OSError, ValueError):
+                process.cpu_affinity(usual)
 
 
 def _is_left(process: psutil.Process, mark: str) -> bool:

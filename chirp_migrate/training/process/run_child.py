@@ -23,7 +23,7 @@ from chirp_migrate.console.progress import Progress, Step, untold
 from chirp_migrate.console.text import sentence as as_sentence
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.process.descendants import MARKER, end_all, resume_all, suspend_all
+from chirp_migrate.training.process.descendants import MARKER, end_all, resume_all, suspend_all, woken_on
 from chirp_migrate.training.process.exit_status import ending
 from chirp_migrate.training.process.guard import guarded
 from chirp_migrate.training.process.imports import PACKAGE_ROOT, missing_module
@@ -176,11 +176,12 @@ class Child(Generic[_T]):
                 self._wait_for_end()
                 self.cpu_s = 0.0
 
-    def give_turn(self, within_s: float | None = None) -> None:
+    def give_turn(self, within_s: float | None = None, cpu: int | None = None) -> None:
         """Let the child do what it waits to do.
 
         Args:
             within_s: seconds that it has for all that is left; None for what is left of its time.
+            cpu: the CPU that it starts on, see :func:`.descendants.woken_on`; None for any.
 
         Raises:
             WorkloadFailed: the child had ended before, and failed.
@@ -189,9 +190,10 @@ class Child(Generic[_T]):
             self.result()
         if within_s is not None:
             self._left_s = self._limit_s = within_s
-        self._resume()
-        self._began, self._waits = time.time(), False
-        self._tell(b"go")
+        with woken_on(self._process.pid, cpu):
+            self._resume()
+            self._began, self._waits = time.time(), False
+            self._tell(b"go")
 
     def take_turn(self) -> None:
         """Let the child do what it waits to do, and wait until it is ready for the next turn, or has ended.

@@ -22,6 +22,7 @@ import torch
 from chirp_migrate.console.progress import Progress, Step, untold
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.background_load import Watch, own_s
+from chirp_migrate.training.process.descendants import own_cpus
 from chirp_migrate.training.process.run_child import Child, Role, workload_failed
 from chirp_migrate.training.process.snapshot import freshen
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes, Source
@@ -231,7 +232,7 @@ class Children:
         self, pair: Mapping[str, Child[RunResult]], chance: random.Random, deadline: float
     ) -> dict[str, Visit] | None:
         """Both sides of the entry point that comes next, turn by turn; None where time was up before its end."""
-        turn = 0
+        turn, cpus = 0, own_cpus()
         while True:
             left = [side for side in _SIDES if not pair[side].found]
             if not left:
@@ -239,17 +240,18 @@ class Children:
             if turn and time.monotonic() > deadline:
                 return None
             chance.shuffle(left)
+            cpu = chance.choice(cpus) if cpus else None  # the same for both sides
             for side in left:
                 with self.spending("start-up and first epochs" if turn == 0 else "later epochs"):
                     # One that hangs must not use up more than the budget.
                     least_s = max(_LEAST_WATCH_S, deadline - time.monotonic() + _GRACE_S)
-                    self._turns([pair[side]], min(self._settings.timeout_s, least_s))
+                    self._turns([pair[side]], min(self._settings.timeout_s, least_s), cpu)
             turn += 1
 
-    def _turns(self, children: Sequence[Child[RunResult]], limit_s: float) -> None:
+    def _turns(self, children: Sequence[Child[RunResult]], limit_s: float, cpu: int | None = None) -> None:
         """Give these their turns at once, wait for all of them, and suspend them until the next."""
         for child in children:
-            child.give_turn(limit_s)
+            child.give_turn(limit_s, cpu)
         for child in children:
             child.wait_until_ready()
             if child.is_lost:
