@@ -14,11 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 
 from chirp_migrate.console.progress import Step, untold
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
+from chirp_migrate.training.process.descendants import own_cpus, woken_on
 from chirp_migrate.training.process.run_child import Child, Role
 
 STUB = """
@@ -123,6 +125,28 @@ def test_one_that_is_suspended_does_nothing_with_all_that_it_started_until_its_t
         time.sleep(0.2)
         assert mark.stat().st_size == size
         assert child.result().total == 1, "it goes on where it was"
+
+
+@pytest.mark.skipif(not own_cpus(), reason="this system restricts no process to some CPUs")
+def test_a_turn_may_begin_on_a_certain_cpu_and_goes_on_anywhere(stub: Start) -> None:
+    cpus = own_cpus()
+    with stub("parent.wait_for_turn()\nparent.wait_for_turn()\nreturn Found(1, {})") as child:
+        child.wait_until_ready()
+        process = psutil.Process(child._process.pid)
+        with woken_on(process.pid, cpus[-1]):
+            assert process.cpu_affinity() == [cpus[-1]]
+        assert process.cpu_affinity() == cpus
+        child.suspend()
+        child.give_turn(cpu=cpus[0])
+        assert process.cpu_affinity() == cpus
+        assert child.result().total == 1
+
+
+def test_a_cpu_is_no_matter_where_the_system_restricts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(psutil.Process, "cpu_affinity", raising=False)
+    assert own_cpus() == []
+    with woken_on(os.getpid(), 0):
+        pass
 
 
 def test_parts_of_what_it_found_come_as_they_are_known(stub: Start) -> None:
