@@ -78,15 +78,18 @@ def test_it_ends_with_the_rounds_and_with_the_budget() -> None:
     assert (len(cut_short.made), cut_short.ended_with) == (1, Stopped.BUDGET), "there is no room for another"
 
 
-def test_each_of_the_rounds_that_an_interval_needs_has_its_share_of_the_time() -> None:
+@pytest.mark.parametrize(("entry_points", "expected"), [(2, [24, 30, 40, 60, 120]), (3, [24, 60, 120, 120, 120])])
+def test_each_round_has_its_share_and_there_are_fewer_where_the_first_had_little(
+    entry_points: int, expected: list[float]
+) -> None:
     shares: list[float] = []
 
     def make(_number: int, _labels: frozenset[str] | None, until: float) -> TimedRound:
         shares.append(until - time.monotonic())
         return made(lasts=0.0)
 
-    take_rounds(make, lambda *_: frozenset({"train"}), 4, time.monotonic() + 120)
-    assert shares == pytest.approx([40, 60, 120, 120], abs=5)
+    take_rounds(make, lambda *_: frozenset({"train"}), 5, time.monotonic() + 120, entry_points)
+    assert shares == pytest.approx(expected, abs=5)
 
 
 def test_a_round_that_was_lost_is_made_again_a_few_times() -> None:

@@ -154,6 +154,7 @@ def take_rounds(
     still_open: Callable[[Sequence[TimedRound], Sequence[Look]], frozenset[str]],
     most: int,
     deadline: float,
+    entry_points: int = 0,
 ) -> Rounds:
     """Make rounds until every question is settled, ``most`` are made, or the time is used up.
 
@@ -164,6 +165,8 @@ def take_rounds(
             open. With none of them left everything is settled.
         most: rounds, at most.
         deadline: on the clock of ``time.monotonic``.
+        entry_points: how many there are. Where the first round has less than half of them, there are fewer rounds of
+            more entry points.
 
     Raises:
         KeyboardInterrupt: the user interrupted before the first look; later, the rounds made so far are given.
@@ -172,7 +175,7 @@ def take_rounds(
     made: list[TimedRound] = []
     looks: list[Look] = []
     labels: frozenset[str] | None = None
-    lost = 0
+    lost, wanted = 0, max(most, MIN_ROUNDS)
 
     def look(share: float) -> frozenset[str]:
         looks.append(Look(len(made), share))
@@ -184,8 +187,7 @@ def take_rounds(
     while True:
         try:
             now = time.monotonic()
-            # A machine that is slow makes fewer rounds, not rounds of fewer entry points.
-            latest = make(len(made), labels, now + (deadline - now) / max(1, MIN_ROUNDS - len(made)))
+            latest = make(len(made), labels, now + (deadline - now) / max(1, wanted - len(made)))
         except KeyboardInterrupt:
             if len(made) < MIN_ROUNDS - 1:
                 raise
@@ -194,6 +196,7 @@ def take_rounds(
             return Rounds.of(made, looks, Stopped.INTERRUPTED)
         if latest.labels:
             made.append(latest)
+            wanted = MIN_ROUNDS if 2 * len(made[0].labels) < entry_points else wanted
         else:
             lost += 1  # an entry point took its process with it, or time was up before one had ended
         out_of_time = lost > most or time.monotonic() + _WORTH_BEGINNING * latest.duration_s > deadline
