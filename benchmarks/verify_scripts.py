@@ -51,7 +51,7 @@ SCRIPTS = (
     Script("opacus", "examples", ("mnist.py", "--device", "cpu", "--disable-dp", "-n", "50", "--data-root", ".")),
 )
 
-INSTALLED = ("pytorch-ignite==0.5.5", "opacus==1.6.0", "tqdm")
+INSTALLED = ("pytorch-ignite==0.5.5", "opacus==1.6.0", "tqdm", "tensorboardX", "protobuf", "packaging")
 
 
 @dataclass(frozen=True)

@@ -83,8 +83,8 @@ def own_cpus() -> list[int]:
 def woken_on(pid: int, cpu: int | None) -> Iterator[None]:
     """Wake a process meanwhile, on this CPU; then the system moves it as ever.
 
-    A process that slept wakes where it ran last. On a busy machine some CPUs are busier than others, so that one of two
-    processes that take turns would be slower for minutes.
+    A process that slept wakes where it ran last, and some CPUs are busier than others: two processes that take turns
+    are to begin on the same.
     """
     process, usual = psutil.Process(), None
     if cpu is not None:
