@@ -110,6 +110,8 @@ def test_samples_that_are_read_at_once(tmp_path: Path, made: str) -> None:
         "torchvision.datasets.ImageFolder('train', transform=torchvision.transforms.ToTensor())",
         "Subset(torchvision.datasets.CIFAR10('.'), range(3))",
         "Pictures(paths) if len(paths) else Stream()",
+        "Pictures(paths) + Photos(paths)",
+        "sum([Pictures(one) for one in paths])",
     ],
 )
 def test_samples_that_only_their_own_code_reads(tmp_path: Path, made: str) -> None:
@@ -127,6 +129,8 @@ def test_samples_that_only_their_own_code_reads(tmp_path: Path, made: str) -> No
         "[(x, 1) for x in data]",
         "sets[data]",
         "elsewhere.Dataset(data)",
+        "Pictures(data) + data",
+        "sum(data)",
     ],
 )
 def test_what_is_not_known_is_decided_when_the_program_runs(tmp_path: Path, made: str) -> None:
@@ -206,6 +210,44 @@ def test_a_dataset_is_followed_from_all_of_its_callers(tmp_path: Path) -> None:
     assert gains(tmp_path, build=build, a=call, b=other) == [BATCHED]
     assert gains(tmp_path, build=build, a=call, b="from build import loader_of\n\nf = [loader_of]\n") == [AT_RUN_TIME]
     assert gains(tmp_path, build=build, a="", b="") == [AT_RUN_TIME], "who calls it is not in the project"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "expected"),
+    [
+        ("pictures", NOTHING),
+        ("make(rank)", NOTHING),
+        ("Pictures([rank])", NOTHING),
+        ("rank", AT_RUN_TIME),
+        ("rank or pictures", AT_RUN_TIME),
+    ],
+)
+def test_what_a_function_is_given_matters_only_if_the_dataset_depends_on_it(
+    tmp_path: Path, dataset: str, expected: tuple[str, str]
+) -> None:
+    text = f"""{HEAD}from data import Pictures
+from elsewhere import spawn
+
+pictures = Pictures([])
+
+
+def make(paths):
+    return Pictures(paths)
+
+
+def train(rank):
+    return DataLoader({dataset}, batch_size=4)
+
+
+spawn(train)
+"""
+    assert gains(tmp_path, train=text) == [expected]
+
+
+def test_a_loader_of_single_samples_reads_no_batches(tmp_path: Path) -> None:
+    text = f"{HEAD}def make(x, n):\n    return DataLoader(TensorDataset(x), batch_size={{}})\n"
+    assert gains(tmp_path, train=text.format("None")) == [NOTHING]
+    assert gains(tmp_path, train=text.format("n")) == [BATCHED]
 
 
 def test_a_dataset_is_followed_through_attributes_and_methods(tmp_path: Path) -> None:

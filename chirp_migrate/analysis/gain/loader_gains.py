@@ -182,10 +182,10 @@ class LoaderGains:
         at_once = next((one for one in readings if one.way is Way.AT_ONCE), None)
         collations = [one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks(one)]
         own = [one.place for one in collations if _is_own_function(one)]
-        replaced = self._replaced_by(loaders)
-        if at_once is not None and not collations and replaced is None:
+        replaced, are_single = self._replaced_by(loaders), all(map(_gives_single_samples, loaders))
+        if at_once is not None and not collations and replaced is None and not are_single:
             return _gain_at(GainKind.BATCHED, at_once.why, at_once.place)
-        if replaced is None and not _names_collation(loaders[0].place.node, own, collations):
+        if replaced is None and not are_single and not _names_collation(loaders[0].place.node, own, collations):
             if any(one.way is Way.UNKNOWN for one in readings) or (at_once is not None and len(own) < len(collations)):
                 return _AT_RUN_TIME
             if not self._has_all_callers(loaders[0].place, readings):
@@ -193,6 +193,8 @@ class LoaderGains:
         held = [one for loader in loaders if loader.sends_to_workers for one in self._objects.held.get(loader, ())]
         if moves and held and all(one.sort in _HOISTED for one in held):
             return _gain_at(GainKind.PICKLABLE, "workers then start without fork, too", held[0].place)
+        if are_single:
+            return _gain_at(GainKind.NOTHING, "it gives single samples", loaders[0].place)
         if replaced is not None:
             return _gain_at(GainKind.NOTHING, "accelerate makes PyTorch's own loader of it", replaced)
         if own:
@@ -228,8 +230,20 @@ class LoaderGains:
             else:
                 continue
             if _mentions(self._project, node.name) > len(calls):
-                return False
+                return self._is_known_for_any_caller(place, around[-1])
         return True
+
+    def _is_known_for_any_caller(self, place: Place, outermost: ast.AST) -> bool:
+        """Whether the datasets of a loader are known even if nothing is known of what its function is given."""
+        if not isinstance(outermost, ast.FunctionDef):
+            return False
+        first = len(self._run.loaders)
+        for thing in self._run.module(place.path).cells.get(outermost.name, ()):
+            if isinstance(thing, FunctionThing) and thing.place.node is outermost:
+                self._run.call_alone(thing)
+        found = [one for one in self._run.loaders[first:] if one.place == place]
+        del self._run.loaders[first:]
+        return bool(found) and all(one.way is not Way.UNKNOWN for loader in found for one in self._readings(loader))
 
 
 def _gain_at(kind: GainKind, why: str, place: Place | None) -> Gain:
@@ -273,6 +287,11 @@ def _asks_for_cuda(call: ast.AST) -> bool:
             case ast.Call(func=function):
                 return ast.unparse(function) == "torch.cuda.is_available"
     return False
+
+
+def _gives_single_samples(loader: Loader) -> bool:
+    """Whether a loader surely puts no samples together: ``batch_size=None``."""
+    return loader.arguments.get("batch_size") == NONE and loader.arguments.get("batch_sampler", NONE) == NONE
 
 
 def _stacks(collation: Thing) -> bool:

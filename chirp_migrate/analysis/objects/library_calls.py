@@ -166,7 +166,9 @@ class LibraryCalls(State, ABC):
             case "builtins.iter":
                 return (Container("list", {None: self._elements(first, node, inner)}),)
             case "builtins.sum" | "builtins.min" | "builtins.max" | "builtins.any" | "builtins.all":
-                self._elements(first, node, inner)
+                summed = self._elements(first, node, inner)
+                if name == "builtins.sum" and summed and all(isinstance(one, Instance) for one in summed):
+                    return summed  # datasets: one with the samples of all
             case "builtins.next":
                 return self._elements(first, node, inner)
             case "builtins.len":

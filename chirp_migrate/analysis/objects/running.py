@@ -592,6 +592,8 @@ class Run(Calls):
 
     def _added(self, first: Value, second: Value) -> Value:
         containers = [one for one in (*first, *second) if isinstance(one, Container)]
+        if not containers and first and second and all(isinstance(one, Instance) for one in (*first, *second)):
+            return unite(first, second)  # datasets: one with the samples of both
         if not containers:
             return as_part(second)
         made = Container(containers[0].kind)
