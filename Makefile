@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-gains bench-linters bench-suites bench-versions bench-verify bench-validity bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs site bench-doctor bench-scripts package clean
+.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-gains bench-linters bench-suites bench-versions bench-verify bench-validity bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs site bench-doctor bench-scripts bench-foreign-packages package clean
 
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ./chirpid_patch
 
@@ -74,6 +74,9 @@ bench-oracle: $(STAMP)  ## our loader beside PyTorch's on 2,000 programs made up
 
 bench-foreign: $(STAMP)  ## our loader beside PyTorch's on datasets of somebody else's code
 	$(BIN)/python benchmarks/foreign.py --check --write
+
+bench-foreign-packages: $(STAMP)  ## loaders of packages from PyPI, before and after (quiet machine, 20 minutes)
+	$(BIN)/python benchmarks/foreign_packages.py --check --write
 
 bench-soundness: $(STAMP)  ## 5,000 programs made up at random, before and after their migration
 	$(BIN)/python benchmarks/soundness.py --write

@@ -1,7 +1,10 @@
 """`make bench-gains`: what the migration of the loaders of packages from PyPI buys, by the judgement of the tool.
 
-Each source distribution is planned twice, by default and with `--all-loaders`, and nothing is written to it. The table
-counts the loaders, what each gains, the hunks of both plans, and pins that contradict the runtime. Nothing is timed.
+Each source distribution is planned, and nothing is written to it. The table counts the loaders, what each gains, the
+hunks, what stays unchanged, and pins that contradict the runtime. Nothing is timed.
+
+A person judged loaders that `--sample 40` drew from `gains.json`, by reading their code: `gains_judged.json` keeps the
+judgements, and the page says how many of these loaders the tool judges alike.
 
 Writes `gains.json` and `gains.md` to `benchmarks/results/`.
 """
@@ -9,6 +12,7 @@ Writes `gains.json` and `gains.md` to `benchmarks/results/`.
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import tempfile
 from collections import Counter
@@ -17,7 +21,7 @@ from typing import Any
 
 import click
 from codemod_bench.packages import PACKAGES, Package, Unavailable, default_cache, fetch, unpack
-from harness import TOOL, Progress, conditions, made_by, output_option, table, write
+from harness import RESULTS, TOOL, Progress, conditions, made_by, output_option, table, write
 
 from chirp_migrate.additions.pins import contradictions
 from chirp_migrate.plans.plan import GainKind
@@ -102,46 +106,135 @@ _MORE: tuple[Package, ...] = (
         "torchreid-0.2.5.tar.gz",
         "bc1055c6fb8444968798708dd13fdad00148e9d7cf3cb18cf52f4b949857fe08",
     ),
+    Package(
+        "braindecode",
+        "1.8.1",
+        "braindecode-1.8.1.tar.gz",
+        "9267480d04698163e4310104680a62a8d491fcffe3fbd0a8b7006f5d01b3e8b9",
+    ),
+    Package(
+        "cleanlab",
+        "2.9.0",
+        "cleanlab-2.9.0.tar.gz",
+        "abe25fe0c772ced8c4b36a94e0de71726db00802224b7fb7bee06db6ff95eb4e",
+    ),
+    Package(
+        "pypots",
+        "1.5",
+        "pypots-1.5.tar.gz",
+        "e22e8bb9949ada1132984634d00ba35003180b1cafb99cdcc19cfe659f80f598",
+    ),
+    Package(
+        "pytorch-tabular",
+        "1.2.0",
+        "pytorch_tabular-1.2.0.tar.gz",
+        "1b96b576eb3de443840b313d0b298293eaf83dcfdbba53ed8974b76d1351b821",
+    ),
+    Package(
+        "recbole",
+        "1.2.1",
+        "recbole-1.2.1.tar.gz",
+        "f00a94be7bf1c62d7cb5ac52bdd7c6355a499b1eb7e05d652f110fffa9a9d0a8",
+    ),
+    Package(
+        "sentence-transformers",
+        "6.2.0",
+        "sentence_transformers-6.2.0.tar.gz",
+        "1e3cd8796ab7bcad4cfa2f51e2083d8b37b15d6b68e6fa6b91a147c67380574d",
+    ),
+    Package(
+        "setfit",
+        "1.2.0",
+        "setfit-1.2.0.tar.gz",
+        "ed87e37cb7a35b04dac398c55e2dc9642a4b098d64cdf4b91a91d55dbae1de43",
+    ),
+    Package(
+        "simpletransformers",
+        "0.70.8",
+        "simpletransformers-0.70.8.tar.gz",
+        "a4287ee20a4138917715dc9f6d535fc51e57bb21d17ff60fb11fab0370db67bc",
+    ),
+    Package(
+        "tsai",
+        "1.0.1",
+        "tsai-1.0.1.tar.gz",
+        "7ef31c7de6bf5ff551a5e3f0fbae8ee92a2cc550b1381e82485be7cd724bc012",
+    ),
 )
+
+_JUDGEMENTS = RESULTS / "gains_judged.json"
 _KINDS = tuple(kind.value for kind in GainKind)
 
 
-def _plan(root: Path, target: Path, *options: str) -> dict[str, Any]:
+def packages_by_name() -> dict[str, Package]:
+    """The packages of the survey and those beside them."""
+    return {package.name: package for package in (*PACKAGES, *_MORE)}
+
+
+def _plan(root: Path, target: Path) -> dict[str, Any]:
     """The plan of a tree, as a document."""
-    plan = [*TOOL, "plan", "--no-scaffold", *options, "-o", str(target), "-q", str(root)]
+    plan = [*TOOL, "plan", "--jobs", "1", "--no-scaffold", "-o", str(target), "-q", str(root)]
     subprocess.run(plan, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
     document: dict[str, Any] = json.loads(target.read_text(encoding="utf-8"))
     return document
-
-
-def _hunks(document: dict[str, Any]) -> int:
-    return sum(len(file.get("hunks", ())) for file in document["files"])
 
 
 def _measured(package: Package, cache: Path) -> dict[str, Any]:
     """What is found in one package."""
     with tempfile.TemporaryDirectory() as folder:
         root = unpack(fetch(package, cache), Path(folder) / "source")
-        by_gain, every = (_plan(root, Path(folder) / f"{len(o)}.json", *o) for o in ((), ("--all-loaders",)))
-        loaders = [one for one in by_gain["findings"] if one["rule"] == "CHP001" and one["gain"] is not None]
+        document = _plan(root, Path(folder) / "plan.json")
+        loaders = [one for one in document["findings"] if one["rule"] == "CHP001" and one["gain"] is not None]
         kinds = Counter(one["gain"]["kind"] for one in loaders)
         return {
             "package": f"{package.name} {package.version}",
             "loaders": len(loaders),
             **{kind: kinds[kind] for kind in _KINDS},
-            "hunks": _hunks(by_gain),
-            "hunks_all_loaders": _hunks(every),
+            "hunks": sum(len(file.get("hunks", ())) for file in document["files"]),
+            "unchanged": sum(one["status"] == "unchanged" for one in document["findings"]),
             "pins": contradictions(root, root),
+            "sites": [
+                {"place": f"{one['path']}:{one['line']}", "kind": one["gain"]["kind"], "why": one["gain"]["why"]}
+                for one in loaders
+            ],
         }
 
 
+def _sample(rows: list[dict[str, Any]], number: int, seed: int) -> list[dict[str, str]]:
+    """Loaders drawn at random from those of all packages."""
+    every = [{"package": row["package"], **site} for row in rows for site in row["sites"]]
+    return random.Random(seed).sample(every, min(number, len(every)))
+
+
+def _judged(rows: list[dict[str, Any]]) -> list[str]:
+    """How many of the loaders that a person judged the tool judges alike, and which it does not."""
+    judged = json.loads(_JUDGEMENTS.read_text(encoding="utf-8")) if _JUDGEMENTS.exists() else {"loaders": []}
+    kinds = {(row["package"], site["place"]): site["kind"] for row in rows for site in row["sites"]}
+    pairs = [(one, kinds.get((one["package"], one["place"]))) for one in judged["loaders"]]
+    found = [(one, kind) for one, kind in pairs if kind is not None]
+    if not found:
+        return ["None of these loaders was judged by a person."]
+    alike = sum(kind in (one["judged"], GainKind.SIBLING.value) for one, kind in found)
+    missing = f"; {len(pairs) - len(found)} others are not among the loaders of this run" * (len(found) < len(pairs))
+    wrong = [
+        f"* {one['package']} {one['place']}: {kind}, judged {one['judged']}: {one['why']}"
+        for one, kind in found
+        if kind not in (one["judged"], GainKind.SIBLING.value)
+    ]
+    return [
+        f"{alike} of {len(found)} loaders ({alike / len(found):.0%}) have the class that a person gave them who read",
+        f"the code. They were drawn at random with `--sample {len(pairs)} --seed {judged['seed']}`{missing}.",
+        *(["", *wrong] if wrong else []),
+    ]
+
+
 def _page(rows: list[dict[str, Any]], settings: dict[str, Any]) -> str:
-    head = ["package", "loaders", *(kind.replace("-", " ") for kind in _KINDS), "hunks", "with --all-loaders", "pins"]
+    head = ["package", "loaders", *(kind.replace("-", " ") for kind in _KINDS), "hunks", "unchanged", "pins"]
     body = [
-        [row["package"], *(row[key] for key in ("loaders", *_KINDS, "hunks", "hunks_all_loaders")), len(row["pins"])]
+        [row["package"], *(row[key] for key in ("loaders", *_KINDS, "hunks", "unchanged")), len(row["pins"])]
         for row in rows
     ]
-    totals = ["all", *(sum(row[key] for row in rows) for key in ("loaders", *_KINDS, "hunks", "hunks_all_loaders"))]
+    totals = ["all", *(sum(row[key] for row in rows) for key in ("loaders", *_KINDS, "hunks", "unchanged"))]
     pins = [f"* {row['package']}: {pin}" for row in rows for pin in row["pins"]]
     return "\n".join(
         [
@@ -149,11 +242,16 @@ def _page(rows: list[dict[str, Any]], settings: dict[str, Any]) -> str:
             "",
             made_by(settings),
             "",
-            "Source distributions without their tests, planned by default and with `--all-loaders`. *Loaders* are",
-            "calls that CHP001 can rewrite, *hunks* those of all rules, and *pins* those that contradict the runtime.",
+            "Source distributions without their tests, planned by default. *Loaders* are calls that CHP001 can",
+            "rewrite, *hunks* those of all rules, *unchanged* what only `--all-loaders` would rewrite (also lambdas,",
+            "copies and the like), and *pins* those that contradict the runtime.",
             "[apply.md](../../docs/apply.md#which-loaders-are-rewritten) describes the gains. Nothing is timed.",
             "",
             *table(head, [*body, [*totals, sum(len(row["pins"]) for row in rows)]]),
+            "",
+            "## Judged by a person",
+            "",
+            *_judged(rows),
             "",
             "## Pins that contradict the runtime",
             "",
@@ -165,23 +263,35 @@ def _page(rows: list[dict[str, Any]], settings: dict[str, Any]) -> str:
 
 @click.command()
 @click.option("--cache", type=click.Path(path_type=Path), default=default_cache, help="Folder of downloads.")
-@click.option("--only", multiple=True, help="Names of packages.")
+@click.option("--only", multiple=True, help="Names of packages; the figures of the others stay.")
+@click.option("--sample", type=int, help="Print so many loaders of gains.json, drawn at random; nothing is planned.")
+@click.option("--seed", default=40, show_default=True, help="Of the sample.")
 @output_option
-def main(cache: Path, only: tuple[str, ...], output: Path) -> None:
+def main(cache: Path, only: tuple[str, ...], sample: int | None, seed: int, output: Path) -> None:
     """Count what the loaders of packages gain."""
+    if sample is not None:
+        rows = json.loads((output / "gains.json").read_text(encoding="utf-8"))["packages"]
+        for one in _sample(rows, sample, seed):
+            click.echo("\t".join(one.values()))
+        return
     progress = Progress()
-    rows: list[dict[str, Any]] = []
-    for package in (*PACKAGES, *_MORE):
+    packages, settings = (*PACKAGES, *_MORE), conditions(threads=1)
+    kept = output / "gains.json"
+    known = {row["package"]: row for row in json.loads(kept.read_text(encoding="utf-8"))["packages"]} if only else {}
+    for package in packages:
         if only and package.name not in only:
             continue
         progress.step(package.name)
         try:
-            rows.append(_measured(package, cache))
+            row = _measured(package, cache)
         except Unavailable as error:
             click.echo(str(error), err=True)
+            continue
+        known[row["package"]] = row
+        names = [f"{one.name} {one.version}" for one in packages]
+        rows = [known[name] for name in names if name in known]
+        write(output, "gains", _page(rows, settings), {"settings": settings, "packages": rows})
     progress.end()
-    settings = conditions(threads=1)
-    write(output, "gains", _page(rows, settings), {"settings": settings, "packages": rows})
 
 
 if __name__ == "__main__":

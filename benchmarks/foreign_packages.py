@@ -1,0 +1,217 @@
+"""`make bench-foreign-packages`: loaders of packages from PyPI, timed before and after their migration.
+
+Each case builds a loader by a package's own code, over data made up here (`package_cases.py`). Two copies of the
+source distribution, the file with the loader migrated in one of them, have a process each. Their epochs alternate, in
+an order that changes from round to round, so that ratios come from epochs beside each other. Wall time and CPU time
+(with that of worker processes) are both recorded. The gain of each loader is read from `gains.json`.
+
+A loader that gains something has to take at most 0.9 of the time, or to be newly picklable; one that gains nothing,
+0.95 to 1.05. The 95 % interval of the median ratio of CPU times decides, since other programs use the machine, too.
+Packages that a case needs besides torch are installed into a folder of the cache, by pip, without their dependencies.
+
+Writes `foreign-packages.json` and `foreign-packages.md` with --write; --only and --rounds run a part of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+import numpy as np
+from codemod_bench.packages import Unavailable, default_cache, fetch, unpack
+from gains import packages_by_name
+from harness import (
+    RESULTS,
+    TOOL,
+    Goal,
+    Progress,
+    check_option,
+    conditions,
+    end,
+    goal_lines,
+    in_turn,
+    made_by,
+    table,
+    write,
+)
+from package_cases import CASES, Case
+
+_SIDES = ("before", "after")
+#: Bounds of the ratio of a loader that gains something, and of one that gains nothing.
+_GAINS, _SAME = 0.9, (0.95, 1.05)
+
+
+class _Side:
+    """A process that builds the loader of a case in one tree, and runs epochs when it is told to."""
+
+    def __init__(self, case: Case, tree: Path, installed: Path) -> None:
+        here = Path(__file__).resolve().parent
+        paths = [str(tree / folder) for folder in case.folders] + [str(here), str(installed)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, str(here / "package_cases.py"), case.name]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=tree
+        )
+        self.picklable = bool(self._answer()["picklable"])
+
+    def epoch(self) -> tuple[float, float]:
+        """Seconds of wall time and of CPU time of one epoch."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("epoch\n")
+        self._process.stdin.flush()
+        said = self._answer()
+        return said["wall_s"], said["cpu_s"]
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                found: dict[str, Any] = json.loads(line)
+                return found
+        raise Unavailable(f"the case ended with {self._process.wait()}")
+
+
+def _installed(cases: list[Case], folder: Path) -> Path:
+    """The folder in which the packages are that some cases need."""
+    needed = sorted({name for case in cases for name in case.needs})
+    missing = [name for name in needed if not list(folder.glob(f"{name.replace('-', '_')}-*.dist-info"))]
+    if missing:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
+        subprocess.run([*pip, *missing], check=True)
+    return folder
+
+
+def _interval(ratios: list[float]) -> tuple[float, float]:
+    """95 % bootstrap interval of the median."""
+    draws = np.random.default_rng(0).choice(ratios, (4000, len(ratios)))
+    low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _measured(case: Case, cache: Path, installed: Path, rounds: int) -> dict[str, Any]:
+    """The epochs of one case."""
+    package = packages_by_name()[case.package]
+    with tempfile.TemporaryDirectory() as scratch:
+        trees = {side: unpack(fetch(package, cache), Path(scratch) / side) for side in _SIDES}
+        file = trees["after"] / case.file
+        apply = [*TOOL, "apply", "--all-loaders", "--ignore-pins", "--no-scaffold", "--allow-dirty", "-q", str(file)]
+        subprocess.run(apply, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        if file.read_bytes() == (trees["before"] / case.file).read_bytes():
+            raise Unavailable(f"{case.file} was not migrated")
+        sides: dict[str, _Side] = {}
+        try:
+            for side, tree in trees.items():
+                sides[side] = _Side(case, tree, installed)
+            for side in _SIDES:
+                sides[side].epoch()  # a warm-up
+            epochs: list[dict[str, tuple[float, float]]] = []
+            for number in range(rounds):
+                epochs.append({side: sides[side].epoch() for side in in_turn(list(_SIDES), number)})
+            picklable = {side: one.picklable for side, one in sides.items()}
+        finally:
+            for one in sides.values():
+                one.close()
+    ratios = {
+        clock: [one["after"][place] / max(one["before"][place], 1e-9) for one in epochs]
+        for place, clock in enumerate(("wall", "cpu"))
+    }
+    return {
+        "case": case.name,
+        "package": f"{package.name} {package.version}",
+        "place": f"{case.file}:{case.line}",
+        "gain": _gain_of(case),
+        "newly_picklable": picklable["after"] and not picklable["before"],
+        "epochs": epochs,
+        **{f"{clock}_ratio": median(values) for clock, values in ratios.items()},
+        **{f"{clock}_interval": _interval(values) for clock, values in ratios.items()},
+    }
+
+
+def _gain_of(case: Case) -> str:
+    """What the loader of a case gains, as the tool judges it in the whole package."""
+    rows = json.loads((RESULTS / "gains.json").read_text(encoding="utf-8"))["packages"]
+    kinds = {(row["package"].rpartition(" ")[0], site["place"]): site["kind"] for row in rows for site in row["sites"]}
+    return str(kinds[case.package, f"{case.file}:{case.line}"])
+
+
+def _goal(row: dict[str, Any]) -> Goal:
+    low, high = row["cpu_interval"]
+    shown = f"{low:.3f} to {high:.3f}"
+    if row["gain"] == "nothing":
+        return Goal(row["case"], f"{_SAME[0]} to {_SAME[1]}", shown, _SAME[0] <= low and high <= _SAME[1])
+    if row["newly_picklable"]:
+        return Goal(row["case"], "newly picklable", "newly picklable", holds=True)
+    return Goal(row["case"], f"not above {_GAINS}", shown, high <= _GAINS)
+
+
+def _page(rows: list[dict[str, Any]], goals: list[Goal], settings: dict[str, Any]) -> str:
+    body = [
+        [
+            row["case"], row["package"], row["gain"].replace("-", " "), len(row["epochs"]),
+            *(f"{row[f'{clock}_ratio']:.3f} ({row[f'{clock}_interval'][0]:.3f} to {row[f'{clock}_interval'][1]:.3f})"
+              for clock in ("cpu", "wall")),
+            "yes" if row["newly_picklable"] else "",
+        ]
+        for row in rows
+    ]  # fmt: skip
+    head = ["loader", "package", "gain", "rounds", "CPU time, after / before", "wall time", "newly picklable"]
+    return "\n".join(
+        [
+            "# Loaders of packages from PyPI, before and after",
+            "",
+            f"{made_by(settings)}.",
+            "Epochs of both versions alternate; the median of the ratios and its 95 % interval.",
+            "",
+            *table(head, body),
+            "",
+            "## Goals",
+            "",
+            *goal_lines(goals),
+            "",
+        ]
+    )
+
+
+@click.command()
+@click.option("--cache", type=click.Path(path_type=Path), default=default_cache, help="Folder of downloads.")
+@click.option("--rounds", default=60, show_default=True, help="Epochs of each version.")
+@click.option("--only", default="", help="Only cases whose name contains this.")
+@check_option
+@click.option("--write", "save", is_flag=True, help="Write benchmarks/results/foreign-packages.*.")
+def main(cache: Path, rounds: int, only: str, check: bool, save: bool) -> None:
+    """Time loaders of packages before and after their migration."""
+    progress = Progress()
+    cases = [case for case in CASES if only in case.name]
+    installed = _installed(cases, cache / "installed")
+    rows: list[dict[str, Any]] = []
+    for case in cases:
+        progress.step(case.name)
+        try:
+            rows.append(_measured(case, cache, installed, rounds))
+        except Unavailable as error:
+            click.echo(f"{case.name}: {error}", err=True)
+    progress.end()
+    goals = [_goal(row) for row in rows]
+    settings = conditions(threads=1)
+    page = _page(rows, goals, settings)
+    click.echo(page)
+    if save:
+        write(RESULTS, "foreign-packages", page, {"settings": settings, "cases": rows})
+    end(goals, check)
+
+
+if __name__ == "__main__":
+    main()

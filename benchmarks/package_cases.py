@@ -1,0 +1,231 @@
+"""Loaders that packages from PyPI build by their own code, over data made up here.
+
+Run as a program with the name of a case, it builds the loader and runs one epoch for each line of its input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+__all__ = ["CASES", "Case"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A loader of a package.
+
+    Attributes:
+        name: what it is called.
+        package: as PyPI knows it.
+        file: the file that builds it.
+        line: the line of the call there.
+        build: makes the loader; it is called where the package can be imported.
+        folders: folders of the source distribution that are imported from.
+        needs: packages that the import needs besides torch and what this project's tests install.
+    """
+
+    name: str
+    package: str
+    file: str
+    line: int
+    build: Callable[[], Any]
+    folders: tuple[str, ...] = (".",)
+    needs: tuple[str, ...] = ()
+
+
+def _tensors(samples: int = 4096, *shape: int) -> Any:
+    import torch
+    from torch.utils.data import TensorDataset
+
+    torch.manual_seed(0)
+    return TensorDataset(torch.randn(samples, *(shape or (1, 28, 28))), torch.randint(0, 10, (samples,)))
+
+
+def _opacus_memory() -> Any:
+    from opacus.utils.batch_memory_manager import wrap_data_loader
+    from torch.utils.data import DataLoader
+
+    optimizer: Any = SimpleNamespace(signal_skip_step=lambda **_: None)
+    return wrap_data_loader(data_loader=DataLoader(_tensors(), batch_size=128), max_batch_size=64, optimizer=optimizer)
+
+
+def _opacus_generator() -> Any:
+    import torch
+    from opacus.data_loader import switch_generator
+    from torch.utils.data import DataLoader
+
+    loader = DataLoader(_tensors(), batch_size=64, shuffle=True, generator=torch.Generator())
+    return switch_generator(data_loader=loader, generator=torch.Generator())
+
+
+def _captum_batches() -> Any:
+    from captum.concept._utils.data_iterator import dataset_to_dataloader
+
+    return dataset_to_dataloader(_tensors(), 64)
+
+
+def _captum_stream() -> Any:
+    from captum.concept._utils.data_iterator import CustomIterableDataset, dataset_to_dataloader
+
+    samples = list(_tensors(2048))
+    return dataset_to_dataloader(CustomIterableDataset(lambda path: samples[len(path) % 7], iter(["a"] * 2048)), 64)
+
+
+def _ignite() -> Any:
+    from ignite.distributed.auto import auto_dataloader
+
+    return auto_dataloader(_tensors(), batch_size=64, shuffle=True)
+
+
+def _metric_train() -> Any:
+    from pytorch_metric_learning.utils.common_functions import get_train_dataloader
+
+    return get_train_dataloader(_tensors(), 64, None, 0, None)
+
+
+def _metric_eval() -> Any:
+    from pytorch_metric_learning.utils.common_functions import get_eval_dataloader
+
+    return get_eval_dataloader(_tensors(), 64, 0, None)
+
+
+def _pythae(which: str) -> Any:
+    from pythae.data.datasets import BaseDataset
+    from pythae.trainers import BaseTrainer
+
+    images, labels = _tensors(2048).tensors
+    config = SimpleNamespace(
+        per_device_train_batch_size=64,
+        per_device_eval_batch_size=64,
+        train_dataloader_num_workers=0,
+        eval_dataloader_num_workers=0,
+    )
+    trainer = SimpleNamespace(distributed=False, training_config=config)
+    return getattr(BaseTrainer, f"get_{which}_dataloader")(trainer, BaseDataset(images, labels))
+
+
+def _tabular(which: str) -> Any:
+    import numpy as np
+    import pandas as pd
+    from pytorch_tabular.tabular_datamodule import TabularDatamodule, TabularDataset
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"x{n}": rng.random(2048) for n in range(8)} | {"y": rng.integers(0, 2, 2048)})
+    dataset = TabularDataset(frame, "classification", [f"x{n}" for n in range(8)], None, "y")
+    config = SimpleNamespace(num_workers=0, pin_memory=False, dataloader_kwargs={})
+    module = SimpleNamespace(
+        train_dataset=dataset, validation_dataset=dataset, batch_size=64, train_sampler=None, config=config
+    )
+    return getattr(TabularDatamodule, f"{which}_dataloader")(module)
+
+
+def _forecasting() -> Any:
+    import numpy as np
+    import pandas as pd
+    from pytorch_forecasting import TimeSeriesDataSet
+
+    frame = pd.DataFrame({"t": np.tile(np.arange(60), 8), "g": np.repeat(np.arange(8), 60).astype(str)})
+    frame["y"] = np.sin(frame["t"] / 5.0)
+    dataset = TimeSeriesDataSet(
+        frame, "t", "y", ["g"], max_encoder_length=12, max_prediction_length=3, time_varying_unknown_reals=["y"]
+    )
+    return dataset.to_dataloader(train=False, batch_size=32)
+
+
+_SOURCE = ("src",)
+CASES = (
+    Case("captum-batches", "captum", "captum/concept/_utils/data_iterator.py", 63, _captum_batches),
+    Case("captum-stream", "captum", "captum/concept/_utils/data_iterator.py", 63, _captum_stream),
+    Case("ignite-auto", "pytorch-ignite", "ignite/distributed/auto.py", 124, _ignite),
+    Case("opacus-generator", "opacus", "opacus/data_loader.py", 407, _opacus_generator),
+    Case("opacus-memory", "opacus", "opacus/utils/batch_memory_manager.py", 102, _opacus_memory),
+    *(
+        Case(
+            f"metric-learning-{which}",
+            "pytorch-metric-learning",
+            "src/pytorch_metric_learning/utils/common_functions.py",
+            line,
+            build,
+            _SOURCE,
+        )
+        for which, line, build in (("train", 184, _metric_train), ("eval", 197, _metric_eval))
+    ),
+    *(
+        Case(
+            f"pythae-{which}",
+            "pythae",
+            "src/pythae/trainers/base_trainer/base_trainer.py",
+            line,
+            lambda which=which: _pythae(which),
+            _SOURCE,
+            ("pydantic", "pydantic-core", "annotated-types", "typing-inspection"),
+        )
+        for which, line in (("train", 187), ("eval", 205))
+    ),
+    *(
+        Case(
+            f"pytorch-tabular-{which}",
+            "pytorch-tabular",
+            "src/pytorch_tabular/tabular_datamodule.py",
+            line,
+            lambda which=which: _tabular(which),
+            _SOURCE,
+            ("omegaconf", "antlr4-python3-runtime", "pytorch-lightning", "lightning-utilities", "torchmetrics",
+             "scikit-base", "einops"),
+        )
+        for which, line in (("train", 815), ("val", 835))
+    ),
+    Case(
+        "pytorch-forecasting",
+        "pytorch-forecasting",
+        "pytorch_forecasting/data/timeseries/_timeseries.py",
+        2661,
+        _forecasting,
+        (".",),
+        ("lightning", "pytorch-lightning", "lightning-utilities", "torchmetrics", "scikit-base"),
+    ),
+)  # fmt: skip
+
+
+def _cpu_s() -> float:
+    """Seconds of CPU time of this process and of the children that ended."""
+    ended = os.times()
+    return time.process_time() + ended.children_user + ended.children_system
+
+
+def _can_pickle(loader: Any) -> bool:
+    """Whether workers can be sent what the loader holds."""
+    try:
+        pickle.dumps((loader.dataset, loader.collate_fn, loader.worker_init_fn))
+    except Exception:  # whatever an object of somebody else raises
+        return False
+    return True
+
+
+def _epochs(case: Case) -> Iterator[dict[str, Any]]:
+    loader = case.build()
+    yield {"picklable": _can_pickle(loader)}
+    for _ in sys.stdin:
+        wall, cpu = time.perf_counter(), _cpu_s()
+        for _batch in loader:
+            pass
+        yield {"wall_s": time.perf_counter() - wall, "cpu_s": _cpu_s() - cpu}
+
+
+if __name__ == "__main__":
+    import torch
+
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
+    (asked,) = (case for case in CASES if case.name == sys.argv[1])
+    for answer in _epochs(asked):
+        print(json.dumps(answer), flush=True)
