@@ -162,6 +162,8 @@ _MORE: tuple[Package, ...] = (
     ),
 )
 
+#: Loaders of one package in a sample.
+_MOST_OF_ONE = 4
 _JUDGEMENTS = RESULTS / "gains_judged.json"
 _KINDS = tuple(kind.value for kind in GainKind)
 
@@ -201,9 +203,14 @@ def _measured(package: Package, cache: Path) -> dict[str, Any]:
 
 
 def _sample(rows: list[dict[str, Any]], number: int, seed: int) -> list[dict[str, str]]:
-    """Loaders drawn at random from those of all packages."""
-    every = [{"package": row["package"], **site} for row in rows for site in row["sites"]]
-    return random.Random(seed).sample(every, min(number, len(every)))
+    """Loaders drawn at random from those of all packages, at most so many of each that no package is most of them."""
+    draw = random.Random(seed)
+    every = [
+        {"package": row["package"], **site}
+        for row in rows
+        for site in draw.sample(row["sites"], min(_MOST_OF_ONE, len(row["sites"])))
+    ]
+    return draw.sample(every, min(number, len(every)))
 
 
 def _judged(rows: list[dict[str, Any]]) -> list[str]:

@@ -244,6 +244,47 @@ spawn(train)
     assert gains(tmp_path, train=text) == [expected]
 
 
+def test_a_constructor_that_makes_its_datasets_decides_for_any_caller(tmp_path: Path) -> None:
+    text = f"""{HEAD}from data import Photos, Pictures
+
+KNOWN = {{"photos": Photos, "pictures": Pictures}}
+
+
+class Manager:
+    def __init__(self, names, own=None):
+        parts = []
+        for name in names:
+            parts.append(KNOWN[name](name))
+        self.train_loader = DataLoader(sum(parts), batch_size=4)
+        self.own_loader = DataLoader(own, batch_size=4) if own else None
+"""
+    assert gains(tmp_path, train=text) == [SIBLING, AT_RUN_TIME]
+    assert gains(tmp_path, train=text.partition("        self.own")[0]) == [NOTHING]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "otherwise", "expected"),
+    [("", "padded", NOTHING), ("", "None", AT_RUN_TIME), ("collate=None, ", "padded", AT_RUN_TIME)],
+)
+def test_own_collation_decides_if_the_function_around_sets_it(
+    tmp_path: Path, parameter: str, otherwise: str, expected: tuple[str, str]
+) -> None:
+    text = f"""{HEAD}from data import padded
+
+def stacked(batch):
+    return batch
+
+
+def make(data, {parameter}stack=False):
+    if stack:
+        collate = stacked
+    else:
+        collate = {otherwise}
+    return DataLoader(data, 4, collate_fn=collate)
+"""
+    assert gains(tmp_path, train=text) == [expected]
+
+
 def test_a_loader_of_single_samples_reads_no_batches(tmp_path: Path) -> None:
     text = f"{HEAD}def make(x, n):\n    return DataLoader(TensorDataset(x), batch_size={{}})\n"
     assert gains(tmp_path, train=text.format("None")) == [NOTHING]

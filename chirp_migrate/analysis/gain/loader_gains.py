@@ -19,6 +19,7 @@ from chirp_migrate.analysis.gain.reading import Reading, Way, own_reading, readi
 from chirp_migrate.analysis.objects.importers import with_importers
 from chirp_migrate.analysis.objects.pickled import Sort, Unpicklable, is_dataset, unpicklable
 from chirp_migrate.analysis.objects.things import (
+    ClassThing,
     Constant,
     Container,
     External,
@@ -185,7 +186,8 @@ class LoaderGains:
         replaced, are_single = self._replaced_by(loaders), all(map(_gives_single_samples, loaders))
         if at_once is not None and not collations and replaced is None and not are_single:
             return _gain_at(GainKind.BATCHED, at_once.why, at_once.place)
-        if replaced is None and not are_single and not _names_collation(loaders[0].place.node, own, collations):
+        names_collation = _names_collation(loaders[0].place.node, own, collations) or self._sets_collation(loaders)
+        if replaced is None and not are_single and not names_collation:
             if any(one.way is Way.UNKNOWN for one in readings) or (at_once is not None and len(own) < len(collations)):
                 return _AT_RUN_TIME
             if not self._has_all_callers(loaders[0].place, readings):
@@ -208,6 +210,20 @@ class LoaderGains:
         ):
             return None
         return loaders[0].replaced_by
+
+    def _sets_collation(self, loaders: list[Loader]) -> bool:
+        """Whether the function around a call sets its ``collate_fn``, to functions of the project in each case."""
+        place = loaders[0].place
+        given = [one.value for one in getattr(place.node, "keywords", ()) if one.arg == "collate_fn"]
+        values = [one for loader in loaders for one in loader.arguments.get("collate_fn", ())]
+        if not given or not isinstance(given[0], ast.Name) or not values or not all(map(_is_own_function, values)):
+            return False
+        tree = syntax_tree(self._project.text(place.path))
+        function = next((one for one in _around(tree, place.node) if isinstance(one, _FUNCTIONS)), None)
+        if function is None:
+            return False
+        names = (one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+        return given[0].id in {one.id for one in names} - _parameters(function)
 
     def _readings(self, loader: Loader) -> list[Reading]:
         return readings_of(self._project, loader.arguments.get("dataset", ()))
@@ -235,12 +251,12 @@ class LoaderGains:
 
     def _is_known_for_any_caller(self, place: Place, outermost: ast.AST) -> bool:
         """Whether the datasets of a loader are known even if nothing is known of what its function is given."""
-        if not isinstance(outermost, ast.FunctionDef):
+        if not isinstance(outermost, ast.FunctionDef | ast.ClassDef):
             return False
         first = len(self._run.loaders)
         for thing in self._run.module(place.path).cells.get(outermost.name, ()):
-            if isinstance(thing, FunctionThing) and thing.place.node is outermost:
-                self._run.call_alone(thing)
+            if isinstance(thing, FunctionThing | ClassThing) and thing.place.node is outermost:
+                self._run.call_alone(thing)  # of a class: its constructor
         found = [one for one in self._run.loaders[first:] if one.place == place]
         del self._run.loaders[first:]
         return bool(found) and all(one.way is not Way.UNKNOWN for loader in found for one in self._readings(loader))
@@ -339,9 +355,13 @@ def _is_inside(path: str, node: ast.AST, readings: list[Reading]) -> bool:
 
 
 def _takes_arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return bool(_parameters(node) - {"self", "cls"})
+
+
+def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     given = node.args
-    names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-    return bool(given.vararg or given.kwarg or set(names) - {"self", "cls"})
+    more = [one for one in (given.vararg, given.kwarg) if one is not None]
+    return {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, *more)}
 
 
 def _mentions(project: Project, name: str) -> int:
