@@ -224,13 +224,17 @@ def _judged(rows: list[dict[str, Any]]) -> list[str]:
     alike = sum(kind in (one["judged"], GainKind.SIBLING.value) for one, kind in found)
     missing = f"; {len(pairs) - len(found)} others are not among the loaders of this run" * (len(found) < len(pairs))
     wrong = [
-        f"* {one['package']} {one['place']}: {kind}, judged {one['judged']}: {one['why']}"
+        f"* {one['package']} {one['place']}: {kind}, judged {one['judged']}: {one.get('why', '')}"
         for one, kind in found
         if kind not in (one["judged"], GainKind.SIBLING.value)
     ]
+    cautious = sum(
+        kind == GainKind.AT_RUN_TIME.value and one["judged"] == GainKind.NOTHING.value for one, kind in found
+    )
     return [
         f"{alike} of {len(found)} loaders ({alike / len(found):.0%}) have the class that a person gave them who read",
         f"the code. They were drawn at random with `--sample {len(pairs)} --seed {judged['seed']}`{missing}.",
+        f"Of the other {len(wrong)}, {cautious} are decided at run time, where the code shows that nothing is gained.",
         *(["", *wrong] if wrong else []),
     ]
 

@@ -50,6 +50,23 @@ def _tensors(samples: int = 4096, *shape: int) -> Any:
     return TensorDataset(torch.randn(samples, *(shape or (1, 28, 28))), torch.randint(0, 10, (samples,)))
 
 
+def _decoded(samples: int = 2048) -> Any:
+    """Samples that a class of its own makes one by one, as the datasets of torchvision do."""
+    import torch
+    from torch.utils.data import Dataset
+
+    images, labels = _tensors(samples).tensors
+
+    class Decoded(Dataset[Any]):
+        def __len__(self) -> int:
+            return len(images)
+
+        def __getitem__(self, index: int) -> Any:
+            return torch.clamp((images[index] - 0.1307) / 0.3081, -3, 3), int(labels[index])
+
+    return Decoded()
+
+
 def _opacus_memory() -> Any:
     from opacus.utils.batch_memory_manager import wrap_data_loader
     from torch.utils.data import DataLoader
@@ -89,13 +106,13 @@ def _ignite() -> Any:
 def _metric_train() -> Any:
     from pytorch_metric_learning.utils.common_functions import get_train_dataloader
 
-    return get_train_dataloader(_tensors(), 64, None, 0, None)
+    return get_train_dataloader(_decoded(), 64, None, 0, None)
 
 
 def _metric_eval() -> Any:
     from pytorch_metric_learning.utils.common_functions import get_eval_dataloader
 
-    return get_eval_dataloader(_tensors(), 64, 0, None)
+    return get_eval_dataloader(_decoded(), 64, 0, None)
 
 
 def _pythae(which: str) -> Any:
