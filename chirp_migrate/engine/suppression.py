@@ -134,13 +134,16 @@ def _comments(text: str) -> list[tuple[str, int, range, bool]]:
     begun = next((token.start[0] for number, token in enumerate(code) if number or token.type != tokenize.STRING), 0)
     code_lines = {line for token in code for line in (token.start[0], token.end[0])}
     own_lines = {token.start[0] for token in tokens if token.type == tokenize.COMMENT} - code_lines
+    targets: dict[int, int] = {}
+    for line in sorted(own_lines, reverse=True):
+        targets[line] = targets.get(line + 1, line + 1)
     comments = []
     for token, following in itertools.pairwise(tokens):
         line = token.start[0]
         if token.type != tokenize.COMMENT:
             continue
         if line in own_lines:
-            target = next(number for number in itertools.count(line) if number not in own_lines)
+            target = targets[line]
             comments.append((token.string, line, range(target, last_lines.get(target, target) + 1), line < begun))
         else:
             ends_statement = following.type == tokenize.NEWLINE

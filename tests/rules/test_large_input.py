@@ -71,6 +71,7 @@ GROWING: dict[str, Callable[[int], str]] = {
     "pairs": lambda size: "P = [" + ",\n".join(f"({n}, 'a{n}')" for n in range(size)) + "]\n",
     "statements": lambda size: "".join(f"x{n} = {n}\n" for n in range(size)),
     "functions": lambda size: "".join(f"def g{n}(a):\n    return a\n" for n in range(size)),
+    "comments about rules": lambda size: "# chirp: ignore[CHP013]\n" * size,
     "an unclosed bracket": lambda size: f"S = '''class A({'x ' * 10 * size}'''\n",
     "an unclosed call": lambda size: f"S = '''type({'x, ' * 10 * size}'''\n",
     "many unclosed calls": lambda size: f"S = '''{'setattr(x, ' * size}'''\n",
