@@ -14,7 +14,13 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem, has_value
 from chirp_migrate.analysis.dataflow.closures import Capture
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, is_settled, lists_names, may_be_set
+from chirp_migrate.analysis.dataflow.uses_elsewhere import (
+    is_imported_alike,
+    is_replaced,
+    is_settled,
+    lists_names,
+    may_be_set,
+)
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
@@ -90,6 +96,9 @@ def check_values(module: Module, project: Project, node: cst.CSTNode, captured: 
         for kind in (_local_kind(module, binding) for binding in one.bindings):
             if kind is not None:
                 raise NotMovable(f"it uses the {kind} `{one.name}`, which would have to move first")
+        sources = [binding.qualified for binding in one.bindings if binding.kind is Kind.IMPORT]
+        if not all(is_imported_alike(module, project, source) for source in sources):
+            raise NotMovable(f"an import of `{one.name}` may give another value later")
     problem = early_binding_problem(module, project, node, captured)
     if problem is not None:
         raise NotMovable(problem)

@@ -13,17 +13,19 @@ from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     has_relatives,
     is_asked_for,
+    is_replaced,
     lists_names,
     may_be_set,
     may_set_computed,
+    takes_other_objects,
 )
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Entry, Given, Member, step_of
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations
-from chirp_migrate.analysis.known_names import FACTORY_METHOD, TORCH_LOADER, is_call_of, one_of
+from chirp_migrate.analysis.known_names import DATASET, FACTORY_METHOD, TORCH_LOADER, base_names, is_call_of, one_of
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.call_arguments import call_text
 from chirp_migrate.edits.imports import is_reached
-from chirp_migrate.edits.movability import check_body, check_values, stays
+from chirp_migrate.edits.movability import check_body, check_values, outer_name, stays
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.plans.plan import Edit, Import
 from chirp_migrate.source.text import edited
@@ -47,6 +49,8 @@ _ASKED_OF_LOADERS = r"""\.\s*({0})\b(?!\s*=[^=])|["']({0})["'](?!\s*:|\s*\]\s*=[
     "|".join(_CALLED_BY_LOADERS)
 )
 _LOADER_CALL = one_of(TORCH_LOADER, FACTORY_METHOD)
+#: Bases without private methods.
+_PLAIN_BASE = one_of(DATASET, r"builtins\.object|abc\.ABC|typing\.(Generic|Protocol)")
 #: How many classes are followed one above the other.
 _BASES_LIMIT = 8
 
@@ -95,11 +99,20 @@ class MovedFunction:
         check_values(self.module, self.project, self.node, self.captured)
         if self.method is not None and not self._takes_methods():
             raise NotMovable("it would be a method, and the class, a base or a metaclass may look at its methods")
+        if self.method is not None and self._takes_other_objects(self.method):
+            name = self.method.name.value
+            raise NotMovable(f"it would be a method, and `{name}` may be called with an object of another class")
         self.bound = self._bound_defaults()
+
+    def _takes_other_objects(self, method: cst.FunctionDef) -> bool:
+        owner = self.module.enclosing_class(method)
+        return owner is None or takes_other_objects(self.module, self.project, owner, method.name.value)
 
     def _takes_methods(self) -> bool:
         """Whether nothing looks at the methods of the class around, so that one more makes no difference."""
         owner = self.module.enclosing_class(self.method or self.node)
+        if self.project.holds(r"\bdef\s+__getattribute__\b", "__getattribute__"):
+            return False
         return owner is not None and _has_quiet_namespace(self.module, self.project, owner)
 
     def _bound_defaults(self) -> list[cst.Param]:
@@ -262,6 +275,9 @@ class MovedFunction:
             return move.free_name(self.module, wishes, set_elsewhere.union(taken))
         if may_set_computed(self.module, project, owner):
             raise NotMovable("it would be a method, and attributes are set by computed names, which may hide it")
+        if _has_private_names(self.module, project, owner):
+            around = f"_{outer_name(self.module, self.node)}_"
+            wishes = [one if one.startswith(around) else around + one.lstrip("_") for one in wishes]
         related = has_relatives(self.module, project, owner)
         used = {one.removeprefix("self.") for one in taken if one.startswith("self.")}
         name = move.free_name(self.module, wishes, used)
@@ -298,7 +314,7 @@ class MovedFunction:
         for word, path, spelled in spellings:
             owner = module.scopes.lookup(word, node)
             bindings = owner.bindings if owner is not None else []
-            if self.project.meanings_from_stars(module, word) - {path}:
+            if self.project.meanings_from_elsewhere(module, word) - {path} or is_replaced(module, self.project, word):
                 continue
             earlier = all(one.qualified == path and module.span(one.node)[0] < place for one in bindings)
             if earlier and any(is_reached(module, one.node) for one in bindings):
@@ -306,7 +322,8 @@ class MovedFunction:
                 break
         else:
             owner = module.scopes.lookup("partial", node)
-            if owner is not None and not isinstance(owner.scope.node, cst.Module):
+            is_hidden = owner is not None and not isinstance(owner.scope.node, cst.Module)
+            if is_hidden or is_replaced(module, self.project, "partial"):
                 raise NotMovable("`partial`, which would bind its values, means something else there")
         indent, style = module.indentation(place), self.project.code_style
         return call_text(module, style, partial, [function, *values], indent=indent, around=around), imports
@@ -352,6 +369,17 @@ def _has_quiet_namespace(module: Module, project: Project, owner: cst.ClassDef, 
             if found is not None and not _has_quiet_namespace(found[0], project, found[1], depth + 1):
                 return False
     return True
+
+
+def _has_private_names(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
+    """Whether a base of a class may have private methods that its code does not show, as those of libraries do."""
+    for name in base_names(module, project, owner):
+        found = project.class_definition(name)
+        if found is None and not _PLAIN_BASE.fullmatch(name):
+            return True
+        if found is not None and (depth == _BASES_LIMIT or _has_private_names(found[0], project, found[1], depth + 1)):
+            return True
+    return False
 
 
 def _owning_method(module: Module, captured: Variable | Capture) -> cst.FunctionDef | None:

@@ -75,9 +75,10 @@ class LocalDatasetClass(Rule):
     - `used-before-rebound`: such a name is never bound again; or only after the last use of the class and its
       objects. Objects, and the loader that holds them, may be given to a loader call, iterated over, measured with
       `len`, kept in a variable for the statements that follow in the same block, returned, or given to a function
-      of the project that does only these. A name of a comprehension is bound again.
+      of the project that does only these. A name of a comprehension is bound again. Methods give away neither the
+      object, nor one of its methods, nor a generator or function that reads the name; no base is one of the project.
     - `plain-values`: what is captured is no local function, class or lambda, and its name does not begin with two
-      underscores; imports are those of one statement.
+      underscores; imports are those of one statement, and give one value (see CHP012).
     - `plain-constructor`: if something is captured, an ``__init__`` is a block without ``**`` parameters and names
       of its own for it, one from a base is not needed, and no method makes, copies or looks at objects and their
       attributes.

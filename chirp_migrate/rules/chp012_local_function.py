@@ -54,8 +54,10 @@ class LocalFunction(Rule):
     - `used-before-rebound`: such a name is never bound again; or only after the last use of the function. The
       function, and the loader that holds it, may be given to a loader call, iterated over, measured with `len`,
       kept in a variable for the statements that follow in the same block, returned, or given to a function of the
-      project that does only these. A name of a comprehension is bound again.
-    - `one-import`: such a name that is imported there is so in one way only, and on every way there.
+      project that does only these. A name of a comprehension is bound again. No generator or function that it
+      makes reads the name, unless the call around uses it up.
+    - `one-import`: such a name that is imported there is so in one way only, and on every way there; a module of
+      the project gives it one value, and no file replaces it, or a module in `sys.modules`.
     - `not-looked-at`: no attribute of it is used, `inspect` is not given it, no file of the project sets an
       attribute of what is called as it is, or has `.__name__` (but of a class), `__qualname__`, `__code__`,
       `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound,
@@ -70,7 +72,10 @@ class LocalFunction(Rule):
       file asks, and takes another parameter.
     - `quiet-class`: if it becomes a method, as it uses `self`, neither the class nor a base in the project has a
       metaclass, another keyword or a decorator, and their modules have no `__init_subclass__`, `vars`, `dir`,
-      `globals`, `getmembers` or `__dict__`; and every base is known by its name.
+      `globals`, `getmembers` or `__dict__`; and every base is known by its name. No class of the project has a
+      `__getattribute__`.
+    - `own-objects`: then no file asks a class for the method around, which would get any object as its `self`; but
+      for a class that calls a method of its base.
     - `written-names`: then no attributes of the class are set by computed names, which may hide the method.
     - `known-annotations`: the module knows every name in its annotations above it, or does not evaluate them."""
 

@@ -16,7 +16,7 @@ import libcst as cst
 
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.import_style import ImportStyle
-from chirp_migrate.syntax.import_table import ImportTable, absolute_name
+from chirp_migrate.syntax.import_table import ImportTable, absolute_name, member_name
 from chirp_migrate.syntax.module import Module, UnparsableModule, module_name, package_name, syntax_tree
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.replacements import may_replace, replacements
@@ -277,11 +277,16 @@ class Project:
         stars = table.later_stars.get(name, ()) if bound else table.stars
         return bound | {f"{source}.{name}" for source in stars if self._star_may_give(source, name)}
 
-    def meanings_from_stars(self, module: Module, name: str) -> set[str]:
-        """What ``name`` may stand for by an ``import *`` of ``module`` from modules of the backend."""
+    def meanings_from_elsewhere(self, module: Module, name: str) -> set[str]:
+        """What ``name`` may stand for in ``module`` by an ``import *`` from modules of the backend.
+
+        In a package it may also be a module of it, which becomes an attribute when it is imported.
+        """
         written = {f"{module.absolute(source)}.*" for source, _ in module.scopes.stars}
         sources = {one.rpartition(".")[0] for star in written for one in self._from_root(module.path, star)}
-        return {self.resolve(f"{source}.{name}") for source in sources if self._own_star_may_give(source, name)}
+        found = {self.resolve(f"{source}.{name}") for source in sources if self._own_star_may_give(source, name)}
+        inside = member_name(module.name, name)
+        return found | ({inside} if module.path.endswith("__init__.py") and inside in self._packages else set())
 
     def means_otherwise(self, besides: str, name: str, qualified: str) -> bool:
         """Whether the top level of a file other than ``besides`` has ``name`` for anything but ``qualified``."""
@@ -324,6 +329,7 @@ class Project:
         if module.scopes.stars:
             names = {name for name in names if self._is_possible(module, name)}
             names |= {name for name in module.names_from_later_stars(node) if self._is_possible(module, name)}
+            names |= {one for name in names for one in self._instead_of_builtin(module, name)}
         return {self.resolve(one) for name in names for one in self._from_root(module.path, name)}
 
     def possible_names(self, outline: Outline, node: ast.AST) -> set[str]:
@@ -335,6 +341,14 @@ class Project:
         """Whether an expression may name a class: one of the backend, or what is written as one."""
         names = self.possible_names(outline, node)
         return any(_CAPITAL.search(one.rpartition(".")[2]) or self.is_class(one) for one in names)
+
+    def _instead_of_builtin(self, module: Module, qualified: str) -> set[str]:
+        """What a name of Python's own may stand for, if an ``import *`` brings the backend's own of that name."""
+        owner, _, path = qualified.partition(".")
+        first, dot, rest = path.partition(".")
+        return (
+            {one + dot + rest for one in self.meanings_from_elsewhere(module, first)} if owner == "builtins" else set()
+        )
 
     def _is_possible(self, module: Module, name: str) -> bool:
         """Whether a name that ``import *`` may have brought can come from there."""
@@ -582,6 +596,15 @@ class Project:
             name: what stands for something in it.
         """
         return not self._replaced.isdisjoint({(module, name), ("", name)})
+
+    def is_changed(self, title: str) -> bool:
+        """Whether a file puts something else in the place of a method or attribute of the class called ``title``."""
+        assigned = rf"\b{re.escape(title)}\s*\.\s*\w+\s*=(?!=)"
+        return title in self._changed or self.holds(assigned, title)
+
+    @cached_property
+    def _changed(self) -> frozenset[str]:
+        return frozenset(owner for owner, _ in self._replaced)
 
     @cached_property
     def _replaced(self) -> frozenset[tuple[str, str]]:

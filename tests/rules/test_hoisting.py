@@ -385,6 +385,201 @@ def test_a_star_import_does_not_bind_the_new_name(
     assert behaves(text, tmp_path, monkeypatch, helpers=helpers)
 
 
+@pytest.mark.parametrize("star", ["above", "below"])
+def test_a_star_import_may_bring_another_function_of_pythons_name(
+    star: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        "def run(data):\n    for k in (1, 2):\n"
+        "        loader = DataLoader(data, batch_size=2, collate_fn=lambda b: [x * k for x in b])\n"
+        "        list(loader)\n\n\n"
+        "def main():\n    import tools\n    tools.SEEN.clear()\n    run([1, 2, 3])\n"
+        "    return [[*one] for one in tools.SEEN]\n"
+    )
+    line = "from tools import *\n"
+    text = line + text if star == "above" else f"{text}\n\n{line}"
+    keeps = "SEEN = []\ndef list(one):\n    SEEN.append(one)\n"
+    assert not behaves(text, tmp_path, monkeypatch, tools=keeps)
+    assert behaves(text, tmp_path, monkeypatch, tools="SEEN = []\n")
+
+
+#: A name that a function imports, code that may give it another value later, and whether it does.
+IMPORTED = {
+    "a function": ("from tools import scale", "scale(x)", "", True),
+    "a constant": ("from tools import BY", "x * BY", "", True),
+    "a module": ("import tools", "x * tools.BY", "tools.BY = 7", True),
+    "a constant that is set": ("from tools import BY", "x * BY", "tools.BY = 7", False),
+    "a name that is set by a function": ("from tools import STATE", "x * STATE", "tools.change()", False),
+    "a function that is patched": (
+        "from tools import scale",
+        "scale(x)",
+        "mock.patch('tools.scale', abs).start()",
+        False,
+    ),
+    "a module that is replaced": (
+        "import tools",
+        "x * tools.BY",
+        "mock.patch.dict(sys.modules, tools=Other).start()",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IMPORTED)
+def test_an_import_that_moves_gives_what_it_gave(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    statement, used, change, moves = IMPORTED[name]
+    tools = (
+        "BY, STATE = 3, 4\n\n\ndef scale(x):\n    return x * BY\n\n\ndef change():\n    global STATE\n    STATE = 8\n"
+    )
+    text = (
+        "import importlib, sys\nfrom unittest import mock\n\n\nclass Other:\n    BY = 9\n\n\n"
+        f"def build(data):\n    {statement}\n"
+        f"    return DataLoader(data, collate_fn=lambda b: [{used} for x in b])\n\n\n"
+        f"def main():\n    import tools\n    importlib.reload(tools)\n    loader = build([1, 2])\n    {change}\n"
+        "    result = list(loader)\n    mock.patch.stopall()\n    return result\n"
+    )
+    assert behaves(text, tmp_path, monkeypatch, tools=tools) is moves
+
+
+#: What a loader's function or dataset gives back, whether that reads ``k`` later, and how it is read then.
+GIVEN_BACK = {
+    "a list": ("collate_fn=lambda b: [x * k for x in b]", "one", True),
+    "a sum": ("collate_fn=lambda b: sum(x * k for x in b)", "one", True),
+    "what is sorted": ("collate_fn=lambda b: sorted(b, key=lambda x: x * k)", "one", True),
+    "what is mapped": ("collate_fn=lambda b: list(map(lambda x: x * k, b))", "one", True),
+    "a generator": ("collate_fn=lambda b: (x * k for x in b)", "list(one)", False),
+    "a function": ("collate_fn=lambda b: lambda: b[0] * k", "one()", False),
+    "a map": ("collate_fn=lambda b: map(lambda x: x * k, b)", "list(one)", False),
+    "functions in a list": ("collate_fn=lambda b: max([lambda: k], key=id)", "one()", False),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN_BACK)
+def test_batches_that_read_a_name_later_see_its_last_value(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argument, read, moves = GIVEN_BACK[name]
+    text = (
+        "def run(data):\n    kept = []\n    for k in (1, 2, 3):\n"
+        f"        kept += list(DataLoader(data, batch_size=2, {argument}))\n"
+        f"    return [{read} for one in kept]\n\n\ndef main():\n    return run([1, 2, 3])\n"
+    )
+    assert behaves(text, tmp_path, monkeypatch) is moves
+
+
+#: Methods of a dataset in a loop over ``k``, how a sample is read after the loop, and whether that sees no later ``k``.
+METHODS = {
+    "a method is called": (
+        "def __getitem__(self, i):\n    return self.scaled(i)\ndef scaled(self, i):\n    return i * k",
+        "one",
+        True,
+    ),
+    "a sample is read": ("def __getitem__(self, i):\n    return i * k if i < len(self) else self[0]", "one", True),
+    "itself": ("def __getitem__(self, i):\n    return self\ndef read(self):\n    return k", "one.read()", False),
+    "a method": ("def __getitem__(self, i):\n    return self.read\ndef read(self):\n    return k", "one()", False),
+    "a function": (
+        "def __getitem__(self, i):\n    return lambda: self.read()\ndef read(self):\n    return k",
+        "one()",
+        False,
+    ),
+    "a generator": ("def __getitem__(self, i):\n    yield k", "next(one)", False),
+    "kept elsewhere": (
+        "def __getitem__(self, i):\n    store(self)\n    return i\ndef read(self):\n    return k",
+        "KEPT[-3].read()",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_samples_that_hold_their_dataset_see_the_last_value(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods, read, moves = METHODS[name]
+    text = (
+        "def alone(sample):\n    return (sample,)\n\n\n"
+        "def run(data):\n    kept = []\n    for k in (1, 2, 3):\n        class Local(Dataset):\n"
+        "            def __len__(self):\n                return len(data)\n"
+        + textwrap.indent(methods, " " * 12)
+        + "\n        kept += list(DataLoader(Local(), batch_size=None, collate_fn=alone))\n"
+        f"    return [{read} for (one,) in kept]\n\n\ndef main():\n    return run([1, 2])\n"
+    )
+    assert behaves(text, tmp_path, monkeypatch) is moves
+
+
+LOADING = """
+class Loading:
+    def __init__(self, k):
+        self.k = k
+
+    def build(self, data):
+        return DataLoader(data, batch_size=2, collate_fn=lambda b: [x * self.k for x in b])
+
+
+class Other:
+    k = 5
+
+
+{others}
+
+
+def main():
+    return list({use}), len(KEPT)
+"""
+
+
+@pytest.mark.parametrize(
+    ("others", "use", "moves"),
+    [
+        ("", "Loading(3).build([1, 2])", True),
+        (
+            "class Faster(Loading):\n    def build(self, data):\n        return Loading.build(self, data[:1])",
+            "Faster(3).build([1, 2])",
+            True,
+        ),
+        ("", "Loading.build(Other(), [1, 2])", False),
+        ("another = Other()", "Loading.build(another, [1, 2])", False),
+        ("", "getattr(Loading, 'build')(Other(), [1, 2])", False),
+        ("", "type(Loading(3)).build(Other(), [1, 2])", False),
+        ("class Borrowing(Other):\n    build = Loading.build", "Borrowing().build([1, 2])", False),
+        (
+            "class Watched(Loading):\n    def __getattribute__(self, name):\n        KEPT.append(name)\n"
+            "        return super().__getattribute__(name)",
+            "Watched(3).build([1, 2])",
+            False,
+        ),
+    ],
+    ids=["own", "base", "other", "named", "getattr", "type", "borrowed", "watched"],
+)
+def test_a_method_may_have_an_object_of_another_class(
+    others: str, use: str, moves: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert behaves(LOADING.format(others=others, use=use), tmp_path, monkeypatch) is moves
+
+
+def test_a_method_is_called_as_none_of_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+        from torch import nn
+
+
+        class Net(nn.Module):
+            def __init__(self, k):
+                super().__init__()
+                self.k, self.linear = k, nn.Linear(1, 1)
+
+            def build(self, data):
+                def apply(batch):
+                    return [x * self.k for x in batch]
+                return DataLoader(data, batch_size=2, collate_fn=apply)
+
+
+        def main():
+            net = Net(3)
+            return list(net.double().build([1, 2])), str(net.linear.weight.dtype)
+    """
+    assert behaves(text, tmp_path, monkeypatch)
+
+
 def test_names_that_python_reads_as_one_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (
         "def build({}):\n    return DataLoader([1, 2], batch_size=2, collate_fn=lambda b: [x * field for x in b])\n\n\n"

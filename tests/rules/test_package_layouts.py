@@ -176,3 +176,33 @@ def test_of_two_packages_of_a_name_none_is_surely_meant_where_a_script_names_the
         (tmp_path / path).write_text(text)
     (finding,) = plan_tree(tmp_path, jobs=1).findings
     assert (finding.path, finding.rule, finding.status) == ("tools/training.py", "CHP001", Status.REPORT)
+
+
+CAPTURES = """\
+from torch.utils.data import DataLoader
+
+def build(data, k):
+    {definition}
+    return DataLoader(data, num_workers=2, collate_fn={collate})
+"""
+SCALES = "lambda b: [x * k for x in b]"
+
+
+@pytest.mark.parametrize(
+    ("definition", "collate", "module", "written"),
+    [
+        ("pass", SCALES, "other", "collate_fn=partial(_collate_fn, k)"),
+        ("pass", SCALES, "_collate_fn", "collate_fn=partial(_scale_each, k)"),
+        ("pass", SCALES, "partial", f"collate_fn={SCALES}"),
+        ("def collate(b): return b[0]", "collate", "other", "def collate(b): return b[0]\n\n\ndef build"),
+        ("def collate(b): return b[0]", "collate", "collate", "def _collate(b): return b[0]\n\n\ndef build"),
+    ],
+)
+def test_a_module_of_a_package_takes_the_place_of_its_name(
+    tmp_path: Path, definition: str, collate: str, module: str, written: str
+) -> None:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack/__init__.py").write_text(CAPTURES.format(definition=definition, collate=collate))
+    (tmp_path / f"pack/{module}.py").write_text("A = 1\n")
+    (planned,) = plan_tree(tmp_path, jobs=1).files
+    assert written in planned.after.decode()

@@ -565,6 +565,27 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
         "class L(DataLoader): pass\n",
         ("(DataLoader)", "(Dataset)"),
     ),
+    (
+        "CHP007",
+        "`k` is assigned again, and what it makes may read it after that",
+        "def run(data):\n    for k in data:\n"
+        "        list(DataLoader(data, collate_fn=lambda batch: (x * k for x in batch)))\n",
+        ("(x * k for x in batch)", "list(x * k for x in batch)"),
+    ),
+    (
+        "CHP007",
+        "an import of `size` may give another value later",
+        "def build(data):\n    from sizes import size\n"
+        "    return DataLoader(data, collate_fn=lambda batch: batch[:size])\n"
+        "def change(sizes):\n    sizes.size = 3\n",
+        ("sizes.size", "sizes.length"),
+    ),
+    (
+        "CHP007",
+        "it would be a method, and `__init__` may be called with an object of another class",
+        METHOD + "def fill(other):\n    Data.__init__(other, [])\n",
+        ("Data.__init__", "Other.__init__"),
+    ),
 ]
 
 

@@ -8,6 +8,7 @@ from itertools import takewhile
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
+from chirp_migrate.analysis.dataflow.late_reads import may_read_later
 from chirp_migrate.analysis.dataflow.lifetimes import Outlives, last_use, statement_around
 from chirp_migrate.analysis.dataflow.with_blocks import is_transparent
 from chirp_migrate.syntax.module import Module, code_children, walk
@@ -74,6 +75,8 @@ def _use_after(
         scope = scope.parent
     if scope is not captured.scope:
         return f"{rebound} by a function around"
+    if may_read_later(module, project, node, captured):
+        return f"{rebound}, and what it makes may read it after that"
     try:
         end = last_use(module, project, node)
     except Outlives as use:

@@ -128,6 +128,63 @@ def has_relatives(module: Module, project: Project, owner: cst.ClassDef) -> bool
     return has_subclass(project, owner.name.value)
 
 
+def takes_other_objects(module: Module, project: Project, owner: cst.ClassDef, method: str) -> bool:
+    """Whether code may call a method of a class with an object that is none of it: it asks the class for the method.
+
+    A class may ask its bases.
+    """
+    title = owner.name.value
+    titles = None if has_relatives(module, project, owner) else {"", title, *project.aliases(title)}
+    asked = re.compile(rf"""\.\s*{re.escape(method)}\b|["']{re.escape(method)}["']""")
+    return any(
+        name == method and (titles is None or class_ in titles)
+        for _, text in project.matching(asked, method)
+        for class_, name in _asked_of_classes(text)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _asked_of_classes(text: str) -> frozenset[tuple[str, str]]:
+    """Attributes that code asks what may be a class for, each with the name of the class ("" for any)."""
+    return frozenset(_asked_in(_tree(text), ()))
+
+
+def _asked_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The same of a part of a file; ``bases``: those of the class around, whose methods it calls with its objects."""
+    for node in ast.iter_child_nodes(tree):
+        inner = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else bases
+        of_base = _called_of_base(node, bases)
+        match node:
+            case (
+                ast.Call(func=ast.Name(id="getattr"), args=[asked, ast.Constant(value=str(name)), *_])
+                | ast.Attribute(value=asked, attr=name)
+            ) if (title := _class_title(asked)) is not None:
+                yield title, name
+        if of_base is None:
+            yield from _asked_in(node, inner)
+        else:
+            others = (part for part in ast.iter_child_nodes(node) if part is not of_base)
+            yield from (one for part in others for one in _asked_in(part, bases))
+
+
+def _called_of_base(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:
+    """What is called by ``Base.method(self, …)`` in a class over ``Base``."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=asked) as called, args=[ast.Name(), *_]) if ast.unparse(asked) in bases:
+            return called
+    return None
+
+
+def _class_title(asked: ast.expr) -> str | None:
+    """The name of what may be a class, "" for any; ``None`` for other objects."""
+    match asked:
+        case ast.Name(id="cls") | ast.Attribute(attr="__class__") | ast.Call(func=ast.Name(id="type")):
+            return ""
+        case ast.Name(id=name) | ast.Attribute(attr=name) if name.lstrip("_")[:1].isupper():
+            return name
+    return None
+
+
 def _is_own(changed: ast.expr) -> bool:
     return isinstance(changed, ast.Name) and changed.id == "self"
 
@@ -235,6 +292,38 @@ def is_replaced(module: Module, project: Project, path: str) -> bool:
     return project.is_replaced(owner, first) or project.holds(set_from_outside(last), last)
 
 
+#: Code that puts something else in the place of imported modules.
+_REPLACES_MODULES = (
+    r"""(?:dict|setitem|delitem)\s*\(\s*["']?sys\.modules\b|\bdel\s+sys\.modules\b"""
+    r"|\bsys\.modules\s*(?:\[[^\]\n]*\]\s*=(?!=)|\.\s*(?:update|pop|setdefault|clear)\b)"
+)
+
+
+def is_imported_alike(module: Module, project: Project, qualified: str) -> bool:
+    """Whether an import of ``qualified`` in ``module`` gives the same object whenever it is executed."""
+    qualified = module.absolute(qualified)
+    owner, _, last = qualified.rpartition(".")
+    is_set = owner and (
+        project.is_replaced(owner.rpartition(".")[2], last) or project.holds(set_from_outside(last), last)
+    )
+    if is_set or project.holds(_REPLACES_MODULES, "modules"):
+        return False
+    return all(
+        not name or _is_bound_once(project, path, name) for path, name in project.located(module.path, qualified)
+    )
+
+
+def _is_bound_once(project: Project, path: str, name: str) -> bool:
+    """Whether the module at ``path`` gives a top-level name its value by one statement, when it is imported."""
+    try:
+        home = project.module(path)
+    except UnparsableModule:
+        return False
+    bindings = home.scopes.module.bindings.get(name, ())
+    is_once = len(bindings) == 1 and home.enclosing_function(bindings[0].node) is None
+    return is_once and _OWN_NAMES.search(home.text) is None
+
+
 #: What lists the attributes of an object, or the names of a class or module.
 _LISTING = re.compile(r"\b(?:vars|dir|globals|getmembers)\s*\(|\b__dict__\b|\b__init_subclass__\b")
 
@@ -245,10 +334,15 @@ def lists_names(module: Module) -> bool:
 
 
 def may_be_set(module: Module, project: Project, name: str) -> bool:
-    """Whether other code may set a top-level name of ``module`` that is new, or look for it: also an ``import *``."""
+    """Whether other code may set a top-level name of ``module`` that is new, or look for it.
+
+    Also an ``import *``, and the import of a module of the package.
+    """
     if is_replaced(module, project, name) or project.search(rf"""["'.]{re.escape(name)}["'](?!\s*:)""", name):
         return True
-    return bool(module.scopes.stars) and (not name.startswith("_") or bool(project.meanings_from_stars(module, name)))
+    if module.scopes.stars and not name.startswith("_"):
+        return True
+    return bool(project.meanings_from_elsewhere(module, name))
 
 
 def is_settled(module: Module, project: Project, path: str, bindings: Sequence[Binding], offset: int) -> bool:

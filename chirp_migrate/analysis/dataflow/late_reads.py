@@ -1,0 +1,90 @@
+"""Whether what a function or class makes may read a captured name after the call: generators, functions, itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import takewhile
+
+import libcst as cst
+
+from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
+from chirp_migrate.analysis.known_names import DATASET, base_names, is_call_of
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import find_own, is_name, methods_of
+
+_LAZY = (cst.FunctionDef, cst.Lambda, cst.GeneratorExp)
+#: Calls that evaluate all that they are given, and call the function given as ``key``.
+_CONSUMERS = re.compile(r"builtins\.(all|any|dict|frozenset|list|max|min|set|sorted|sum|tuple)")
+#: Calls whose result calls the function that they are given, and reads what they are given.
+_LAZY_CALLS = re.compile(r"builtins\.(enumerate|filter|map|reversed|zip)")
+#: Calls that give no object which holds what they are given.
+_LOOKS = re.compile(r"builtins\.(bool|hasattr|id|isinstance|len|repr|str|super)")
+
+
+def may_read_later(module: Module, project: Project, node: cst.CSTNode, captured: Capture) -> bool:
+    """Whether a function, lambda or class may make something that reads a captured name when it is asked for more."""
+    if not isinstance(node, cst.ClassDef):
+        return _is_late(module, project, [node], captured.reads)
+    methods = list(methods_of(node).values())
+    return _is_late(module, project, methods, captured.reads) or _may_give_itself(module, project, node)
+
+
+def _is_late(module: Module, project: Project, functions: Sequence[cst.CSTNode], reads: Sequence[cst.CSTNode]) -> bool:
+    """Whether names in functions may be read after these have returned."""
+    for read in reads:
+        inside = takewhile(lambda one: one not in functions, module.ancestors(read))
+        if any(isinstance(one, _LAZY) and not _is_used_up(module, project, one) for one in inside):
+            return True
+    return any(_suspends(one) for one in functions)
+
+
+def _suspends(function: cst.CSTNode) -> bool:
+    """Whether calling a function only begins it; what PyTorch makes of ``__iter__`` is used up with the object."""
+    is_iter = isinstance(function, cst.FunctionDef) and function.name.value == "__iter__"
+    is_async = isinstance(function, cst.FunctionDef) and function.asynchronous is not None
+    return is_async or (bool(find_own(function, cst.Yield)) and not is_iter)
+
+
+def _is_used_up(module: Module, project: Project, node: cst.CSTNode) -> bool:
+    """Whether nothing holds a generator or function once the expression around it has its value."""
+    argument = module.parents[node]
+    call = module.parents[argument]
+    if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call):
+        return False
+    if is_call_of(module, call, _CONSUMERS, project):
+        return not isinstance(node, cst.Lambda) or is_name(argument.keyword, "key")
+    return is_call_of(module, call, _LAZY_CALLS, project) and _is_used_up(module, project, call)
+
+
+def _may_give_itself(module: Module, project: Project, node: cst.ClassDef) -> bool:
+    """Whether methods of a class may keep its objects somewhere, or give them or their methods away."""
+    if any(project.is_class(base) for base in base_names(module, project, node)):
+        return True
+    methods = methods_of(node)
+    for method in methods.values():
+        own = next((one.name for one in (*method.params.posonly_params, *method.params.params)), None)
+        reads = [] if own is None else reads_of(module, own.value, module.scopes.scope_of(own))
+        if _is_late(module, project, [method], reads) or not all(
+            _only_asks(module, project, one, methods) for one in reads
+        ):
+            return True
+    return False
+
+
+def _only_asks(module: Module, project: Project, read: cst.Name, methods: dict[str, cst.FunctionDef]) -> bool:
+    """Whether an object is only asked for attributes, methods that are called, or samples."""
+    parent = module.parents[read]
+    around = module.parents[parent]
+    match parent:
+        case cst.Attribute(attr=cst.Name(value=attribute)):
+            called = isinstance(around, cst.Call) and around.func is parent
+            return called or attribute not in methods
+        case cst.Subscript(value=value):
+            return value is read
+        case cst.Arg() if isinstance(around, cst.Call):
+            is_base = isinstance(around.func, cst.Attribute) and is_name(around.func.attr, "__init__")
+            names = module.qualified_names(around.func.value) if is_base else set()  # type: ignore[attr-defined]
+            return is_call_of(module, around, _LOOKS, project) or any(map(DATASET.fullmatch, names))
+    return False
