@@ -221,12 +221,12 @@ def _judged(rows: list[dict[str, Any]]) -> list[str]:
     found = [(one, kind) for one, kind in pairs if kind is not None]
     if not found:
         return ["None of these loaders was judged by a person."]
-    alike = sum(kind in (one["judged"], GainKind.SIBLING.value) for one, kind in found)
+    alike = sum(kind == one["judged"] for one, kind in found)
     missing = f"; {len(pairs) - len(found)} others are not among the loaders of this run" * (len(found) < len(pairs))
     wrong = [
         f"* {one['package']} {one['place']}: {kind}, judged {one['judged']}: {one.get('why', '')}"
         for one, kind in found
-        if kind not in (one["judged"], GainKind.SIBLING.value)
+        if kind != one["judged"]
     ]
     cautious = sum(
         kind == GainKind.AT_RUN_TIME.value and one["judged"] == GainKind.NOTHING.value for one, kind in found

@@ -149,7 +149,7 @@ def _meanings(module: Module, project: Project, clause: str) -> set[str]:
     """What the name that ``clause`` would bind stands for at the top level now; an empty string for own code."""
     bindings = module.scopes.module.bindings.get(bound_name(clause), ())
     own = {module.absolute(binding.qualified) if binding.kind is Kind.IMPORT else "" for binding in bindings}
-    return own | project.meanings_from_stars(module, bound_name(clause))
+    return own | project.meanings_from_elsewhere(module, bound_name(clause))
 
 
 def _is_bound(module: Module, clause: str) -> bool:
@@ -313,7 +313,7 @@ def _is_for_checkers(module: Module, statement: cst.CSTNode) -> bool:
 def _beside(module: Module, statement: cst.CSTNode, line: str, style: ImportStyle) -> list[Edit]:
     """``line`` among the imports around one of them, where the project sorts them; else below it."""
     parent = module.parents[statement]
-    if not isinstance(parent, cst.SimpleStatementLine):
+    if not isinstance(parent, cst.SimpleStatementLine) or parent.body[-1] is not statement:
         end = module.span(statement)[1]
         return [Edit(end, end, f"; {line}")]
     body: Sequence[cst.CSTNode] = getattr(module.parents[parent], "body", (parent,))

@@ -65,8 +65,8 @@ class DataLoaderFactory(Rule):
     - `known-parameters`: a call gives no parameter twice, and no more positional arguments than there are.
     - `not-replaced`: no file of the project puts something else in the place of the name in this module: by any kind of
       `patch` or `setattr`, also of the module's ``__dict__``; by a string that ends as `module.name`; or by assigning
-      to an attribute of that name, or of `DataLoader`, but of ``self``. What a `patch` of PyTorch's own does to modules
-      that have imported it is nothing.
+      to an attribute of that name, or of `DataLoader`, but of ``self``; nor in the place of a method of it. What a
+      `patch` of PyTorch's own does to modules that have imported it is nothing.
     - `name-not-hidden`: no function, class or comprehension around the call gives the factory's name another meaning;
       other rules need the same of the names that they write.
 
@@ -192,11 +192,13 @@ def _with_gain(module: Module, project: Project, call: cst.Call, proposal: Propo
 
 
 def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribute, root: cst.Name) -> bool:
-    """Whether other code puts something else in the place of the class, in this module or in PyTorch."""
+    """Whether other code puts something else in the place of the class, here or in PyTorch, or of its methods."""
     owner = module.scopes.lookup(root.value, node)
     asked_again = node is not root or owner is None or owner[0] is not module.scopes.module
-    return any(is_replaced(module, project, path) for path in (dotted(node) or root.value, "DataLoader")) or (
-        asked_again and any(project.is_replaced(one, "DataLoader") for one in ("data", "dataloader"))
+    return (
+        any(is_replaced(module, project, path) for path in (dotted(node) or root.value, "DataLoader"))
+        or project.is_changed("DataLoader")
+        or (asked_again and any(project.is_replaced(one, "DataLoader") for one in ("data", "dataloader")))
     )
 
 

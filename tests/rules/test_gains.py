@@ -258,7 +258,7 @@ class Manager:
         self.train_loader = DataLoader(sum(parts), batch_size=4)
         self.own_loader = DataLoader(own, batch_size=4) if own else None
 """
-    assert gains(tmp_path, train=text) == [SIBLING, AT_RUN_TIME]
+    assert gains(tmp_path, train=text) == [NOTHING, AT_RUN_TIME]
     assert gains(tmp_path, train=text.partition("        self.own")[0]) == [NOTHING]
 
 

@@ -443,6 +443,15 @@ def test_what_is_built_by_the_factory_is_counted_as_fine() -> None:
             x = OptimalDataLoaderFactory.create_loader(d)
             """,
         ),
+        (
+            "def f(d):\n    import torch.utils.data as t; x = t.DataLoader(d); return x\n",
+            """\
+            def f(d):
+                import torch.utils.data as t; from chirpid_patch import OptimalDataLoaderFactory; x = OptimalDataLoaderFactory.create_loader(
+                    d
+                ); return x
+            """,  # noqa: E501
+        ),
     ],
 )
 def test_the_runtime_is_imported_where_torch_is(before: str, after: str) -> None:
@@ -462,6 +471,10 @@ def test_the_runtime_is_imported_where_torch_is(before: str, after: str) -> None
         ("def install(module):\n    module.DataLoader, module.Dataset = Traced, Data", True),
         ("vars(a)['DataLoader'] = Traced", True),
         ("setattr(a, 'DataLoader', Traced)", True),
+        ("patch('torch.utils.data.DataLoader.__iter__', Fake.__iter__)", True),
+        ("from torch.utils.data import DataLoader as D\npatch.object(D, '__iter__', Fake.__iter__)", True),
+        ("torch.utils.data.DataLoader.__iter__ = Fake.__iter__", True),
+        ("patch.object(Loader, '__iter__', DataLoader.__iter__)", False),
         ("patch('torch.utils.data.DataLoader')", False),
         ("patch('pkg.b.DataLoader')", False),
         ("log('a.DataLoader')", False),
