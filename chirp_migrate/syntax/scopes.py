@@ -6,6 +6,7 @@ LibCST's own providers resolve every name of a file, which costs several times t
 from __future__ import annotations
 
 import builtins
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -85,6 +86,17 @@ class Scope:
         return f"{self.parent.prefix}<{type(self.node).__name__.lower()}>."
 
 
+def _as_read(name: str) -> str:
+    """A name as Python spells it, for which letters that look alike may be one."""
+    return name if name.isascii() else unicodedata.normalize("NFKC", name)
+
+
+def _keep(scope: Scope, name: str, binding: Binding) -> None:
+    """Bind a name in a scope, also as it is spelled by Python."""
+    for spelled in {name, _as_read(name)}:
+        scope.bindings.setdefault(spelled, []).append(binding)
+
+
 class Variable(NamedTuple):
     """What a name stands for where it is read: the scope that it belongs to, and all that binds it there."""
 
@@ -122,7 +134,7 @@ class Scopes:
         for parameter in find(cst.Param):
             assert isinstance(parameter, cst.Param)
             scope = self.scope_of(parameter.name)
-            scope.bindings.setdefault(parameter.name.value, []).append(Binding(Kind.PARAMETER, parameter))
+            _keep(scope, parameter.name.value, Binding(Kind.PARAMETER, parameter))
         for node in find(*_BINDERS):
             self._bind(node)
 
@@ -167,6 +179,7 @@ class Scopes:
 
     def lookup(self, name: str, node: cst.CSTNode) -> Variable | None:
         """What ``name`` stands for at ``node``; ``None`` when no scope binds it."""
+        name = _as_read(name)
         scope: Scope | None = self.scope_of(node)
         first = True
         while scope is not None:
@@ -232,7 +245,7 @@ class Scopes:
             while outer is not None and (isinstance(outer.node, cst.ClassDef) or name not in outer.bindings):
                 outer = outer.parent
             scope = outer or scope
-        scope.bindings.setdefault(name, []).append(binding)
+        _keep(scope, name, binding)
 
     def _bind_import(self, node: cst.Import | cst.ImportFrom) -> None:
         scope = self.scope_of(node)

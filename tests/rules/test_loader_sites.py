@@ -55,6 +55,11 @@ def test_names_that_are_pytorchs(text: str) -> None:
     assert [one.status for one in findings] == [Status.REWRITE]
 
 
+def test_a_name_that_python_reads_as_the_class_keeps_its_import() -> None:
+    text = f"{IMPORT}x = DataLoader(d)\ny = \N{FULLWIDTH LATIN CAPITAL LETTER D}ataLoader(d)\n"
+    assert IMPORT in migrate(text)[0]
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -64,6 +69,15 @@ def test_names_that_are_pytorchs(text: str) -> None:
         ("from torch.utils.data import DataLoader\ndef f(DataLoader):\n    return DataLoader(d)\n", []),
         ("from torch.utils.data import DataLoader\n[DataLoader(d) for DataLoader in classes]\n", []),
         ("from torch.utils.data import DataLoader\nlambda DataLoader: DataLoader(d)\n", []),
+        (
+            f"{IMPORT}lambda \N{FULLWIDTH LATIN CAPITAL LETTER D}ataLoader: DataLoader(d)\n",
+            [],
+        ),
+        (
+            f"{IMPORT}if fast:\n    class \N{FULLWIDTH LATIN CAPITAL LETTER D}ataLoader:\n        pass\n"
+            "x = DataLoader(d)\n",
+            ["ambiguous-name"],
+        ),
         ("x.DataLoader(d)\n", []),
         (
             "try:\n    from fast import DataLoader\nexcept ImportError:\n"
