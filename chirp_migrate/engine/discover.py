@@ -28,7 +28,7 @@ LARGEST_NOTEBOOK_BYTES = 64 * 1024**2
 _SIZE_LIMITS = {".py": LARGEST_FILE_BYTES, ".ipynb": LARGEST_NOTEBOOK_BYTES}
 
 #: Files that may hold settings, and name what the code builds. Larger ones, and more of them in a folder, are data.
-_SETTINGS = (".yaml", ".yml", ".toml", ".json")
+_SETTINGS = (".yaml", ".yml", ".toml", ".json", ".jsonl", ".ini", ".cfg", ".gin")
 _LARGEST_SETTINGS_BYTES = 256 * 1024
 _MOST_SETTINGS = 200
 
@@ -77,7 +77,7 @@ class Discovery:
         left_out: folders and files that were not looked at, sorted, with the reason.
         context: posix paths of files and notebooks that the user left out, and of vendored ones, sorted: the project
             runs with them, so what they import and define matters, but they are not rewritten.
-        settings: posix paths of files of settings (YAML, TOML, JSON), sorted: they may name what the code builds.
+        settings: posix paths of files of settings (YAML, TOML, JSON, INI, gin), sorted: they may name what is built.
     """
 
     root: Path

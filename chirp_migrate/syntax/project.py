@@ -79,7 +79,7 @@ class Project:
         name: dotted name of the package that the root itself is, if it is one.
         import_style: how its imports are sorted; None: as isort does where there are no settings.
         code_style: how its code is laid out; None: as each file is.
-        settings: texts of files of settings (YAML, JSON, TOML) by path; only searched for names.
+        settings: texts of files of settings (YAML, JSON, TOML, INI, gin) by path; only searched for names.
     """
 
     def __init__(

@@ -15,6 +15,8 @@ _PATCHES = frozenset({"patch", "object", "multiple", "dict"})
 _MAY_REPLACE = re.compile(r"patch|setattr|delattr|(?:set|del)item")
 #: The last part of a module's name, and a name in it, as the end of a dotted path.
 _PATH = re.compile(r"(?:.*\.)?(\w+)\.(\w+)", re.DOTALL)
+#: A path whose module is filled in.
+_FORMAT = re.compile(r".*(?:\}|%s)\.(\w+)", re.DOTALL)
 _QUOTED = re.compile(r"""["'](?:\w+\.)*?(?:(\w+)\.)?(\w+)\\?["']""")
 _LAST = re.compile(r"\.?(\w+)")
 #: No modules.
@@ -55,6 +57,8 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
                 known.setdefault(name, set())
             case ast.Constant(value=str(path)) if (found := _PATH.fullmatch(path)) is not None:
                 yield found[1], found[2]
+            case ast.Constant(value=str(path)) if (found := _FORMAT.fullmatch(path)) is not None:
+                yield "", found[1]
             case ast.Constant(value=str(name)) | ast.keyword(arg=str(name)):
                 written.add(name)
             case ast.Call() if _replaces(node.func):
