@@ -23,6 +23,7 @@ _GETS = ("get", "__getattr__", "__getattribute__")
 # Each alternative begins with a character of its own, so that `re` passes over most of a text quickly.
 _OWN_GET = (
     r"def\s+(get\b|__getattr(ibute)?__\s*\(\s*\w(?:(?!def\b)[^,)])*,)|get(?<!\wget)['\"]?[ \t]*(:[ \t]*\w|=(?!=))"
+    r"|\.get\s*\.\s*(?:return_value|side_effect|assert_\w+|call\w*|mock_calls)\b"
     rf"|{TO_STRING_OF_SETATTR}['\"]get['\"]|__getattr(?<!\w__getattr)(ibute)?__\s*=(?!=)|{_CLASS}"
 )
 

@@ -32,6 +32,8 @@ def taken_whole(project: Project) -> str | None:
             known[name].append(parameters)
     for outline in outlines:
         for node in ast.walk(outline.tree):
+            if isinstance(node, ast.alias) and _is_renamed(node) and isinstance(outline.parents[node], ast.ImportFrom):
+                return ast.unparse(node)
             if _is_config(node) and isinstance(getattr(node, "ctx", None), ast.Load):
                 found = _use(node, outline.parents, known)
                 if found is not None:
@@ -53,6 +55,11 @@ def _definitions(outline: Outline) -> Iterator[tuple[str, list[str]]]:
 def _is_config(node: ast.AST | None) -> bool:
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     return _NAME.fullmatch(name) is not None
+
+
+def _is_renamed(imported: ast.alias) -> bool:
+    """Whether a configuration is imported under a name that does not show that it is one."""
+    return _NAME.fullmatch(imported.name) is not None and _NAME.fullmatch(imported.asname or imported.name) is None
 
 
 def _use(node: ast.AST, parents: Mapping[ast.AST, ast.AST], known: Mapping[str, list[list[str]]]) -> ast.AST | None:
