@@ -39,7 +39,7 @@ def test_a_very_busy_machine_times_half_of_the_samples_unless_their_number_is_gi
 def test_options_go_before_settings_and_settings_before_defaults(tmp_path: Path) -> None:
     settings(
         tmp_path, 'samples = 90\nepochs = 7\nshape = "3x8x9"\nclasses = 5\nbatch-size = 4\nfolds = 3\n'
-        'model = "nets.big:Net"\nthreshold = 30\nbudget = 12.5\ntimeout = 9\nthreads = 1\nrounds = 4',
+        'model = "nets.big:Net"\nmin-saving = 30\ntime-budget = 12.5\ntimeout = 9\nthreads = 1\nmax-rounds = 4',
     )  # fmt: skip
     options = options_of(str(tmp_path), "--samples", "50", "--min-saving=10")
     sizes = options.sizes
@@ -78,10 +78,10 @@ def test_apply_accepts_the_table(tmp_path: Path) -> None:
         ("samples = 3.5", "samples: '3.5' is not a valid whole number"),
         ("epochs = true", "epochs: 'True' is not a valid whole number"),
         ("strict = 3", "strict: '3' is not a valid boolean"),
-        ("budget = inf", "budget: 'inf' is no finite number"),
+        ("time-budget = inf", "time-budget: 'inf' is no finite number"),
         ("samples = 20", "20 samples are too few"),
         ("folds = 1", "range x>=2"),
-        ("threshold = 100", "range 0<=x<100"),
+        ("min-saving = 100", "range 0<=x<100"),
         ('shape = "12 by 9"', "shape: it must be a shape such as 1x224x313"),
         ('workload = "chirp_verify"', "workload: it must name a function"),
         ('model = "utils/models.py:Net"', "model: it must name a class"),
