@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 __all__ = [
@@ -162,6 +164,30 @@ class Moments(msgspec.Struct):
     count: int
     sums: list[float]
     squares: list[float]
+
+    def __add__(self, other: Moments) -> Moments:
+        sums = [one + more for one, more in zip(self.sums, other.sums, strict=True)]
+        squares = [one + more for one, more in zip(self.squares, other.squares, strict=True)]
+        return Moments(self.count + other.count, sums, squares)
+
+    @property
+    def whole(self) -> Moments:
+        """The same of all columns or channels together."""
+        return Moments(self.count * len(self.sums), [sum(self.sums)], [sum(self.squares)])
+
+    def figures(self, less: int = 0) -> list[tuple[float, float]]:
+        """Mean and standard deviation of each column or channel that varies.
+
+        Args:
+            less: the sum of squares is divided by the count less this.
+        """
+        found = []
+        for total, squares in zip(self.sums, self.squares, strict=True):
+            mean = total / self.count
+            deviation = math.sqrt(max(0.0, squares - self.count * mean * mean) / max(1, self.count - less))
+            if deviation > 0:
+                found.append((mean, deviation))
+        return found
 
 
 class Task(msgspec.Struct):

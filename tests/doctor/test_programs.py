@@ -136,7 +136,7 @@ def test_an_object_that_cannot_be_pickled_is_named_by_its_attribute_path(
         ("validation_augmented_by_shared_dataset", "8 of 8 samples"),
         ("validation_augmented_by_shared_dataset", "shares a dataset object with the loader"),
         ("overlap_validation_in_training", "8 of 8 samples"),
-        ("attribute_frozen_in_workers", "dataset.epoch was 1 in the training process and 0 in all 2 workers"),
+        ("attribute_frozen_in_workers", "dataset.epoch was 1 in the training process and 0 in 2 workers"),
         ("statistics_of_all_columns", "All 60 samples together have mean 0 and standard deviation 1"),
         ("handles_of_kept_batches", "and did not fall between epochs"),
         ("double_from_numpy", "is float64 with 32,768 bytes"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from chirp_migrate.console.text import count
 from chirp_migrate.doctor.document import Problem
 from chirp_migrate.doctor.recording import Recording
 
@@ -30,8 +31,8 @@ def check(seen: Recording) -> Iterator[Problem]:
                     loader.dataset_place if loader.dataset_place.file else loader.place,
                     "frozen-copy",
                     f"{path} changes in the training process, but the persistent workers keep the old value.",
-                    f"At the beginning of a later epoch {path} was {now} in the training process and {before} in all "
-                    f"{len(copies)} workers ({loader}).",
+                    f"At the beginning of a later epoch {path} was {now} in the training process and {before} in "
+                    f"{count(len(copies), 'worker')} ({loader}).",
                     "Keep the value where workers see it change (a torch tensor in shared memory, or multiprocessing."
                     "Value), or use persistent_workers=False.",
                 )

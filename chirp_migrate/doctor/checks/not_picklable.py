@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from chirp_migrate.console.text import count
 from chirp_migrate.doctor.document import Problem
-from chirp_migrate.doctor.recording import Recording
+from chirp_migrate.doctor.recording import LoaderInfo, Recording
 
 __all__ = ["check"]
 
@@ -30,8 +30,17 @@ def check(seen: Recording) -> Iterator[Problem]:
                 one.place if one.place.file else loader.place,
                 "not-picklable",
                 f"Worker processes started by spawn cannot get {one.path} ({one.kind}{at}).",
-                f"Pickling it raised {one.error}. {count(loader.num_workers, 'worker')} of {loader} get it by "
-                f"{loader.start_method} here; Windows, macOS and Linux from Python 3.14 on do not use fork.",
+                f"Pickling it raised {one.error}. {_how(loader)}",
                 next((fix for kind, fix in _FIXES.items() if one.kind.startswith(kind)), None)
                 or ("Move the class to module level." if one.kind.startswith("local class") else _OTHERWISE),
             )
+
+
+def _how(loader: LoaderInfo) -> str:
+    if loader.start_method != "fork":
+        return f"Here {loader} starts workers by {loader.start_method}, so they get nothing."
+    workers = count(loader.num_workers, "worker")
+    return (
+        f"Here {loader} forks {workers}, which needs no pickle; Windows, macOS and Linux from Python 3.14 on do not "
+        "fork by default."
+    )

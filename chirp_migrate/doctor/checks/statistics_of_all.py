@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from chirp_migrate.doctor.document import Problem
@@ -14,7 +13,7 @@ _EXACT_MEAN, _EXACT_DEVIATION = 2e-4, 1e-3
 """How near to 0 and 1 the figures of float32 samples are that were standardized by their own statistics."""
 _CLEARLY = 5e-3
 """How far from 0 or 1 a figure of the training samples alone must be."""
-_LEAST_SAMPLES = 16
+_LEAST_SAMPLES = 8
 
 
 def check(seen: Recording) -> Iterator[Problem]:
@@ -33,10 +32,10 @@ def check(seen: Recording) -> Iterator[Problem]:
             other = training[2]
             if len(other.sums) != len(moments.sums):
                 continue
-            both = _added(other, moments)
+            both = other + moments
             if not _is_standardized(both) or not _differs(other):
                 continue
-            mean, deviation = max(_figures(other), key=lambda pair: abs(pair[0]) + abs(pair[1] - 1))
+            mean, deviation = max(other.figures(), key=lambda pair: abs(pair[0]) + abs(pair[1] - 1))
             yield Problem.at(
                 training[0].place,
                 "statistics-of-all",
@@ -55,47 +54,25 @@ def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Moments | 
     indices = [index for task in tasks for index in task.indices]
     if not one.is_complete or not len(indices) == len(set(indices)) == sum(one.sizes) or loader.is_stream:
         return None
-    found = [task.moments for task in tasks]
     total: Moments | None = None
-    for each in found:
+    for each in (task.moments for task in tasks):
         if each is None or (total is not None and len(each.sums) != len(total.sums)):
             return None
-        total = each if total is None else _added(total, each)
-    return total if len(indices) >= _LEAST_SAMPLES // 2 else None
-
-
-def _added(first: Moments, second: Moments) -> Moments:
-    return Moments(
-        first.count + second.count,
-        [one + other for one, other in zip(first.sums, second.sums, strict=True)],
-        [one + other for one, other in zip(first.squares, second.squares, strict=True)],
-    )
-
-
-def _figures(moments: Moments, less: int = 0) -> list[tuple[float, float]]:
-    """Mean and standard deviation of each column that varies; the sum of squares is divided by the count less this."""
-    found = []
-    for total, squares in zip(moments.sums, moments.squares, strict=True):
-        mean = total / moments.count
-        deviation = math.sqrt(max(0.0, squares - moments.count * mean * mean) / max(1, moments.count - less))
-        if deviation > 0:
-            found.append((mean, deviation))
-    return found
+        total = each if total is None else total + each
+    return total if len(indices) >= _LEAST_SAMPLES else None
 
 
 def _is_standardized(moments: Moments) -> bool:
     """Whether the values have mean 0 and deviation 1: of each column or channel, or of all of them together."""
-    whole = Moments(moments.count * len(moments.sums), [sum(moments.sums)], [sum(moments.squares)])
     return any(
         figures
         and all(abs(mean) < _EXACT_MEAN and abs(deviation - 1) < _EXACT_DEVIATION for mean, deviation in figures)
-        for figures in (_figures(one, less) for one in (moments, whole) for less in (0, 1))
+        for figures in (one.figures(less) for one in (moments, moments.whole) for less in (0, 1))
     )
 
 
 def _differs(moments: Moments) -> bool:
-    whole = Moments(moments.count * len(moments.sums), [sum(moments.sums)], [sum(moments.squares)])
     return all(
-        any(abs(mean) > _CLEARLY or abs(deviation - 1) > _CLEARLY for mean, deviation in _figures(one))
-        for one in (moments, whole)
+        any(abs(mean) > _CLEARLY or abs(deviation - 1) > _CLEARLY for mean, deviation in one.figures())
+        for one in (moments, moments.whole)
     )
