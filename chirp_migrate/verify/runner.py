@@ -39,7 +39,7 @@ from chirp_migrate.verify.equivalence.loader_recorder import FewWorkers, LoaderW
 from chirp_migrate.verify.measures.measuring import Measuring
 from chirp_migrate.verify.spec import REPEATED, EntryResult, Job, RunResult, RunSpec, Visit
 from chirp_migrate.verify.timing.constant_batch import CachedLoading
-from chirp_migrate.verify.timing.epochs import LONGEST_VISIT, Epochs
+from chirp_migrate.verify.timing.epochs import FOR_ALL_S, LONGEST_VISIT, Epochs
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
 __all__ = ["run"]
@@ -141,7 +141,8 @@ def _time(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, f
     options = spec.options
     cached = CachedLoading() if spec.cached else None
     steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulates else None
-    epochs = Epochs(parent.wait_for_turn, max(1, spec.sizes.epochs - 1), cached)
+    enough_s = FOR_ALL_S / max(1, len(spec.entry_points))
+    epochs = Epochs(parent.wait_for_turn, max(1, spec.sizes.epochs - 1), cached, enough_s=enough_s)
     if cached is not None:
         cached.is_active = False
     with ExitStack() as stack:

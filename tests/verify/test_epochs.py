@@ -200,3 +200,26 @@ def test_the_own_run_has_start_up_once_a_fold() -> None:
     assert perfect_seconds(visit, OwnRun(epochs=11, folds=2)) == pytest.approx(2 * (3.0 + 10 * 1.0 - 11 * 0.6))
     assert own_seconds(Visit(start_s=3.0, rest_s=1.0), OwnRun(epochs=11)) == 4.0
     assert perfect_seconds(Visit(start_s=3.0), OwnRun()) is None
+
+
+@pytest.mark.parametrize(("enough_s", "timed_epochs"), [(0.0, 2), (0.45, 4), (9.0, 6)])
+def test_an_epoch_that_is_long_enough_is_timed_more_often_where_there_is_time(
+    monkeypatch: pytest.MonkeyPatch, enough_s: float, timed_epochs: int
+) -> None:
+    now = 0.0
+
+    class Clock:
+        @staticmethod
+        def perf_counter() -> float:
+            return now
+
+    def training() -> None:
+        nonlocal now
+        loader = DataLoader(Numbers(), 4)
+        for _ in range(20):
+            for _ in loader:
+                now += 0.04
+
+    monkeypatch.setattr("chirp_migrate.verify.timing.epochs.time", Clock)
+    with Epochs(lambda: None, enough_s=enough_s) as epochs:
+        assert len(epochs.time(training).epochs_s) == timed_epochs

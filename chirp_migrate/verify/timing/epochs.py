@@ -21,12 +21,15 @@ from chirp_migrate.verify.spec import Visit
 from chirp_migrate.verify.timing.constant_batch import CachedLoading
 from chirpid_patch.loading.batch_timer import batch_samples
 
-__all__ = ["LONGEST_VISIT", "EnoughEpochs", "Epochs"]
+__all__ = ["FOR_ALL_S", "LONGEST_VISIT", "EnoughEpochs", "Epochs"]
 
 LONGEST_VISIT = 6
 """Later epochs of an entry point that are timed in one visit, at most: short epochs are timed more often."""
 
 _ENOUGH_S = 0.2
+
+FOR_ALL_S = 4.0
+"""Seconds of later epochs that all entry points of a process are timed for together: a few are timed for longer."""
 
 
 class EnoughEpochs(BaseException):
@@ -42,6 +45,7 @@ class Epochs(Interception):
         turn: called where an epoch has ended, outside all times; what is timed next begins when it returns.
         least: later epochs to time, at least; more where they are short.
         most: later epochs to time, at most.
+        enough_s: seconds of later epochs that are enough, once ``least`` were timed.
         cached: feeds one more epoch, the last, from batches in memory; None for no such epoch.
     """
 
@@ -51,11 +55,13 @@ class Epochs(Interception):
         least: int = 1,
         cached: CachedLoading | None = None,
         most: int = LONGEST_VISIT,
+        enough_s: float = _ENOUGH_S,
     ) -> None:
         super().__init__(self._pass)
         self._turn = turn
         self._least = least
         self._most = max(least, most)
+        self._enough_s = max(_ENOUGH_S, enough_s)
         self._cached = cached
         self._is_timing = False
         self._begin()
@@ -120,7 +126,7 @@ class Epochs(Interception):
             visit.samples += self._taken[0]
             visit.batches += self._taken[1]
         later = len(visit.epochs_s)
-        if later >= self._most or (later >= self._least and sum(visit.epochs_s) >= _ENOUGH_S):
+        if later >= self._most or (later >= self._least and sum(visit.epochs_s) >= self._enough_s):
             if self._cached is None or visit.cached_s:
                 self._over = True
                 raise EnoughEpochs
