@@ -22,8 +22,8 @@ Tallies = Mapping[str, Mapping[int, Mapping[str, Tally]]]
 
 
 def targets(tallies: Tallies) -> list[tuple[str, Rate, bool]]:
-    """What is wanted, what was found with the longest budget and the least noise, and whether that holds."""
-    by_rounds = next(iter(tallies.values()))
+    """What is wanted, what was found with the longest budget and the last noise (the recorded), and whether it holds."""
+    *_, by_rounds = tallies.values()
     found = by_rounds[max(by_rounds)]
     same = found["A/A"].rate(Verdict.FASTER)
     slower = found["one 10 % slower, 15 twice as fast"].unnamed_rate
