@@ -22,7 +22,7 @@ Tallies = Mapping[str, Mapping[int, Mapping[str, Tally]]]
 
 
 def targets(tallies: Tallies) -> list[tuple[str, Rate, bool]]:
-    """What is wanted, what was found with the longest budget and the last noise (the recorded), and whether it holds."""
+    """What is wanted, what was found with the longest budget and the last (recorded) noise, and whether it holds."""
     *_, by_rounds = tallies.values()
     found = by_rounds[max(by_rounds)]
     same = found["A/A"].rate(Verdict.FASTER)
