@@ -90,13 +90,6 @@ def _captum_batches() -> Any:
     return dataset_to_dataloader(_tensors(), 64)
 
 
-def _captum_stream() -> Any:
-    from captum.concept._utils.data_iterator import CustomIterableDataset, dataset_to_dataloader
-
-    samples = list(_tensors(2048))
-    return dataset_to_dataloader(CustomIterableDataset(lambda path: samples[len(path) % 7], iter(["a"] * 2048)), 64)
-
-
 def _ignite() -> Any:
     from ignite.distributed.auto import auto_dataloader
 
@@ -161,7 +154,6 @@ def _forecasting() -> Any:
 _SOURCE = ("src",)
 CASES = (
     Case("captum-batches", "captum", "captum/concept/_utils/data_iterator.py", 63, _captum_batches),
-    Case("captum-stream", "captum", "captum/concept/_utils/data_iterator.py", 63, _captum_stream),
     Case("ignite-auto", "pytorch-ignite", "ignite/distributed/auto.py", 124, _ignite),
     Case("opacus-generator", "opacus", "opacus/data_loader.py", 407, _opacus_generator),
     Case("opacus-memory", "opacus", "opacus/utils/batch_memory_manager.py", 102, _opacus_memory),
