@@ -181,6 +181,8 @@ def test_what_reading_a_sample_in_this_process_opens_is_sent_too(use: str) -> No
 @pytest.mark.parametrize(
     "program",
     [
+        # What nothing is known of, but that it is called.
+        "def call(*parts, **more):\n    return partial(*parts, **more)()\ncall(*sys.argv)",
         # Module-level functions, bound methods, results.
         "def f(x):\n    return x\nload(Base(4, Compose([f, partial(f, 2), np.sqrt, torch.relu, int])))",
         "def named(f):\n    @functools.wraps(f)\n    def inner(*a):\n        return f(*a)\n    return inner\n@named\ndef g(b):\n    return b\nload(Base(), collate_fn=g)",

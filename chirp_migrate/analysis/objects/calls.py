@@ -144,10 +144,11 @@ class Calls(ObjectAccess):
             case External(name=name):
                 return self._call_library(name, arguments, place, scope)
             case Instance(cls="functools.partial"):
-                first, *bound = [value for key, value in function.cells.items() if isinstance(key, int)]
+                given = [value for key, value in function.cells.items() if isinstance(key, int)]
+                first, bound = (given[0], given[1:]) if given else (UNKNOWN, [])  # of `partial(*unknown)`
                 named = {key: value for key, value in function.cells.items() if isinstance(key, str)}
-                given = Arguments([*bound, *arguments.positional], {**named, **arguments.keywords}, arguments.more)
-                return unite(*(self._call(one, given, place, scope) for one in first if one not in UNKNOWN)) or UNKNOWN
+                every = Arguments([*bound, *arguments.positional], {**named, **arguments.keywords}, arguments.more)
+                return unite(*(self._call(one, every, place, scope) for one in first if one not in UNKNOWN)) or UNKNOWN
             case Instance(cls=ClassThing() as cls):
                 found = [one for one in self._in_class(cls, "__call__") if isinstance(one, FunctionThing)]
                 return unite(*(self._call(Method(function, one), arguments, place) for one in found)) or UNKNOWN

@@ -190,7 +190,7 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
         for name, group in groupby(findings, key=lambda f: f.path):
             if screen.verbose:
                 screen.text(name)
-            _show_findings(list(group), screen)
+            _show_findings(list(group), screen, is_alone=len({(one.path, one.rule) for one in findings}) == 1)
     if hidden:
         screen.text(f"Not shown: {_counts(hidden)}; -v shows them.", hang=2)
     # Caches and the like are no news; what somebody could miss is.
@@ -254,10 +254,11 @@ def show_account(
         screen.text("Why a rule does what it does: chirp-migrate explain CODE.")
 
 
-def _show_findings(findings: Sequence[Finding], screen: Screen) -> None:
-    """What each rule says first of a file, with all of its places; with -v one by one.
+def _show_findings(findings: Sequence[Finding], screen: Screen, *, is_alone: bool = False) -> None:
+    """What each rule says of a file, one line with all of its places; with -v one by one and in full.
 
-    What makes results wrong or keeps workers from starting is said in any case, each message once.
+    What makes results wrong or keeps workers from starting is said in full in any case, each message once; so is what
+    stands alone under its heading.
     """
     urgent = {rule.code for rule in all_rules() if rule.finds_bugs or rule.stops_workers}
     for same in [[finding] for finding in findings] if screen.verbose else _by_rule(findings, urgent):
@@ -265,7 +266,8 @@ def _show_findings(findings: Sequence[Finding], screen: Screen) -> None:
         if screen.verbose:
             screen.item(f"{first.place:>5}  {first.rule}", first.message_with_gain, indent=0, style="cyan")
         else:
-            screen.text(f"{first.path}:{_places(same, 4)}: {first.message}.", 2, first=f"{first.rule}  ")
+            text = f"{first.path}:{_places(same, 4)}: {first.message}."
+            screen.text(text, 2, first=f"{first.rule}  ", most=None if is_alone or first.rule in urgent else 1)
 
 
 def _by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> list[list[Finding]]:
