@@ -32,7 +32,7 @@ def vendor_files(root: Path) -> list[FilePlan]:
     if target.is_symlink() or (target.exists() and not (target / "py.typed").is_file()):
         raise Refused(f"{target} exists and is not a copy of the runtime: move it away, or leave out --vendor.")
     files = []
-    for path in sorted((*_modules(source), source / "py.typed")):
+    for path in sorted((*_modules(source), source / "py.typed", source / "LICENSE")):
         relative = path.relative_to(source)
         copy = target / relative
         before = copy.read_bytes() if copy.is_file() else None

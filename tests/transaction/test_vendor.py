@@ -30,7 +30,7 @@ def vendor(root: Path) -> None:
 def test_every_module_of_the_runtime_is_planned_and_nothing_written(tmp_path: Path) -> None:
     planned = vendor_files(tmp_path)
     modules = {path.relative_to(RUNTIME.parent).as_posix() for path in modules_of(RUNTIME)}
-    assert {file.path for file in planned} == modules | {"chirpid_patch/py.typed"}
+    assert {file.path for file in planned} == modules | {"chirpid_patch/LICENSE", "chirpid_patch/py.typed"}
     assert {(file.before, file.note) for file in planned} == {(None, "vendor")}
     assert list(tmp_path.iterdir()) == []
 
