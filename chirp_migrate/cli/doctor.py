@@ -69,8 +69,7 @@ def doctor(
     The training runs in a temporary copy, in a process of its own; PATH is only read. Watched are its loaders, batches,
     worker processes, random states and datasets. Only what was seen to happen is reported, with the evidence, the file
     and line, and the fix (docs/doctor.md). Run are the entry points that `verify` finds, the calls of --workload or
-    chirp_verify.py, or a script, as in `doctor PATH -- python train.py`.
-    Run it before a migration: of a migrated loader that reads in the training process less is seen.
+    chirp_verify.py, or a script, as in `doctor PATH -- python train.py`. It works before and after a migration.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: give the root of your project.")

@@ -135,3 +135,21 @@ def test_the_entry_points_of_a_backend_are_found(tmp_path: Path) -> None:
     found = json.loads(document.read_text())
     assert len(found["entry_points"]) > 5 and not [one for one in found["entry_points"] if one["error"]]
     assert found["problems"] == []
+
+
+@pytest.mark.slow
+def test_problems_are_seen_in_migrated_code_too(tmp_path: Path) -> None:
+    root, document = copy_of("doctor", tmp_path / "doctor"), tmp_path / "doctor.json"
+    assert run("apply", root, "--all-loaders").exit_code == 0
+    seen = {
+        "order_epoch_never_set": ["order"],
+        "overlap_validation_in_training": ["overlap"],
+        "statistics_of_all_columns": ["statistics-of-all"],
+        "stream_not_divided": ["duplicated-samples"],
+        "validation_augmented_by_shared_dataset": ["validation-varies"],
+        "validation_of_training_data": [],
+    }
+    run("doctor", root, "-k", " or ".join(seen), "--json", document)
+    problems = json.loads(document.read_text())["problems"]
+    for program, checks in seen.items():
+        assert [one["check"] for one in problems if program in one["entry_points"]] == checks

@@ -13,7 +13,14 @@ from weakref import WeakKeyDictionary
 import psutil
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, SubsetRandomSampler
+from torch.utils.data import (
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    SubsetRandomSampler,
+)
 from torch.utils.data._utils import worker
 
 from chirp_migrate.doctor.recording import (
@@ -30,7 +37,7 @@ from chirp_migrate.doctor.watch.objects import inner_datasets, plain_values
 from chirp_migrate.doctor.watch.pickling import unpicklable_parts
 from chirp_migrate.doctor.watch.places import Places
 from chirp_migrate.doctor.watch.reading import Sink, WorkerLoop, read_runs, recorded_fetchers
-from chirp_migrate.doctor.watch.samples import bytes_of_doubles
+from chirp_migrate.doctor.watch.samples import bytes_of_doubles, describe_batch
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
 from chirpid_patch.loader_speed.measure import shut_down_workers
@@ -38,6 +45,7 @@ from chirpid_patch.loading.batch_timer import batch_samples
 from chirpid_patch.loading.worker_start import start_method
 from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.torch_private import MultiProcessingIterator
 
 __all__ = ["watched"]
 
@@ -90,12 +98,16 @@ class _Watch(Interception):
         self._datasets: list[Any] = []
         self._current: LoaderPass | None = None
         self._beginning: LoaderPass | None = None
-        self._hashes = True
+        self._hashes, self._is_fetched = True, False
+        self._samplers = Interception(self._watch_sampler, Sampler)
+        self._loading: Any = None
+        self._drawn: dict[int, list[list[Any]]] = {}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         with ExitStack() as stack:
             stack.enter_context(self)
+            stack.enter_context(self._samplers)
             stack.enter_context(recorded_fetchers(self._sink))
             stack.enter_context(_replaced(DataLoader, "__init__", self._noting_place))
             stack.enter_context(_replaced(torch.autograd, "backward", self._counting_backward))
@@ -124,6 +136,7 @@ class _Watch(Interception):
             one.values = plain_values(loader.dataset)
         self._recording.passes.append(one)
         began = time.perf_counter()
+        record: Callable[[Any], None] | None = None
 
         def around(advance: Callable[[], Any]) -> Any:
             asked = time.perf_counter()
@@ -131,11 +144,16 @@ class _Watch(Interception):
             if len(one.sizes) >= _LEAST_BATCHES and asked - began > self._pass_s:
                 raise StopIteration
             has_gradients = torch.is_grad_enabled()
+            self._loading = None if record is None else loader
             try:
                 batch = advance()
             except StopIteration:
                 one.is_complete = True
                 raise
+            finally:
+                self._loading = None
+            if record is not None:
+                record(batch)
             one.seconds = time.perf_counter() - began
             one.waits_s.append(time.perf_counter() - asked)
             one.sizes.append(batch_samples(batch))
@@ -151,11 +169,42 @@ class _Watch(Interception):
         is_validation = not torch.is_grad_enabled()
         self._hashes = is_validation or not self._trained_at(info.place)
         loop = WorkerLoop(str(self._folder), one.number, (self._hashes, is_validation))
+        self._samplers.cover_new_classes()
+        self._drawn.pop(id(loader), None)
+        self._is_fetched, self._loading = False, loader
         try:
             with _replaced(worker, "_worker_loop", lambda _: loop):
-                return PassingIterator(self, loader, start(), around)
+                iterator = start()
         finally:
-            self._beginning = None
+            self._beginning = self._loading = None
+        if not (self._is_fetched or isinstance(iterator, MultiProcessingIterator)):
+            record = self._recorder(loader, one)
+        return PassingIterator(self, loader, iterator, around)
+
+    def _recorder(self, loader: Any, one: LoaderPass) -> Callable[[Any], None]:
+        """Records each batch of a loader that reads without PyTorch's fetcher, as it arrives."""
+        run, hashes = FetcherRun(IN_TRAINING_PROCESS, one.number, 0), self._hashes
+        self._recording.runs.append(run)
+
+        def record(batch: Any) -> None:
+            drawn: list[Any] = next((each for each in reversed(self._drawn.get(id(loader), [])) if each), [])
+            with suppress(Exception):  # a batch that cannot be described is not recorded
+                run.tasks.append(describe_batch(drawn[len(run.tasks)], batch, hashes=hashes))
+
+        return record
+
+    def _watch_sampler(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        loader = self._loading
+        if loader is None or sampler is not (loader.sampler if loader.batch_sampler is None else loader.batch_sampler):
+            return start()
+        drawn: list[Any] = []
+        self._drawn.setdefault(id(loader), []).append(drawn)
+
+        def around(advance: Callable[[], Any]) -> Any:
+            drawn.append(advance())
+            return drawn[-1]
+
+        return PassingIterator(self._samplers, sampler, start(), around)
 
     def _end_if_late(self) -> None:
         if time.perf_counter() > self._until:
@@ -166,6 +215,7 @@ class _Watch(Interception):
         """Records of a fetcher of this process belong to the pass that begins."""
         if self._beginning is None:
             return None
+        self._is_fetched = True
         run = FetcherRun(IN_TRAINING_PROCESS, self._beginning.number, 0)
 
         def write(record: Any) -> None:
