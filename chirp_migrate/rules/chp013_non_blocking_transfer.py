@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.devices.device_moves import is_dtype
 from chirp_migrate.analysis.devices.device_value import device_value
-from chirp_migrate.analysis.devices.own_transfers import own_transfer, place_of_mps
+from chirp_migrate.analysis.devices.own_transfers import own_transfer, place_of_mps, place_of_observed_transfer
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
@@ -64,6 +64,8 @@ class NonBlockingTransfer(Rule):
     - `plain-to`: PyTorch's own collation makes the batch, or no file of the project defines or assigns a ``to`` or
       ``cuda`` that does not take the argument, or the ``__getattr__`` of a class. (What other libraries define is not
       looked at.)
+    - `unobserved`: no file looks at the arguments of a ``to`` or ``cuda`` (``x.to.assert_called_with(…)``), or replaces
+      those of tensors.
     - `no-batch-encoding`: it is a part of a batch, or no file of the project imports transformers.
 
     By default the argument is added only where it has an effect: a loader of the loop surely pins its batches (by
@@ -206,6 +208,8 @@ def _unsure(module: Module, project: Project, call: cst.Call, path: Path, collat
         return f"the project also runs on MPS ({place}), where it is not known to be safe"
     if not collated and (problem := own_transfer(project)) is not None:
         return problem
+    if (place := place_of_observed_transfer(project)) is not None:
+        return f"the project looks at the arguments of such calls ({place})"
     if not path and project.holds(_TRANSFORMERS, "transformers"):
         return "the batch may be a `BatchEncoding`, whose `to` lacks it in old versions of transformers"
     return None

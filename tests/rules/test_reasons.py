@@ -463,6 +463,18 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP013",
+        "looks at the arguments of such calls",
+        TRANSFER + "batch.to.assert_called_once_with('cuda')\n",
+        ("to.assert_called_once_with", "save.assert_called_once_with"),
+    ),
+    (
+        "CHP013",
+        "looks at the arguments of such calls",
+        TRANSFER + "patch.object(torch.Tensor, 'to', send)\n",
+        ("'to'", "'save'"),
+    ),
+    (
+        "CHP013",
         "is given a `to`",
         TRANSFER + "batch.to = send\n",
         ("batch.to =", "to ="),

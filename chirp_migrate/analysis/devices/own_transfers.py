@@ -12,11 +12,15 @@ from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["own_transfer", "place_of_mps"]
+__all__ = ["own_transfer", "place_of_mps", "place_of_observed_transfer"]
 
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
 _GIVEN = "an object of the project is given a `{}`, which may take no `non_blocking`"
+#: Code that looks at the arguments of a ``to``, or puts a function in the place of a tensor's: tests, mostly.
+_OBSERVED = re.compile(
+    r"""\.(?:to|cuda)\.(?:assert_\w+|call_args\w*|mock_calls)|\bTensor(?:\s*,\s*["']|\.)(?:to|cuda)(?:["']|\s*=(?!=))"""
+)
 #: Calls that show or keep what they are given, under names.
 _SHOWS = re.compile(r"print|\w*log\w*|info|debug|warning|add_scalars?|set_postfix|update|append|format|write|get|pop")
 
@@ -37,6 +41,15 @@ def place_of_mps(project: Project) -> str | None:
         line = _line_of_mps(text)
         if line is not None:
             return f"{path}:{line}"
+    return None
+
+
+def place_of_observed_transfer(project: Project) -> str | None:
+    """Where a file looks at what a ``to`` or ``cuda`` is called with, as ``path:line``."""
+    for path, text in project.matching(_OBSERVED, *_MOVES):
+        found = _OBSERVED.search(text)
+        assert found is not None
+        return f"{path}:{text.count(chr(10), 0, found.start()) + 1}"
     return None
 
 
