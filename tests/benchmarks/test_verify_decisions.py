@@ -86,7 +86,7 @@ def test_a_recording_is_decided_and_tabled(tmp_path: Path) -> None:
 
     assert ended.returncode == 0, ended.stderr
     noises = json.loads(raw.read_text())["tallies"]
-    recorded = noises["Noise of 4 recorded rounds on a machine with other load"]["8"]
+    recorded = noises["Noise of 4 recorded rounds on a machine with other load"]["5"]
     assert recorded["all 50 % less"]["verdicts"] == {"faster": 100}
     assert recorded["one 20 % slower, 15 twice as fast"]["verdicts"] == {"slower": 100}
     assert recorded["A/A"]["verdicts"] == {"not shown to be faster": 100}
