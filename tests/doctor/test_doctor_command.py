@@ -77,6 +77,14 @@ def test_a_training_without_problems_ends_with_0(tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout.strip()) == (0, "Doctor: no problems in 1 entry point.")
 
 
+def test_workers_that_are_not_forked_find_the_script(tmp_path: Path) -> None:
+    root = script(tmp_path, workers=1)
+    text = (root / "train.py").read_text().replace("num_workers=1", "num_workers=1, multiprocessing_context='spawn'")
+    (root / "train.py").write_text(text)
+    result = run("doctor", root, "--", "python", "train.py")
+    assert (result.exit_code, result.stdout.strip()) == (0, "Doctor: no problems in 1 entry point.")
+
+
 def test_a_script_that_fails_before_any_problem_ends_with_14(tmp_path: Path) -> None:
     root = script(tmp_path, epochs=1, workers=1, end='raise ValueError("no such bird")')
     result = run("doctor", root, "--", "python", "train.py")

@@ -63,7 +63,8 @@ def prepare_script(words: Sequence[str]) -> Callable[[], Any]:
                 runpy.run_module(script.module, run_name="__main__", alter_sys=True)
             else:
                 sys.path.insert(0, str(Path(script.file).resolve().parent))
-                runpy.run_path(script.file, run_name="__main__")
+                # As with `python FILE.py` the path is absolute: spawned workers look for the main module by it.
+                runpy.run_path(str(Path(script.file).absolute()), run_name="__main__")
         except SystemExit as ended:
             if ended.code not in (None, 0):
                 raise
