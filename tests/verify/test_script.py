@@ -67,12 +67,14 @@ def test_a_script_runs_as_the_main_program_and_leaves_the_process_as_it_was(
     (tmp_path / "beside_script.py").write_text("VALUE = 3\n")
     (tmp_path / "main.py").write_text(
         "import sys\nimport beside_script\n"
-        "open('seen', 'w').write(f'{__name__} {sys.argv} {beside_script.VALUE}')\n"
+        "def typed(x: int): ...\n"
+        "assert typed.__annotations__ == {'x': int} and sys.modules['__main__'].typed is typed\n"
+        "open('seen', 'w').write(f'{__name__} {sys.argv} {beside_script.VALUE} {__file__}')\n"
         "sys.exit(int(sys.argv[1]))\n"
     )
     argv, path = list(sys.argv), list(sys.path)
     prepare_script(["python", "main.py", "0"])()
-    assert (tmp_path / "seen").read_text() == "__main__ ['main.py', '0'] 3"
+    assert (tmp_path / "seen").read_text() == f"__main__ ['main.py', '0'] 3 {tmp_path / 'main.py'}"
     with pytest.raises(SystemExit):
         prepare_script(["python", "main.py", "2"])()
     assert (sys.argv, sys.path) == (argv, path)

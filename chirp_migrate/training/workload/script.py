@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 import runpy
 import sys
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 __all__ = ["Script", "prepare_script", "script_in"]
@@ -63,8 +65,7 @@ def prepare_script(words: Sequence[str]) -> Callable[[], Any]:
                 runpy.run_module(script.module, run_name="__main__", alter_sys=True)
             else:
                 sys.path.insert(0, str(Path(script.file).resolve().parent))
-                # As with `python FILE.py` the path is absolute: spawned workers look for the main module by it.
-                runpy.run_path(str(Path(script.file).absolute()), run_name="__main__")
+                _run_file(script.file)
         except SystemExit as ended:
             if ended.code not in (None, 0):
                 raise
@@ -72,3 +73,23 @@ def prepare_script(words: Sequence[str]) -> Callable[[], Any]:
             sys.argv, sys.path[:] = argv, path
 
     return run
+
+
+def _run_file(file: str) -> None:
+    """Run a file as ``python FILE`` does.
+
+    :func:`runpy.run_path` sets ``__file__`` and ``sys.argv[0]`` to the same text. Python leaves ``sys.argv[0]`` as
+    typed and makes ``__file__`` absolute, by which spawned workers find the main module.
+    """
+    path = Path(file).absolute()
+    if not path.is_file() or zipfile.is_zipfile(path):
+        runpy.run_path(file, run_name="__main__")
+        return
+    main = ModuleType("__main__")
+    main.__file__ = str(path)
+    before = sys.modules["__main__"]
+    sys.modules["__main__"] = main
+    try:
+        exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), vars(main))
+    finally:
+        sys.modules["__main__"] = before
