@@ -49,7 +49,7 @@ _GAINS, _SAME = 0.9, (0.95, 1.05)
 
 
 class _Side:
-    """A process that builds the loader of a case in one tree, and runs epochs when it is told to."""
+    """A process that builds the loader of a case in one tree, and runs epochs on request."""
 
     def __init__(self, case: Case, tree: Path, installed: Path) -> None:
         here = Path(__file__).resolve().parent

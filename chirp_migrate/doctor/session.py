@@ -39,7 +39,7 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
     Args:
         root: the project.
         options: what is trained, and ``budget_s`` for everything.
-        progress: is told what runs.
+        progress: called with what runs.
 
     Raises:
         UsageProblem: nothing can be run, or a command is named whose loaders cannot be seen.

@@ -1,4 +1,4 @@
-"""CHP014: a distributed sampler is told the epoch, or every epoch has the same order: opt-in, but in a guard."""
+"""CHP014: without `set_epoch` a distributed sampler has the same order in every epoch: opt-in, but in a guard."""
 
 from __future__ import annotations
 

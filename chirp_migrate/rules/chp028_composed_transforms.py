@@ -1,4 +1,4 @@
-"""CHP028: classes that chain transforms declare it, so that a batch goes through at once (R-000-1.2)."""
+"""CHP028: classes that chain transforms declare it, so that they transform whole batches (R-000-1.2)."""
 
 from __future__ import annotations
 

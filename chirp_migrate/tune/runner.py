@@ -54,7 +54,7 @@ def run(
 
     Args:
         request: what is measured.
-        show: told how far it is.
+        show: called with the progress.
         begin: called before an entry point is entered, with its label and how many others there are; with an empty
             label before anything is measured.
 

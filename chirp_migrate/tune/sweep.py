@@ -94,7 +94,7 @@ class Sweep:
         subject: the dataset.
         candidates: the ways of loading; loading in the process is among them.
         seconds: time for it; :data:`MIN_ROUNDS` rounds are made in any case, unless it is limited.
-        show: told how far it is.
+        show: called with the progress.
         is_limited: whether to end when time is up, even in the first round.
     """
 

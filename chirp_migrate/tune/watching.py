@@ -125,7 +125,7 @@ def watched(
 
     Args:
         calls: of each entry point, what makes its training call.
-        show: told how far it is.
+        show: called with the progress.
         seconds: time for this and for measuring; a part of it is for this.
         begin: called before each entry point is entered.
 

@@ -22,7 +22,7 @@ _NOTHING_LEFT = b"."
 
 @contextmanager
 def guarded(mark: str) -> Iterator[None]:
-    """Start a guard for processes that carry ``mark``; whoever leaves this context has ended them."""
+    """Start a guard for processes that carry ``mark``. The caller ends them before it leaves this context."""
     guard = subprocess.Popen(
         [sys.executable, "-m", __name__, mark],
         cwd=PACKAGE_ROOT,
