@@ -82,7 +82,7 @@ def _run_file(file: str) -> None:
     typed and makes ``__file__`` absolute, by which spawned workers find the main module.
     """
     path = Path(file).absolute()
-    if not path.is_file() or zipfile.is_zipfile(path):
+    if zipfile.is_zipfile(path):
         runpy.run_path(file, run_name="__main__")
         return
     main = ModuleType("__main__")
