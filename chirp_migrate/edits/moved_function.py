@@ -13,6 +13,7 @@ from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     has_relatives,
     is_asked_for,
+    is_probed,
     is_replaced,
     lists_names,
     may_be_set,
@@ -202,7 +203,7 @@ class MovedFunction:
         if (
             (by_partial or self.captives or self.bound)
             and not replaced
-            and self.project.holds(_TELLS_PARTIALS, "partial")
+            and (self.project.holds(_TELLS_PARTIALS, "partial") or is_probed(self.project, "func", "keywords"))
         ):
             raise NotMovable("the project asks whether something is a `partial`, which would bind its values")
         if holds and any(self._may_be_method(use) for use in uses):

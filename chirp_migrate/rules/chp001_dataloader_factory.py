@@ -198,7 +198,7 @@ def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribut
     return (
         any(is_replaced(module, project, path) for path in (dotted(node) or root.value, "DataLoader"))
         or project.is_changed("DataLoader")
-        or (asked_again and any(project.is_replaced(one, "DataLoader") for one in ("data", "dataloader")))
+        or (asked_again and any(project.is_replaced(one, "DataLoader") for one in ("data", "dataloader", root.value)))
     )
 
 

@@ -595,7 +595,7 @@ class Project:
             module: the last part of its name.
             name: what stands for something in it.
         """
-        return not self._replaced.isdisjoint({(module, name), ("", name)})
+        return not self._replaced.isdisjoint({(module, name), ("", name), (module, "")})
 
     def is_changed(self, title: str) -> bool:
         """Whether a file puts something else in the place of a method or attribute of the class called ``title``."""

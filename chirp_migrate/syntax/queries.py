@@ -240,9 +240,12 @@ def is_super_init(statement: cst.CSTNode) -> bool:
 
 def looks_at_names(module: Module, scope: cst.CSTNode) -> str | None:
     """The function of Python's by which the code of a function, or of a module, may look at its own names, if any."""
-    for call in find_own(scope, cst.Call):
-        word = dotted(call.func) or ""
-        asks = word in ("eval", "exec") or (word in ("dir", "locals", "vars") and not call.args)
-        if asks and module.scopes.lookup(word, call) is None:
-            return word
+    for word in ("eval", "exec", "dir", "locals", "vars"):
+        for name in module.named(word):
+            call = module.parents[name]
+            if not isinstance(call, cst.Call) or call.func is not name or module.enclosing_scope(call) is not scope:
+                continue
+            asks = word in ("eval", "exec") or not call.args
+            if asks and module.scopes.lookup(word, call) is None:
+                return word
     return None

@@ -37,7 +37,7 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
     ``patch.dict(train.__dict__, {"DataLoader": …})``, ``monkeypatch.setattr(train, "DataLoader", …)`` and the like, and
     every string that ends as a dotted path, which may be given to any of them through a name. Of a text that is no
     Python, such as a notebook, every string that is a name or a path counts. What is not known by an import or a
-    definition, as a parameter, may be any module.
+    definition, as a parameter, may be any module. A name that is put together, as ``"Data" + "Loader"``, is "".
     """
     try:
         tree = syntax_tree(text)
@@ -50,9 +50,7 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
-                for one in imported:
-                    last = one.name.rpartition(".")[2]
-                    known.setdefault(one.asname or last, set()).add(last)
+                _learn(known, imported)
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
                 known.setdefault(name, set())
             case ast.Constant(value=str(path)) if (found := _PATH.fullmatch(path)) is not None:
@@ -69,6 +67,32 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
         if _takes_names(call):  # by `setattr` objects get attributes of computed names, modules hardly ever
             named = modules or (set() if _last(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""})
             yield from ((module, name) for module in named for name in written)
+            yield from ((module, "") for module in named if module and _puts_together(call))
+
+
+def assignments(text: str, name: str) -> Iterator[str]:
+    """Modules whose attribute ``name`` a file assigns, as ``train.DataLoader = …`` does: what each may be called.
+
+    Raises:
+        UnparsableModule: the text is not Python.
+    """
+    known: dict[str, set[str]] = {}
+    targets: list[ast.expr] = []
+    for node in ast.walk(syntax_tree(text)):
+        match node:
+            case ast.Import(names=imported) | ast.ImportFrom(names=imported):
+                _learn(known, imported)
+            case ast.Attribute(value=module, attr=attribute, ctx=ast.Store() | ast.Del()) if attribute == name:
+                targets.append(module)
+    for target in targets:
+        yield from _modules_of(target, known)
+
+
+def _learn(known: dict[str, set[str]], imported: list[ast.alias]) -> None:
+    """Add the names that an import binds, each with the last part of what it stands for."""
+    for one in imported:
+        last = one.name.rpartition(".")[2]
+        known.setdefault(one.asname or last, set()).add(last)
 
 
 def _replaces(function: ast.expr) -> bool:
@@ -95,6 +119,10 @@ def _modules(call: ast.Call, known: dict[str, set[str]]) -> set[str]:
             target = owner
         case ast.Constant(value=str(path)):
             return {path.removesuffix(".__dict__").rpartition(".")[2]}
+    return _modules_of(target, known)
+
+
+def _modules_of(target: ast.expr | None, known: dict[str, set[str]]) -> set[str]:
     match target:
         case ast.Name(id="__name__"):  # the module that this file becomes: it is not known by which name
             return {""}
@@ -119,6 +147,11 @@ def _takes_names(call: ast.Call) -> bool:
     """Whether a call may be given names that are written somewhere else in the file."""
     named = (one.value for one in call.keywords if one.arg in (None, "attribute", "values"))
     return any(not isinstance(one, ast.Constant | ast.Dict) for one in (*call.args[1:2], *named))
+
+
+def _puts_together(call: ast.Call) -> bool:
+    """Whether the name that a call is given is put together of others."""
+    return any(isinstance(one, ast.BinOp | ast.JoinedStr | ast.Call) for one in call.args[1:2])
 
 
 def _names(call: ast.Call) -> Iterator[str]:

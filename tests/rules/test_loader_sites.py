@@ -504,6 +504,23 @@ def test_what_other_code_replaces_by_name_stays(test: str, replaced: bool) -> No
     assert (after == text) is replaced and reasons(findings) == ["replaced"] * replaced
 
 
+@pytest.mark.parametrize(
+    ("test", "replaced"),
+    [
+        ("import a\na.tud = Namespace(DataLoader=Fake)", True),
+        ("import pkg.a as trained\ntrained.tud, x = fake, 1", True),
+        ("import importlib\nimportlib.import_module('a').tud = fake", True),
+        ("import a\nsetattr(a.tud, 'Data' + 'Loader', Fake)", True),
+        ("import b\nb.tud = fake", False),
+        ("def f(tensor):\n    tensor.tud = 1", False),
+    ],
+)
+def test_a_module_that_other_code_replaces_stays(test: str, replaced: bool) -> None:
+    text = "import torch.utils.data as tud\nx = tud.DataLoader(d)\n"
+    after, findings = migrate(text, test_a=test)
+    assert (after == text) is replaced and reasons(findings) == ["replaced"] * replaced
+
+
 def test_what_a_test_replaces_in_pytorch_stays_where_it_is_asked_for_again() -> None:
     text = "import torch\nx = torch.utils.data.DataLoader(d)\n"
     after, findings = migrate(text, test_a="patch('torch.utils.data.DataLoader')")

@@ -570,6 +570,8 @@ def test_functions_of_one_name_that_say_something_else_stay_two() -> None:
     "asking",
     [
         "isinstance(f, partial)",
+        "hasattr(f, 'func')",
+        "getattr(f, 'keywords', None)",
         "isinstance(\n    getattr(f, 'g'), (tuple, functools.partial)\n)",
         "type(f) is partial",
         "f.__class__ in (partial, int)",

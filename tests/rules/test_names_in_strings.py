@@ -90,6 +90,7 @@ def test_a_key_is_no_module_of_its_name(key: str) -> None:
     [
         "mock.patch('pkg.loaders.DataLoader')",
         "mock.patch.object(own, 'DataLoader')",
+        "mock.patch.object(own, 'Data' + 'Loader')",
         "mocker.patch.object(own, attribute='DataLoader', new=1)",
         "mock.patch.multiple(own, DataLoader=1)",
         "mock.patch.multiple('pkg.loaders', DataLoader=1)",

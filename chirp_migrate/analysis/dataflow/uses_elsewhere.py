@@ -14,6 +14,7 @@ from chirp_migrate.analysis.known_names import base_names
 from chirp_migrate.syntax.gaps import TO_BASE
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.replacements import assignments
 from chirp_migrate.syntax.scopes import Binding
 
 
@@ -289,7 +290,24 @@ def is_replaced(module: Module, project: Project, path: str) -> bool:
     It does where anything but ``self`` is given an attribute that is called as the last part of ``path``.
     """
     owner, first, last = module.name.rpartition(".")[2], path.partition(".")[0], path.rpartition(".")[2]
-    return project.is_replaced(owner, first) or project.holds(set_from_outside(last), last)
+    return (
+        project.is_replaced(owner, first)
+        or project.holds(set_from_outside(last), last)
+        or (first != last and _is_assigned_in(project, owner, first))
+    )
+
+
+def _is_assigned_in(project: Project, module: str, name: str) -> bool:
+    """Whether a file assigns ``name`` in a module, as ``train.data = …`` does, whose name ends with ``module``."""
+    assigned = re.compile(set_from_outside(name))
+    return any(not {module, ""}.isdisjoint(_assigned_in(text, name)) for _, text in project.matching(assigned, name))
+
+
+def _assigned_in(text: str, name: str) -> set[str]:
+    try:
+        return {*assignments(text, name)}
+    except UnparsableModule:
+        return {""}
 
 
 #: Code that puts something else in the place of imported modules.

@@ -89,7 +89,7 @@ class LoaderGains:
         if unused is not None:
             line = module.position(module.span(unused.name)[0])[0]
             return Gain(GainKind.NOTHING, f"nothing calls `{unused.name.value}`", module.path, line)
-        nodes = self._nodes_at(module, self._loaders, module.span(call)[0])
+        nodes = module.once(self._calls).get(module.span(call)[0], ())
         gains = [self._gain(Place(module.path, node), moves=moves) for node in nodes]
         # Of calls that look alike, some of them rewritten by now, those are left that gain nothing.
         gain = next((one for one in gains if one.kind is GainKind.NOTHING), gains[0] if gains else _AT_RUN_TIME)
@@ -110,8 +110,7 @@ class LoaderGains:
 
     def held_by(self, module: Module, call: cst.Call) -> list[Place]:
         """What the loaders that a call builds hold and cannot send to worker processes."""
-        nodes = self._nodes_at(module, self._loaders, module.span(call)[0])
-        loaders = [loader for node in nodes for loader in self._loaders[module.path][node] if loader.sends_to_workers]
+        loaders = [loader for loader in self._loaders_at(module, module.span(call)[0]) if loader.sends_to_workers]
         return [one.place for loader in loaders for one in self._objects.held.get(loader, ())]
 
     def of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
@@ -122,7 +121,7 @@ class LoaderGains:
             offset: where; of a definition, its name.
             reads_batches: whether loaders that hold it then read whole batches.
         """
-        nodes = self._nodes_at(module, self._holders, offset)
+        nodes = module.once(self._held).get(offset, ())
         holders = [loader for node in nodes for loader in self._holders[module.path][node]]
         if not holders and not self._may_have_workers:
             return Gain(GainKind.NOTHING, "no loader of the project has workers")
@@ -149,8 +148,7 @@ class LoaderGains:
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
         """File and line, as read, of the loops over the loaders that a call builds, if they surely pin batches."""
-        nodes = self._nodes_at(module, self._loaders, module.span(call)[0])
-        own = [loader for node in nodes for loader in self._loaders[module.path][node]]
+        own = self._loaders_at(module, module.span(call)[0])
         return [
             (place.path, getattr(place.node, "lineno", 1))
             for place, value in self._run.loops.items()
@@ -165,10 +163,24 @@ class LoaderGains:
             return all(map(_stacks, collation)) and all(one.in_memory for one in self._readings(loader))
         return all(_is_pinning(one) for one in given) or _asks_for_cuda(loader.place.node)
 
-    def _nodes_at(self, module: Module, known: dict[str, dict[ast.AST, list[Loader]]], offset: int) -> list[ast.AST]:
-        """The nodes of the text that was read that a module has at an offset now."""
-        now = self._objects.now(module, list(known.get(module.path, ())))
-        return [node for place, node in now if place == offset]
+    def _loaders_at(self, module: Module, offset: int) -> list[Loader]:
+        """The loaders that a call at an offset of a module builds."""
+        nodes = module.once(self._calls).get(offset, ())
+        return [loader for node in nodes for loader in self._loaders[module.path][node]]
+
+    def _calls(self, module: Module) -> dict[int, list[ast.AST]]:
+        """The calls that build loaders, by where a module has them now."""
+        return self._by_offset(module, self._loaders)
+
+    def _held(self, module: Module) -> dict[int, list[ast.AST]]:
+        """What makes objects that loaders hold, by where a module has it now."""
+        return self._by_offset(module, self._holders)
+
+    def _by_offset(self, module: Module, known: dict[str, dict[ast.AST, list[Loader]]]) -> dict[int, list[ast.AST]]:
+        found: dict[int, list[ast.AST]] = {}
+        for offset, node in self._objects.now(module, list(known.get(module.path, ()))):
+            found.setdefault(offset, []).append(node)
+        return found
 
     def _gain(self, place: Place, *, moves: bool = True) -> Gain:
         """What is gained by the call at a place, which builds loaders."""

@@ -17,6 +17,7 @@ from chirp_migrate.analysis.known_names import DATASET, DATASET_WORDS, FACTORY, 
 from chirp_migrate.analysis.objects.importers import with_importers
 from chirp_migrate.analysis.objects.libraries import hazard_class
 from chirp_migrate.analysis.objects.running import Run
+from chirp_migrate.analysis.objects.same_nodes import SameNodes, position
 from chirp_migrate.analysis.objects.things import (
     ClassThing,
     Container,
@@ -167,20 +168,11 @@ class Unpicklable:
 
     def now(self, module: Module, nodes: list[ast.AST]) -> Iterator[tuple[int, ast.AST]]:
         """Where a module has nodes of the text that was read: offset and node; without those that are gone."""
-        if not nodes:
-            return
         before, now = self._read.get(module.path, module.text), module.text
-        if before != now:
-            same, others = _alike(syntax_tree(before), nodes), _alike(syntax_tree(now), nodes)
         for node in nodes:
-            there: ast.AST | None = node
-            if before != now:
-                # What was rewritten is gone; what is left is in the same order.
-                left = others[_looks(node)]
-                number = next((n for n, one in enumerate(same[_looks(node)]) if _at(one) == _at(node)), 0)
-                there = left[min(number, len(left) - 1)] if left else None
+            there = node if before == now else _same_nodes(before).find(node, now)
             if there is not None:
-                yield _name_offset(module, there, module.offset(*_at(there))), node
+                yield _name_offset(module, there, module.offset(*position(there))), node
 
     def _keep(self, found: list[Found]) -> None:
         for one in found:
@@ -243,7 +235,7 @@ class Unpicklable:
         if place.path != self._lines[0]:
             self._lines = place.path, self._project.text(place.path).splitlines()
         last = getattr(place.node, "end_lineno", None) or 0
-        return "\n".join(self._lines[1][_at(place.node)[0] - 1 : last])
+        return "\n".join(self._lines[1][position(place.node)[0] - 1 : last])
 
     def _leftover_methods(self, cls: ClassThing, about: Set[str]) -> Iterator[None]:
         run, is_made = self.run, cls.place.node in self._made
@@ -343,9 +335,9 @@ class _Walk:
         if self._holder is None:
             return ""
         cls, name = self._holder
-        line, around = _at(place.node)[0], cls.place.node
+        line, around = position(place.node)[0], cls.place.node
         end = getattr(around, "end_lineno", 0)
-        return name if place.path == cls.place.path and _at(around)[0] <= line <= end else ""
+        return name if place.path == cls.place.path and position(around)[0] <= line <= end else ""
 
     def _thing(self, thing: Thing, holder: str, depth: int) -> None:
         match thing:
@@ -408,34 +400,9 @@ class _Walk:
         self._holder = before
 
 
-def _at(node: ast.AST) -> tuple[int, int]:
-    """Line and column of a node, as ``ast`` counts them."""
-    return getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-
-
-def _looks(node: ast.AST) -> str:
-    """What a node has in common with itself in a text that was rewritten around it."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return f"{type(node).__name__} {node.name}"
-    if isinstance(node, ast.For | ast.AsyncFor):
-        return f"{ast.dump(node.target)} {ast.dump(node.iter)}"
-    return ast.dump(node)
-
-
-def _alike(tree: ast.Module, nodes: list[ast.AST]) -> dict[str, list[ast.AST]]:
-    """The nodes of a tree that look like some others, in the order of the text; of definitions, those in functions."""
-    kinds = tuple({type(node) for node in nodes})
-    found: dict[str, list[ast.AST]] = {_looks(node): [] for node in nodes}
-    pending: list[tuple[ast.AST, bool]] = [(tree, False)]
-    for node, is_local in pending:
-        is_wanted = is_local or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        if is_wanted and isinstance(node, kinds) and (looks := _looks(node)) in found:
-            found[looks].append(node)
-        inside = is_local or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        pending += [(child, inside) for child in ast.iter_child_nodes(node)]
-    for same in found.values():
-        same.sort(key=_at)
-    return found
+@lru_cache(maxsize=2)
+def _same_nodes(before: str) -> SameNodes:
+    return SameNodes(before)
 
 
 def _name_offset(module: Module, node: ast.AST, offset: int) -> int:
@@ -447,15 +414,23 @@ def _name_offset(module: Module, node: ast.AST, offset: int) -> int:
 
 def _word_around(tree: ast.Module, node: ast.AST) -> str:
     """The name of the definition around a node; at the top level, the longest word of the statement."""
-    line = _at(node)[0]
+    line = position(node)[0]
     name = ""
-    for one in ast.walk(tree):
-        if isinstance(one, ast.stmt) and one.lineno <= line <= (one.end_lineno or 0):
+    pending: list[ast.AST] = [tree]
+    for around in pending:
+        for one in ast.iter_child_nodes(around):
+            if isinstance(one, ast.expr) or not getattr(one, "lineno", 1) <= line <= getattr(one, "end_lineno", line):
+                continue
+            pending.append(one)
             if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not one.name.startswith("__"):
                 name = one.name
-            elif not name:
-                words = [part.id for part in ast.walk(one) if isinstance(part, ast.Name)]
-                words += [part.attr for part in ast.walk(one) if isinstance(part, ast.Attribute)]
-                longest = max(words, key=len, default="")
-                name = name or longest
+            elif isinstance(one, ast.stmt) and not name:
+                name = _longest_word(one)
     return name
+
+
+@lru_cache(maxsize=8)
+def _longest_word(statement: ast.stmt) -> str:
+    words = [part.id for part in ast.walk(statement) if isinstance(part, ast.Name)]
+    words += [part.attr for part in ast.walk(statement) if isinstance(part, ast.Attribute)]
+    return max(words, key=len, default="")

@@ -1,0 +1,89 @@
+"""The nodes of a text, found again after the text was rewritten."""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+
+from chirp_migrate.syntax.module import syntax_tree
+
+__all__ = ["SameNodes", "position"]
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+#: Nodes with equal numbers have the same structure.
+_Numbers = dict[ast.AST, int]
+
+
+def position(node: ast.AST) -> tuple[int, int]:
+    """Line and column of a node, as ``ast`` counts them."""
+    return getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+
+
+class SameNodes:
+    """The nodes of a text, found again after the text was rewritten.
+
+    A definition is the same if its name is, a loop if its head is, and any other node if its structure is. Rewriting
+    removes nodes and keeps the order of the rest. The time grows with the size of the text, not with its square.
+
+    Args:
+        before: the text that the nodes are of.
+    """
+
+    def __init__(self, before: str) -> None:
+        self._known: dict[tuple[object, ...], int] = {}
+        self._numbers = self._numbered(syntax_tree(before))
+        self._before = self._by_number(syntax_tree(before), self._numbers)
+        self._rank = {
+            (number, position(node)): rank
+            for number, nodes in self._before.items()
+            for rank, node in reversed([*enumerate(nodes)])
+        }
+        self._after = lru_cache(maxsize=1)(self._read)
+
+    def find(self, node: ast.AST, now: str) -> ast.AST | None:
+        """The node of ``now`` that ``node``, of the text before, has become; None if it is gone."""
+        numbers = self._numbers if node in self._numbers else self._numbered(node)
+        number = self._identity(node, numbers)
+        left = self._after(now).get(number)
+        return left[min(self._rank.get((number, position(node)), 0), len(left) - 1)] if left else None
+
+    def _read(self, text: str) -> dict[int, list[ast.AST]]:
+        tree = syntax_tree(text)
+        return self._by_number(tree, self._numbered(tree))
+
+    def _numbered(self, tree: ast.AST) -> _Numbers:
+        """A number for each node at or below ``tree``, by its structure."""
+        numbers: _Numbers = {}
+
+        def part(value: object) -> object:
+            if isinstance(value, ast.AST):
+                return numbers[value]
+            return tuple(map(part, value)) if isinstance(value, list) else repr(value)
+
+        for node in reversed([*ast.walk(tree)]):
+            numbers[node] = self._number(type(node), *((name, part(value)) for name, value in ast.iter_fields(node)))
+        return numbers
+
+    def _number(self, *structure: object) -> int:
+        return self._known.setdefault(structure, len(self._known))
+
+    def _identity(self, node: ast.AST, numbers: _Numbers) -> int:
+        """A number for what a node has in common with itself in a text that was rewritten around it."""
+        if isinstance(node, _DEFINITIONS):
+            return self._number(type(node), node.name)
+        if isinstance(node, ast.For | ast.AsyncFor):
+            return self._number(type(node), numbers[node.target], numbers[node.iter])
+        return numbers[node]
+
+    def _by_number(self, tree: ast.Module, numbers: _Numbers) -> dict[int, list[ast.AST]]:
+        """The statements and expressions of a tree, in the order of the text; of definitions, those in functions."""
+        found: dict[int, list[ast.AST]] = {}
+        pending: list[tuple[ast.AST, bool]] = [(tree, False)]
+        for node, is_local in pending:
+            if isinstance(node, ast.stmt | ast.expr) and (is_local or not isinstance(node, _DEFINITIONS)):
+                found.setdefault(self._identity(node, numbers), []).append(node)
+            inside = is_local or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            pending += [(child, inside) for child in ast.iter_child_nodes(node)]
+        for same in found.values():
+            same.sort(key=position)
+        return found
