@@ -81,7 +81,7 @@ GROWING: dict[str, Callable[[int], str]] = {
     "loaders of lambdas": lambda size: (
         f"{CAPTURES}def h(data):\n"
         + "".join(
-            f"    l{n} = DataLoader(data, num_workers=2, collate_fn=lambda b: [b, {n}])\n" for n in range(size // 30)
+            f"    l{n} = DataLoader(data, num_workers=2, collate_fn=lambda b: [b, {n}])\n" for n in range(1 + size // 30)
         )
     ),
     "a name of underscores": lambda size: LOOP.format(name="_" * 20 * size + "x"),
