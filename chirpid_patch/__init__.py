@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from chirpid_patch.datasets.arrays import WorkerSafeArrayDataset
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.collate import collate_pairs
-from chirpid_patch.datasets.declared import augments, augments_images, lists, standardizes
+from chirpid_patch.datasets.declared import augments_images, augments_samples, lists_samples, standardizes_samples
 from chirpid_patch.datasets.labels import iterate_labels, read_labels
 from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.stacking import stack_samples, standardized_samples
@@ -23,7 +23,13 @@ from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.monitor import DataLoaderPerformanceMonitor
 from chirpid_patch.randomness.seeding import worker_init_fn
 from chirpid_patch.transforms.composition import Compose, Lambda
-from chirpid_patch.transforms.declared import adds_noise, applies, composes, masks, masks_images
+from chirpid_patch.transforms.declared import (
+    adds_noise,
+    applies_transform,
+    composes_transforms,
+    masks_images,
+    masks_spectrograms,
+)
 from chirpid_patch.transforms.spectrograms import GaussianNoise, SpecAugment, Standardize
 
 if TYPE_CHECKING:
@@ -87,12 +93,12 @@ __all__ = [
     "WrappedDataLoader",
     "__version__",
     "adds_noise",
-    "applies",
-    "augments",
+    "applies_transform",
     "augments_images",
+    "augments_samples",
     "calculate_optimal_batch_size",
     "collate_pairs",
-    "composes",
+    "composes_transforms",
     "compute_standardization_stats",
     "create_dataloaders",
     "create_multi_dataloaders",
@@ -102,15 +108,15 @@ __all__ = [
     "handle_oom_errors",
     "iterate_labels",
     "keep_freed_memory",
-    "lists",
-    "masks",
+    "lists_samples",
     "masks_images",
+    "masks_spectrograms",
     "read_labels",
     "set_reproducible_training",
     "setup_mixed_precision",
     "stack_samples",
     "standardized_samples",
-    "standardizes",
+    "standardizes_samples",
     "streaming_standardization_stats",
     "usable_cpus",
     "worker_init_fn",

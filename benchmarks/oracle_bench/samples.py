@@ -15,9 +15,9 @@ from chirpid_patch import (
     WorkerSafeAugmentedDataset,
     WorkerSafeSequenceDataset,
     WorkerSafeStandardizedDataset,
-    augments,
-    lists,
-    standardizes,
+    augments_samples,
+    lists_samples,
+    standardizes_samples,
 )
 
 from .parts import Pair, Plain, log
@@ -155,7 +155,7 @@ class Changed(Dataset[Any]):
         return x, y
 
 
-@lists("data")
+@lists_samples("data")
 class DeclaredListed(Listed):
     """The same, declared."""
 
@@ -163,7 +163,7 @@ class DeclaredListed(Listed):
         return self.data[index]
 
 
-@standardizes(dataset="dataset", indices="indices", mean="mean", std="std", eps=1e-8)
+@standardizes_samples(dataset="dataset", indices="indices", mean="mean", std="std", eps=1e-8)
 class DeclaredScaled(Scaled):
     """The same, declared."""
 
@@ -172,7 +172,7 @@ class DeclaredScaled(Scaled):
         return (x - self.mean) / (self.std + 1e-8), y
 
 
-@augments(dataset="dataset", transforms={"transform": None})
+@augments_samples(dataset="dataset", transforms={"transform": None})
 class DeclaredChanged(Dataset[Any]):
     """The same with one transform, declared."""
 

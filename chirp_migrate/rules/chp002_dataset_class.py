@@ -26,10 +26,10 @@ from chirp_migrate.rules.api import (
 )
 
 _DOES = {
-    "standardizes": "standardises one sample at a time",
-    "augments": "augments one sample at a time",
+    "standardizes_samples": "standardises one sample at a time",
+    "augments_samples": "augments one sample at a time",
     "augments_images": "masks an image of one sample at a time",
-    "lists": "hands out the samples of a list",
+    "lists_samples": "hands out the samples of a list",
 }
 
 

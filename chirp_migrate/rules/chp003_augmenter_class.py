@@ -37,7 +37,7 @@ from chirp_migrate.rules.api import (
 #: What a class declares, by its method and the constructor parameters that make it a candidate, and how its meaning
 #: is checked.
 _DECLARED: tuple[tuple[str, str, tuple[str, ...], Callable[[str], tuple[str, ...]]], ...] = (
-    ("masks", "forward", MASK_PARAMETERS, masks_like_spec_augment),
+    ("masks_spectrograms", "forward", MASK_PARAMETERS, masks_like_spec_augment),
     ("adds_noise", "forward", ("std", "p"), adds_noise_like_gaussian_noise),
     ("masks_images", "__call__", MASK_PARAMETERS, masks_images_like_spec_augment),
 )

@@ -54,7 +54,7 @@ class ComposedTransforms(Rule):
         for node in module.tree.body if _augments(project) else ():
             if not isinstance(node, cst.ClassDef) or (found := handing_on(module, node)) is None:
                 continue
-            decorator = "composes" if found.composes else "applies"
+            decorator = "composes_transforms" if found.composes else "applies_transform"
             edit = class_decorator(module, project.code_style, node, decorator, [f'"{found.attribute}"'])
             does = "only chains transforms" if found.composes else "only calls a function"
             message = f"`{node.name.value}` {does}: `@{decorator}` declares it, so that whole batches go through"

@@ -27,7 +27,7 @@ from chirpid_patch.transforms.spectrograms import is_batchable
 _NUMBERS = (float, np.float64, np.float32)
 
 
-def standardizes(
+def standardizes_samples(
     *,
     dataset: str,
     indices: str,
@@ -49,7 +49,7 @@ def standardizes(
     return declares((dataset, indices, mean, std), calls, build, held=held)
 
 
-def augments(
+def augments_samples(
     *,
     dataset: str,
     transforms: Mapping[str, str | None],
@@ -61,7 +61,7 @@ def augments(
 
     ``dataset`` names an attribute, ``transforms`` those of the transforms, each with the attribute that switches it
     on: another one, which is then True or False, or its own, which is then None for none; None: it is always on.
-    ``training`` names the attribute that switches all of them. ``calls`` and ``held``: see ``standardizes``.
+    ``training`` names the attribute that switches all of them. ``calls`` and ``held``: see ``standardizes_samples``.
     """
     flags = {gate for name, gate in [*transforms.items(), (None, training)] if gate is not None and gate != name}
 
@@ -93,7 +93,8 @@ def augments_images(
     The image is ``(x - min) / (max - min + eps) * 255`` cut to whole numbers; ``augmenter`` is called with it, and its
     values, divided by ``divisor``, become a float32 tensor (1, F, T). ``training`` names the attribute that switches
     it. Samples of other shapes, or without a range, are read by the class's own code, and all of them are where the
-    augmenter does not declare that it masks images (``masks_images``). ``calls`` and ``held``: see ``standardizes``.
+    augmenter does not declare that it masks images (``masks_images``). ``calls`` and ``held``: see
+    ``standardizes_samples``.
     """
     attributes = (dataset, augmenter) if training is None else (dataset, augmenter, training)
 
@@ -114,10 +115,13 @@ def augments_images(
     return declares(attributes, calls, build, held=held)
 
 
-def lists(
+def lists_samples(
     samples: str, *, calls: tuple[str, ...] = (), held: Mapping[str, str] | None = None
 ) -> Callable[[Class], Class]:
-    """Declare that ``self[i]`` is ``samples[i]``, an attribute by its name. For the others see ``standardizes``."""
+    """Declare that ``self[i]`` is ``samples[i]``, an attribute by its name.
+
+    ``calls`` and ``held``: see ``standardizes_samples``.
+    """
 
     def build(state: Mapping[str, Any]) -> WorkerSafeSequenceDataset | None:
         listed = served(state[samples])

@@ -25,7 +25,7 @@ _CALL: Any = nn.Module.__call__
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
-def masks(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
+def masks_spectrograms(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
     """Declare that ``forward(x)`` masks as ``SpecAugment`` does, its parameters in attributes of the same names.
 
     ``mask_short_axes`` is that of ``SpecAugment``, ``calls`` names the methods that ``forward`` calls.
@@ -36,7 +36,7 @@ def masks(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Calla
 def masks_images(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
     """Declare that calling an object with an 8-bit grey image masks it as ``SpecAugment`` does a tensor (F, T).
 
-    Its parameters are in attributes of the same names, ``mask_value`` from 0 to 255. See ``masks``, and
+    Its parameters are in attributes of the same names, ``mask_value`` from 0 to 255. See ``masks_spectrograms``, and
     ``augments_images``, by which a dataset declares that it does this to images of its samples.
     """
 
@@ -67,7 +67,7 @@ def adds_noise(*, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
     return _decorator(("std", "p"), calls, build)
 
 
-def composes(transforms: str) -> Callable[[Class], Class]:
+def composes_transforms(transforms: str) -> Callable[[Class], Class]:
     """Declare that calling an object applies each of several transforms in turn, as ``Compose`` does.
 
     Args:
@@ -76,7 +76,7 @@ def composes(transforms: str) -> Callable[[Class], Class]:
     return declares((transforms,), (), lambda state: Compose(state[transforms]), method="__call__")
 
 
-def applies(function: str) -> Callable[[Class], Class]:
+def applies_transform(function: str) -> Callable[[Class], Class]:
     """Declare that calling an object calls one function with the same argument, as ``Lambda`` does.
 
     Args:

@@ -22,8 +22,8 @@ from chirpid_patch import (
     SpecAugment,
     Standardize,
     WorkerSafeAugmentedDataset,
-    applies,
-    composes,
+    applies_transform,
+    composes_transforms,
 )
 from chirpid_patch.datasets.gather import fetch_batch
 from chirpid_patch.datasets.samples import fetch_sample, load_batch
@@ -40,7 +40,7 @@ class OwnCompose(Compose):
         super().__init__(steps)
 
 
-@composes("steps")
+@composes_transforms("steps")
 class DeclaredChain:
     """A class of the backend's own, as CHP028 leaves it."""
 
@@ -53,7 +53,7 @@ class DeclaredChain:
         return x
 
 
-@applies("function")
+@applies_transform("function")
 class DeclaredCall:
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function

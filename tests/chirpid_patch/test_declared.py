@@ -21,15 +21,15 @@ from chirpid_patch import (
     GaussianNoise,
     OptimalDataLoaderFactory,
     SpecAugment,
-    augments,
-    lists,
+    augments_samples,
+    lists_samples,
     stack_samples,
     standardized_samples,
-    standardizes,
+    standardizes_samples,
 )
 from chirpid_patch.datasets.gather import fetch_batch, is_in_memory, reads_batches
 from chirpid_patch.declaration import served
-from chirpid_patch.transforms.declared import masks
+from chirpid_patch.transforms.declared import masks_spectrograms
 
 
 class Scaled(Dataset[Any]):
@@ -55,7 +55,7 @@ class Scaled(Dataset[Any]):
 STATE = {"dataset": "dataset", "indices": "indices", "mean": "mean", "std": "std"}
 
 
-@standardizes(**STATE, eps=1e-8, calls=("scale",))
+@standardizes_samples(**STATE, eps=1e-8, calls=("scale",))
 class Declared(Dataset[Any]):
     __init__ = Scaled.__init__
     __len__ = Scaled.__len__
@@ -100,7 +100,7 @@ class Shaken(Dataset[Any]):
         return x, y
 
 
-@augments(dataset="base", transforms={"first": "enabled", "second": "second"}, training="training")
+@augments_samples(dataset="base", transforms={"first": "enabled", "second": "second"}, training="training")
 class DeclaredShaken(Dataset[Any]):
     __init__ = Shaken.__init__
     __len__ = Shaken.__len__
@@ -118,7 +118,7 @@ class Listed(Dataset[Any]):
         return self.samples[idx]
 
 
-@lists("samples")
+@lists_samples("samples")
 class DeclaredList(Dataset[Any]):
     __init__ = Listed.__init__
     __len__ = Listed.__len__
@@ -462,7 +462,7 @@ def test_listed_samples_are_those_of_its_own_code(samples: Any) -> None:
 def test_a_class_without_the_methods_it_names_is_refused() -> None:
     with pytest.raises(TypeError, match=r"Missing.*scale"):
 
-        @standardizes(**STATE, calls=("scale",))
+        @standardizes_samples(**STATE, calls=("scale",))
         class Missing(Dataset[Any]):
             def __getitem__(self, idx: Any) -> Any: ...
 
@@ -510,7 +510,7 @@ def test_lists_of_standardised_samples_are_made_at_once_where_they_can_be(monkey
     assert len(made) == 3 and same(made[1], made[2]) and made[1][0] is not made[2][0]
 
 
-@masks()
+@masks_spectrograms()
 class OwnMasks(nn.Module):
     """Masks of samples with two or three axes; counts its calls."""
 

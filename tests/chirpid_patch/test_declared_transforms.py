@@ -14,7 +14,15 @@ from originals import same
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from chirpid_patch import BatchedDataLoader, Compose, GaussianNoise, SpecAugment, adds_noise, augments, masks
+from chirpid_patch import (
+    BatchedDataLoader,
+    Compose,
+    GaussianNoise,
+    SpecAugment,
+    adds_noise,
+    augments_samples,
+    masks_spectrograms,
+)
 from chirpid_patch.declaration import served
 
 
@@ -36,7 +44,7 @@ class DeclaredNoise(Noise):
         return super().forward(x)
 
 
-@masks(calls=("_columns",))
+@masks_spectrograms(calls=("_columns",))
 class Masks(nn.Module):
     """As CHP003 leaves them: ``forward`` is the class's own."""
 
@@ -66,7 +74,7 @@ class Upright(Masks):
         return x
 
 
-@augments(dataset="base", transforms={"transform": None})
+@augments_samples(dataset="base", transforms={"transform": None})
 class Shaken(Dataset[Any]):
     def __init__(self, base: Any, transform: Any) -> None:
         self.base = base
@@ -154,7 +162,7 @@ def test_anything_else_is_done_by_its_own_code(make: Callable[[], nn.Module]) ->
 
 
 @pytest.mark.parametrize("base", [torch.ones(6, 1, 5, dtype=torch.int64), torch.ones(6)], ids=["integers", "numbers"])
-@pytest.mark.parametrize("transform", [DeclaredNoise(p=1.0), Masks()], ids=["noise", "masks"])
+@pytest.mark.parametrize("transform", [DeclaredNoise(p=1.0), Masks()], ids=["noise", "masks_spectrograms"])
 def test_samples_that_it_does_not_take_raise_what_its_own_code_raises(base: Tensor, transform: nn.Module) -> None:
     found = []
     for kind in (DataLoader, BatchedDataLoader):

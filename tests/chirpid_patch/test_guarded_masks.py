@@ -99,9 +99,9 @@ def test_what_the_comparison_tells_apart() -> None:
 @pytest.mark.parametrize(
     ("guard", "said"),
     [
-        ("self.{0} > 0", "@masks()"),
-        ("{1} > self.{0}", "@masks(mask_short_axes=False)"),
-        ("self.{0} < {1} and self.{0} > 0", "@masks(mask_short_axes=False)"),
+        ("self.{0} > 0", "@masks_spectrograms()"),
+        ("{1} > self.{0}", "@masks_spectrograms(mask_short_axes=False)"),
+        ("self.{0} < {1} and self.{0} > 0", "@masks_spectrograms(mask_short_axes=False)"),
     ],
 )
 def test_what_a_guard_says(guard: str, said: str) -> None:

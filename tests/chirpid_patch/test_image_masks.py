@@ -15,7 +15,7 @@ from PIL import Image
 from test_guarded_masks import F, N, T, differs
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
-from chirpid_patch import BatchedDataLoader, SpecAugment, augments, augments_images, masks_images
+from chirpid_patch import BatchedDataLoader, SpecAugment, augments_images, augments_samples, masks_images
 from chirpid_patch.declaration import served
 from chirpid_patch.transforms.images import ImageMasks
 
@@ -215,7 +215,7 @@ def test_switched_off_samples_are_as_they_are() -> None:
     assert not same(batches(BatchedDataLoader(dataset, 9)), batches(DataLoader(samples(), 9)))
 
 
-@augments(dataset="base", transforms={"augmenter": None})
+@augments_samples(dataset="base", transforms={"augmenter": None})
 class OnTensors(Dataset[Any]):
     def __init__(self, base: Any, augmenter: Any) -> None:
         self.base = base

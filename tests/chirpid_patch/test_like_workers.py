@@ -24,8 +24,8 @@ from chirpid_patch import (
     WorkerSafeSequenceDataset,
     WorkerSafeStandardizedDataset,
     collate_pairs,
-    lists,
-    standardizes,
+    lists_samples,
+    standardizes_samples,
 )
 
 OURS: dict[str, Callable[..., Any]] = {
@@ -89,7 +89,7 @@ class Offset:
         raise TypeError("look me up")
 
 
-@standardizes(dataset="original_dataset", indices="indices", mean="mean", std="std", eps=1e-8)
+@standardizes_samples(dataset="original_dataset", indices="indices", mean="mean", std="std", eps=1e-8)
 class DeclaredSubset(Dataset[Any]):
     def __init__(self, original_dataset: Any, indices: Any, mean: Any, std: Any) -> None:
         self.original_dataset = original_dataset
@@ -276,7 +276,7 @@ def test_a_shipped_transform_has_each_sample_before_the_next_is_read(
 # -- what samples are put together to
 
 
-@lists("samples")
+@lists_samples("samples")
 class Listed(Dataset[Any]):
     def __init__(self, samples: Any) -> None:
         self.samples = samples

@@ -23,20 +23,21 @@ QUICK = ("--measure-seconds", "0", "--num-workers", "")
 #: What is found of datasets, augmenters and lists and not rewritten: the rescaling, which changes what the model sees.
 LEFT_ALONE = {("CHP010", "utils/dataset_utils.py", "opt-in")}
 OF_SAMPLES = {"CHP002", "CHP003", "CHP004", "CHP005", "CHP006", "CHP010", "CHP015", "CHP028"}
+STANDARDIZES = '@standardizes_samples(dataset="dataset", indices="indices", mean="mean", std="std")'
 DECLARED = {
     "utils/dataset_utils.py": {
-        '@lists("data")\nclass StandardizedDataset',
-        '@standardizes(dataset="dataset", indices="indices", mean="mean", std="std")\nclass StandardizedSubset',
-        '@standardizes(dataset="dataset", indices="indices", mean="mean", std="std")\nclass FastStandardizedSubset',
+        '@lists_samples("data")\nclass StandardizedDataset',
+        f"{STANDARDIZES}\nclass StandardizedSubset",
+        f"{STANDARDIZES}\nclass FastStandardizedSubset",
         '@augments_images(dataset="base_dataset", augmenter="augmenter", training="training")\nclass AugmentedDataset',
     },
     "utils/specaugment.py": {
-        "@masks(mask_short_axes=False)\nclass SpecAugment",
+        "@masks_spectrograms(mask_short_axes=False)\nclass SpecAugment",
         "@masks_images(mask_short_axes=False)\nclass PILSpecAugment",
         "@adds_noise()\nclass GaussianNoise",
     },
     "utils/util_backup.py": {
-        '@augments(dataset="dataset", transforms={"augmenter": "augmenter"}, training="training")\n'
+        '@augments_samples(dataset="dataset", transforms={"augmenter": "augmenter"}, training="training")\n'
         "class AugmentedDataset"
     },
 }

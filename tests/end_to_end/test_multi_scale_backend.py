@@ -62,7 +62,7 @@ def test_every_hand_made_loader_comes_from_the_factory(migrated: Path) -> None:
         text = (migrated / "src" / "training" / f"{script}.py").read_text()
         assert " DataLoader(" not in text
         assert text.count("OptimalDataLoaderFactory.create_") == loaders, text
-    assert "@standardizes(" in (migrated / "src" / "training" / "trainer.py").read_text()
+    assert "@standardizes_samples(" in (migrated / "src" / "training" / "trainer.py").read_text()
 
 
 @pytest.mark.slow

@@ -57,7 +57,7 @@ def test_its_loaders_and_datasets_are_migrated(trees: tuple[Path, Path]) -> None
     assert loaders.count("OptimalDataLoaderFactory.create_") == 3 and "return DataLoader(" not in loaders
     assert "lambda" not in loaders
     recordings = (trees[1] / "vibration" / "recordings.py").read_text()
-    assert re.search(r"@standardizes\([^)]*\)\nclass StandardizedWindows\(Dataset\)", recordings)
+    assert re.search(r"@standardizes_samples\([^)]*\)\nclass StandardizedWindows\(Dataset\)", recordings)
 
 
 def test_it_trains_the_same_to_the_last_bit(trees: tuple[Path, Path]) -> None:

@@ -33,10 +33,10 @@ def chain(call: str = "", init: str = "self.transforms = transforms") -> str:
 @pytest.mark.parametrize(
     ("source", "declared"),
     [
-        (chain(), '@composes("transforms")'),
-        (chain(call="return self.transforms(x)"), '@applies("transforms")'),
-        (chain(init="self.transforms = list(transforms)\nself.count = 0"), '@composes("transforms")'),
-        (chain(call="for t in self.steps:\n    x = t(x)\nreturn x"), '@composes("steps")'),
+        (chain(), '@composes_transforms("transforms")'),
+        (chain(call="return self.transforms(x)"), '@applies_transform("transforms")'),
+        (chain(init="self.transforms = list(transforms)\nself.count = 0"), '@composes_transforms("transforms")'),
+        (chain(call="for t in self.steps:\n    x = t(x)\nreturn x"), '@composes_transforms("steps")'),
     ],
 )
 def test_a_class_stays_as_it_is_and_declares_what_it_calls(source: str, declared: str) -> None:

@@ -156,7 +156,7 @@ def train(x):
 """
     assert gains(tmp_path, train=text) == [expected]
     assert run("apply", tmp_path / "project").exit_code == 0
-    assert "@lists" in (tmp_path / "project" / "train.py").read_text()
+    assert "@lists_samples" in (tmp_path / "project" / "train.py").read_text()
     assert [one["status"] for one in loaders(tmp_path / "project")] == ["fine"]
 
 

@@ -78,11 +78,9 @@ GROWING: dict[str, Callable[[int], str]] = {
     "blanks": lambda size: f"S = '''class{' ' * 20 * size}'''\n",
     "many unclosed classes": lambda size: f"S = '''{'class A(' * size}'''\n",
     "many classes of objects": lambda size: f"{CAPTURES}S = 'partial {'__class__ is ' * size}'\n",
-    "loaders of lambdas": lambda size: (
-        f"{CAPTURES}def h(data):\n"
-        + "".join(
-            f"    l{n} = DataLoader(data, num_workers=2, collate_fn=lambda b: [b, {n}])\n" for n in range(1 + size // 30)
-        )
+    "loaders of lambdas": lambda size: "".join(
+        f"def h{n}(d):\n    return DataLoader(d, num_workers=2, collate_fn=lambda b: [b, {n}])\n"
+        for n in range(size // 30)
     ),
     "a name of underscores": lambda size: LOOP.format(name="_" * 20 * size + "x"),
     "a name of words": lambda size: LOOP.format(name="loader_" * 10 * size + "x1y"),

@@ -46,7 +46,7 @@ class _Fails(Exception):
 
 
 def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
-    """What the decorator ``masks`` must say of the class, so that the shipped ``SpecAugment`` masks as it does.
+    """What ``masks_spectrograms`` must declare of the class, so that the shipped ``SpecAugment`` masks as it does.
 
     With probability 1 - p the sample is returned; else a clone of it, in which so many stretches of each axis are
     overwritten with ``mask_value``, of widths uniform in 0..min(parameter, size) and starts uniform where they fit.

@@ -43,9 +43,9 @@ _OTHER_ACCESS = frozenset({"__getitems__", "__iter__", "__getattr__", "__getattr
 
 #: The decorator of the runtime that says each meaning.
 _DECORATORS: dict[type, str] = {
-    Standardizing: "standardizes",
-    Augmenting: "augments",
-    SequenceSamples: "lists",
+    Standardizing: "standardizes_samples",
+    Augmenting: "augments_samples",
+    SequenceSamples: "lists_samples",
     Imaging: "augments_images",
 }
 #: Decorators of the runtime that declare the samples of a class.

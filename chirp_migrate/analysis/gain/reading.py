@@ -160,7 +160,7 @@ def _declared(made: Instance, cls: ClassThing, decorator: str, arguments: Sequen
     """How an object of a class with a decorator of the runtime is read; subclasses may be read in other ways."""
     if made.cls is not cls:
         return _UNKNOWN
-    if decorator == "lists":  # what is indexed may be an array: only lists are stacked at once
+    if decorator == "lists_samples":  # what is indexed may be an array: only lists are stacked at once
         held = made.cells.get(arguments[0].strip("\"'") if arguments else "", ())
         if not any(isinstance(one, Container) and one.kind in ("list", "tuple") for one in held):
             return _UNKNOWN
