@@ -66,7 +66,7 @@ def main() -> None:
     for name, old, new in (("as stored", plain, plain), ("masked", Masked(plain), masked)):
         loaders = [
             accelerator.prepare(DataLoader(old, batch_size=BATCH, shuffle=True, num_workers=WORKERS)),
-            accelerator.prepare(OptimalDataLoaderFactory.create_training_loader(new, BATCH, max_workers=WORKERS)),
+            accelerator.prepare(OptimalDataLoaderFactory.create_training_loader(new, BATCH, num_workers=WORKERS)),
         ]
         steps: list[tuple[str, Callable[[Any], None]]] = [("none", lambda batch: None), ("training", train)]
         for step_name, step in steps:

@@ -17,7 +17,13 @@ from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.stacking import stack_samples, standardized_samples
 from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
 from chirpid_patch.datasets.statistics import compute_standardization_stats, streaming_standardization_stats
-from chirpid_patch.factory import OptimalDataLoaderFactory
+from chirpid_patch.factory import (
+    OptimalDataLoaderFactory,
+    create_loader,
+    create_test_loader,
+    create_training_loader,
+    create_validation_loader,
+)
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.monitor import DataLoaderPerformanceMonitor
@@ -101,8 +107,12 @@ __all__ = [
     "composes_transforms",
     "compute_standardization_stats",
     "create_dataloaders",
+    "create_loader",
     "create_multi_dataloaders",
     "create_optimized_dataloader",
+    "create_test_loader",
+    "create_training_loader",
+    "create_validation_loader",
     "diagnose_dataloader_speed",
     "ensure_deterministic_dataloader",
     "handle_oom_errors",

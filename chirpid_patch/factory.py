@@ -6,6 +6,7 @@ the first that fits gives the ``LoadPlan``.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Generator
@@ -22,7 +23,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.distributed.epochs import RankEpochs
-from chirpid_patch.loader_options import ABOUT_WORKERS, FactoryArguments, LoaderArguments, LoaderOptions
+from chirpid_patch.loader_options import ABOUT_WORKERS, LoaderArguments, LoaderOptions
 from chirpid_patch.loader_speed.profiles import default_profile, recall, remember, signature
 from chirpid_patch.loader_speed.search import LoaderChoice, choose_loading
 from chirpid_patch.loading.batch_timer import TimedBatches, tell, tell_waits
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger("chirpid_patch")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class _Unsaid(Enum):
@@ -54,40 +56,161 @@ class _Unsaid(Enum):
 _UNSAID = _Unsaid.UNSAID
 
 
-class OptimalDataLoaderFactory:
-    """Makes training, validation and test loaders.
+def create_loader(
+    dataset: Any,
+    batch_size: int | None = 1,
+    shuffle: bool | None = None,
+    sampler: Any = None,
+    batch_sampler: Any = None,
+    num_workers: int = 0,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+    pin_memory: bool | None = None,
+    drop_last: bool = False,
+    timeout: float = 0,
+    worker_init_fn: Callable[[int], Any] | None = None,
+    multiprocessing_context: Any = None,
+    generator: Generator | None = None,
+    *,
+    prefetch_factor: int | None = None,
+    persistent_workers: bool = False,
+    pin_memory_device: str = "",
+    in_order: bool = True,
+    thread_safe: bool = False,
+    prefetch_threads: int | None = None,
+    tune: bool | str | Path = False,
+    tune_seconds: float = 3.0,
+    tune_step: Callable[[Any], object] | None = None,
+    adjust_workers: bool = False,
+    distributed: bool = False,
+    world_size: int | None = None,
+    rank: int | None = None,
+    seed: int | None = None,
+    device: str | torch.device | None = None,
+    resident_share: float | None = None,
+    optimize: bool = True,
+    benchmark: bool = False,
+    has_augmentation: bool = False,
+    has_standardization: bool = False,
+) -> DataLoader[Any]:
+    """A loader for the arguments of ``torch.utils.data.DataLoader``, for whatever it is used.
 
-    Every ``DataLoader`` argument can be given, is honoured, and is checked as ``DataLoader`` checks it. What is not
-    given is chosen, and the choice with its reason is logged (logger ``chirpid_patch``, DEBUG) and kept as
-    ``loader.decision``. Further arguments:
+    Those arguments are honoured, and checked as ``DataLoader`` checks them. What is not given is chosen; the choice,
+    with its reason, is logged (logger ``chirpid_patch``, DEBUG) and kept as ``loader.decision``.
 
-    max_workers: the call this one replaces had so many workers. There are as many, or none where samples are in memory.
-        Without it and ``num_workers``, no process is started.
-    thread_safe: several threads may use the dataset and ``collate_fn`` at once, and they draw no random numbers from
-        global generators. Threads then load ahead, in the place of worker processes.
-    prefetch_threads: how many threads load ahead without worker processes; not given, that is tried in the loop.
-    tune: choose by measuring, with worker processes among the candidates whether or not the replaced call had any.
-        The choice is remembered for this dataset and machine; ``tune_seconds`` (default 3) bounds the measuring, and
-        ``tune_step``, called with a batch, stands for a step of the training meanwhile.
-    profile: the file of remembered choices (default: one in the user's cache folder, or ``CHIRPID_PROFILE``). Given
-        without ``tune``, a choice that it holds for this dataset and machine is used.
-    distributed: share the samples among the ranks of ``torch.distributed`` or torchrun, see ``distributed.sampling``
-        and ``distributed.epochs``. All that is random follows from ``seed`` (default 0). ``rank`` and ``world_size``
-        can be given where neither tells them. With one rank it changes nothing, but for ``seed``; with
-        ``optimize=False`` the caller has to call ``set_epoch``.
-    adjust_workers: change the number of workers between epochs, by how long the training waited for batches.
-    device: batches come on this device: made there, from samples that were copied there once, where
-        ``device.resident`` can and they take at most ``resident_share`` (default 0.5) of its free memory; else loaded
-        as without ``device`` and moved. On the CPU samples are held only if ``resident_share`` is given.
-    optimize: False gives PyTorch's own loader as the replaced call would have built it.
-    benchmark: tell the data wait of each epoch (on standard error, where the program logs nothing of level INFO).
-    has_augmentation, has_standardization: what the samples go through, as the guide's calls say it: nothing follows.
+    Args:
+        dataset: map-style or iterable dataset.
+        batch_size: samples in a batch; None: samples come one by one.
+        shuffle: a new order in each epoch.
+        sampler: gives the order, in the place of ``shuffle``.
+        batch_sampler: gives the positions of each batch, in the place of batch size, order and ``drop_last``.
+        num_workers: worker processes; none are started where the samples are in memory, which is faster, or where a
+            measurement found that none are needed.
+        collate_fn: makes a batch of a list of samples.
+        pin_memory: load into pinned memory; not given, batches that the loader allocates itself are pinned.
+        drop_last: leave out an incomplete last batch.
+        timeout: seconds to wait for a batch of a worker; 0: without end.
+        worker_init_fn: called in each worker process with its number.
+        multiprocessing_context: how worker processes start.
+        generator: of the order and of the workers' seeds.
+        prefetch_factor: batches that each worker loads ahead.
+        persistent_workers: keep the workers from epoch to epoch.
+        pin_memory_device: as in ``DataLoader``.
+        in_order: as in ``DataLoader``.
+        thread_safe: several threads may use the dataset and ``collate_fn`` at once, and they draw no random numbers
+            from global generators. Threads then load ahead, in the place of worker processes.
+        prefetch_threads: how many threads load ahead without worker processes; not given, that is tried in the loop.
+        tune: measure which number of workers loads fastest, at most ``num_workers`` if that is not 0, and remember it
+            for this dataset and machine: in the file that is given, or for True in ``CHIRPID_PROFILE`` or the user's
+            cache folder.
+        tune_seconds: bound of the measuring; 0: use what is remembered, and measure nothing.
+        tune_step: called with each batch while measuring, in the place of a training step.
+        adjust_workers: change the number of workers between epochs, by how long the training waited for batches.
+        distributed: share the samples among the ranks of ``torch.distributed`` or torchrun, see
+            ``distributed.sampling`` and ``distributed.epochs``. With one rank it changes nothing, but for ``seed``;
+            with ``optimize=False`` the caller has to call ``set_epoch``.
+        world_size: how many ranks, where neither ``torch.distributed`` nor torchrun knows.
+        rank: of this process, likewise.
+        seed: all that is random follows from it, with ``distributed`` (default 0).
+        device: batches come on this device: made there, from samples that were copied there once, where
+            ``device.resident`` can and they take at most ``resident_share`` of its free memory; else loaded as
+            without ``device`` and moved.
+        resident_share: default 0.5; on the CPU samples are held only if it is given.
+        optimize: False gives PyTorch's own loader.
+        benchmark: log the data wait of each epoch (on standard error, where the program logs nothing of level INFO).
+        has_augmentation: the guide's calls give it; nothing follows.
+        has_standardization: likewise.
 
     Raises:
         TypeError: an argument that neither this nor ``DataLoader`` has; ``rank``, ``world_size`` or ``seed`` without
             ``distributed``; an iterable dataset with it.
         ValueError: what ``DataLoader`` raises; arguments that exclude each other; a ``device`` that is not there.
     """
+    given = {name: value for name, value in locals().items() if name not in ("dataset", "batch_size", "shuffle")}
+    usual = {"in_order": True, "pin_memory_device": ""}  # which some versions of PyTorch do not take
+    left = {name: value for name, value in given.items() if value is not None and usual.get(name) != value}
+    return _create(
+        LoaderOptions.parse(dataset, batch_size, shuffle, {**left, "num_workers": num_workers}, training=True)
+    )
+
+
+def _lists_arguments(function: _Function) -> _Function:
+    """Have ``help`` list the arguments that a function takes as ``**options``: those of ``create_loader``."""
+    own = [one for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    names = {one.name for one in own}
+    rest = [one for one in inspect.signature(create_loader).parameters.values() if one.name not in names]
+    arguments = [*own, *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in rest)]
+    function.__signature__ = inspect.signature(function).replace(parameters=arguments)  # type: ignore[attr-defined]
+    return function
+
+
+@_lists_arguments
+def create_training_loader(
+    dataset: Any,
+    batch_size: int | None = 1,
+    *,
+    shuffle: bool | _Unsaid | None = _UNSAID,
+    **options: Unpack[LoaderArguments],
+) -> DataLoader[Any]:
+    """A loader for training: it shuffles by default, except an iterable dataset and where a sampler is given.
+
+    Arguments and errors: those of ``create_loader``.
+    """
+    order = shuffle
+    if isinstance(order, _Unsaid):
+        ordered = options.get("sampler") is not None or options.get("batch_sampler") is not None
+        order = not ordered and not isinstance(dataset, IterableDataset)
+    return _create(LoaderOptions.parse(dataset, batch_size, order, options, training=True))
+
+
+@_lists_arguments
+def create_validation_loader(
+    dataset: Any, batch_size: int | None = 1, *, shuffle: bool | None = False, **options: Unpack[LoaderArguments]
+) -> DataLoader[Any]:
+    """A loader for validation: every sample, in order by default; ``drop_last`` is ignored, with a warning.
+
+    Arguments and errors: those of ``create_loader``.
+    """
+    return _create(LoaderOptions.parse(dataset, batch_size, shuffle, _keep_all(options), training=False))
+
+
+@_lists_arguments
+def create_test_loader(
+    dataset: Any, batch_size: int | None = 1, *, shuffle: bool | None = False, **options: Unpack[LoaderArguments]
+) -> DataLoader[Any]:
+    """A loader for testing: every sample, in order by default; ``drop_last`` is ignored, with a warning.
+
+    Arguments and errors: those of ``create_loader``.
+    """
+    return _create(LoaderOptions.parse(dataset, batch_size, shuffle, _keep_all(options), training=False))
+
+
+class OptimalDataLoaderFactory:
+    """The functions of this module under the names of the best-practice guide (R-000-2.1)."""
+
+    create_loader = staticmethod(create_loader)
+    create_training_loader = staticmethod(create_training_loader)
+    create_validation_loader = staticmethod(create_validation_loader)
+    create_test_loader = staticmethod(create_test_loader)
 
     @staticmethod
     def get_optimal_config(
@@ -113,85 +236,6 @@ class OptimalDataLoaderFactory:
             "persistent_workers": workers > 0,
             "drop_last": False,
         }
-
-    @classmethod
-    def create_training_loader(
-        cls,
-        dataset: Any,
-        batch_size: int | None = 1,
-        *,
-        shuffle: bool | _Unsaid | None = _UNSAID,
-        **options: Unpack[LoaderArguments],
-    ) -> DataLoader[Any]:
-        """A loader for training; shuffles unless told otherwise, given a sampler, or for an iterable dataset."""
-        order = shuffle
-        if isinstance(order, _Unsaid):
-            ordered = options.get("sampler") is not None or options.get("batch_sampler") is not None
-            order = not ordered and not isinstance(dataset, IterableDataset)
-        return _create(LoaderOptions.parse(dataset, batch_size, order, options, training=True))
-
-    @classmethod
-    def create_loader(
-        cls,
-        dataset: Any,
-        batch_size: int | None = 1,
-        shuffle: bool | None = None,
-        sampler: Any = None,
-        batch_sampler: Any = None,
-        num_workers: int = 0,
-        collate_fn: Callable[[list[Any]], Any] | None = None,
-        pin_memory: bool | None = None,
-        drop_last: bool = False,
-        timeout: float = 0,
-        worker_init_fn: Callable[[int], Any] | None = None,
-        multiprocessing_context: Any = None,
-        generator: Generator | None = None,
-        **options: Unpack[FactoryArguments],
-    ) -> DataLoader[Any]:
-        """A loader for the arguments of ``torch.utils.data.DataLoader``, for whatever it is used.
-
-        ``num_workers`` is what the caller would have had at most, as ``max_workers`` elsewhere.
-        """
-        if num_workers is None:
-            DataLoader(dataset, num_workers=num_workers)  # raises: without a number it is max_workers that may be None
-        given = {
-            **options,
-            "sampler": sampler,
-            "batch_sampler": batch_sampler,
-            "max_workers": num_workers,
-            "collate_fn": collate_fn,
-            "pin_memory": pin_memory,
-            "drop_last": drop_last,
-            "timeout": timeout,
-            "worker_init_fn": worker_init_fn,
-            "multiprocessing_context": multiprocessing_context,
-            "generator": generator,
-        }
-        return _create(LoaderOptions.parse(dataset, batch_size, shuffle, given, training=True))
-
-    @classmethod
-    def create_validation_loader(
-        cls,
-        dataset: Any,
-        batch_size: int | None = 1,
-        *,
-        shuffle: bool | None = False,
-        **options: Unpack[LoaderArguments],
-    ) -> DataLoader[Any]:
-        """A loader for validation: every sample, in order unless told otherwise; ``drop_last`` is refused."""
-        return _create(LoaderOptions.parse(dataset, batch_size, shuffle, _keep_all(options), training=False))
-
-    @classmethod
-    def create_test_loader(
-        cls,
-        dataset: Any,
-        batch_size: int | None = 1,
-        *,
-        shuffle: bool | None = False,
-        **options: Unpack[LoaderArguments],
-    ) -> DataLoader[Any]:
-        """A loader for testing: every sample, in order unless told otherwise; ``drop_last`` is refused."""
-        return _create(LoaderOptions.parse(dataset, batch_size, shuffle, _keep_all(options), training=False))
 
 
 def _keep_all(options: LoaderArguments) -> Mapping[str, Any]:
@@ -229,7 +273,7 @@ class LoadPlan:
 def plan_loading(options: LoaderOptions) -> LoadPlan:
     """The plan of the first rule that fits; on a rank, with no more workers than its share of the CPUs."""
     plan = next(plan for plan in (rule(options) for rule in _RULES) if plan is not None)
-    bounded = options.distributed and options.num_workers is None and not plan.measured
+    bounded = options.distributed and not plan.measured
     if bounded and plan.workers > cpus.spare_cpus():
         shared = f" by {local_ranks()} ranks" if local_ranks() > 1 else ""
         few = f"{plan.workers} were asked for, {cpus.usable_cpus()} CPUs are usable{shared}"
@@ -243,13 +287,8 @@ def _workers(options: LoaderOptions, workers: int, why: str) -> LoadPlan:
     return LoadPlan(workers, options.prefetch_threads, options.prefetch_factor, why)
 
 
-def _as_told(options: LoaderOptions) -> LoadPlan | None:
-    workers = options.num_workers
-    return None if workers is None else _workers(options, workers, f"num_workers={workers} was asked for")
-
-
 def _as_measured(options: LoaderOptions) -> LoadPlan | None:
-    choice = _measured_choice(options) if options.asks_to_measure and _has_samples(options.dataset) else None
+    choice = _measured_choice(options) if options.tune and _has_samples(options.dataset) else None
     if choice is None:
         return None
     threads = options.prefetch_threads
@@ -260,14 +299,14 @@ def _as_measured(options: LoaderOptions) -> LoadPlan | None:
 
 
 def _none_before(options: LoaderOptions) -> LoadPlan | None:
-    return None if options.max_workers else _workers(options, 0, "none were asked for")
+    return None if options.num_workers else _workers(options, 0, "none were asked for")
 
 
 def _stream(options: LoaderOptions) -> LoadPlan | None:
     if not isinstance(options.dataset, IterableDataset):
         return None
     # Each worker iterates over its own copy of the dataset: another number would be other data.
-    return _workers(options, options.max_workers, "an iterable dataset keeps the number it was written for")
+    return _workers(options, options.num_workers, "an iterable dataset keeps the number it was written for")
 
 
 def _allocates_batches(options: LoaderOptions) -> bool:
@@ -287,11 +326,11 @@ def _thread_safe(options: LoaderOptions) -> LoadPlan | None:
 
 
 def _as_before(options: LoaderOptions) -> LoadPlan:
-    return _workers(options, options.max_workers, "as many as were asked for")
+    return _workers(options, options.num_workers, "as many as were asked for")
 
 
 _RULES: tuple[Callable[[LoaderOptions], LoadPlan | None], ...] = (
-    _as_told, _as_measured, _none_before, _stream, _in_memory, _thread_safe, _as_before,
+    _as_measured, _none_before, _stream, _in_memory, _thread_safe, _as_before,
 )  # fmt: skip
 
 
@@ -306,8 +345,8 @@ def _has_samples(dataset: Any) -> bool:
 def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
     """The remembered or newly measured choice; None where none is known and none may be measured."""
     arguments = {**_arguments(options), "prefetch_factor": options.prefetch_factor}
-    path = default_profile() if options.profile is None else Path(options.profile)
-    about = {"thread_safe": options.thread_safe, "max_workers": options.max_workers}
+    path = Path(options.tune) if isinstance(options.tune, str | Path) else default_profile()
+    about = {"thread_safe": options.thread_safe, "num_workers": options.num_workers}
     key = signature(options.dataset, {**arguments, **about})
     known = recall(path, key)
     if known is not None:
@@ -315,14 +354,14 @@ def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
         if refused is None:
             return known
         logger.info("the remembered choice is not used: %s", refused)
-    if not options.tune:
+    if options.tune_seconds <= 0:
         return None
     logger.info("measuring how best to load, for about %g s", options.tune_seconds)
     choice = choose_loading(
         options.dataset,
         arguments,
         threads_allowed=options.thread_safe,
-        most_workers=options.max_workers or None,
+        most_workers=options.num_workers or None,
         seconds=options.tune_seconds,
         step=options.tune_step,
     )
@@ -352,10 +391,10 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
         said.append(f"rank {options.share.rank} of {options.share.world_size}")
     if placement is not None and not held:
         said.append(where)
-    asked = options.asked_workers
+    asked = options.num_workers
     # What was asked for is what the loader's attributes say, also where none of it is needed.
     workers, prefetch = (plan.workers, plan.prefetch) if plan.workers else (asked, options.prefetch_factor)
-    most = options.max_workers or max(cpus.rank_cpus(), plan.workers)
+    most = options.num_workers or max(cpus.rank_cpus(), plan.workers)
     if not workers and options.leaves_workers_open:
         arguments = {name: given for name, given in arguments.items() if name not in ABOUT_WORKERS}
     loader: BatchedDataLoader[Any] = BatchedDataLoader(
@@ -377,7 +416,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
 
 def _held_plan(options: LoaderOptions, why: str) -> LoadPlan:
     """The plan where samples are held on a device."""
-    if options.asked_workers:
+    if options.num_workers:
         why += "; worker processes have nothing to do there"
     if options.prefetch_factor is not None:
         why += "; prefetch_factor has no meaning there"
@@ -415,7 +454,7 @@ def _original(options: LoaderOptions) -> DataLoader[Any]:
         moved = f"; {where}"
     if options.benchmark or placement is not None:
         make = partial(_PlainDataLoader, benchmark=options.benchmark, placement=placement)
-    workers, prefetch, persistent = options.asked_workers, options.prefetch_factor, options.persistent_workers
+    workers, prefetch, persistent = options.num_workers, options.prefetch_factor, options.persistent_workers
     loader = make(options.dataset, **_with_workers(_arguments(options), workers, prefetch, persistent))
     way = way_of_loading(workers, None)
     return _decided(loader, f"original loading (optimize=False): {way}{moved}", options.benchmark)

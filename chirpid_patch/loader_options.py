@@ -23,13 +23,11 @@ class OwnArguments(TypedDict, total=False):
     persistent_workers: bool
     pin_memory_device: str
     in_order: bool
-    max_workers: int | None
     thread_safe: bool
     prefetch_threads: int | None
-    tune: bool
+    tune: bool | str | Path
     tune_seconds: float
     tune_step: Callable[[Any], object] | None
-    profile: str | Path | None
     distributed: bool
     world_size: int | None
     rank: int | None
@@ -40,12 +38,6 @@ class OwnArguments(TypedDict, total=False):
     benchmark: bool
     has_augmentation: bool
     has_standardization: bool
-
-
-class FactoryArguments(OwnArguments, total=False):
-    """What can be said to ``OptimalDataLoaderFactory`` beside what ``DataLoader`` takes by position."""
-
-    seed: int | None
 
 
 class CommonArguments(OwnArguments, total=False):
@@ -61,24 +53,24 @@ class CommonArguments(OwnArguments, total=False):
 
 
 class LoaderArguments(CommonArguments, total=False):
-    """What can be said to ``OptimalDataLoaderFactory`` beside dataset, batch size and ``shuffle``."""
+    """What can be said to ``create_training_loader`` beside dataset, batch size and ``shuffle``."""
 
     sampler: Any
     batch_sampler: Any
-    num_workers: int | None
+    num_workers: int
     seed: int | None
 
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """What one call asked for. Attributes that say nothing else are what ``OptimalDataLoaderFactory`` documents.
+    """What one call asked for. Attributes that say nothing else are what ``create_loader`` documents.
 
     Attributes:
         batching: arguments of ``DataLoader`` that say what is read and how, passed on as they are; ``batch_size`` and
             ``shuffle`` among them.
         pin_memory: as given; None where nothing was said.
-        num_workers: how many worker processes were asked for; None where that is left open.
-        max_workers: how many there would have been without the factory.
+        num_workers: how many worker processes there may be, as ``DataLoader`` takes them.
+        tune: whether to measure, or the file of remembered choices.
         share: this rank's part of the samples; None where there is one rank.
     """
 
@@ -87,16 +79,14 @@ class LoaderOptions:
     distributed: bool
     share: RankShare | None
     pin_memory: bool | None = None
-    num_workers: int | None = None
-    max_workers: int = 0
+    num_workers: int = 0
     prefetch_factor: int | None = None
     persistent_workers: bool = False
     thread_safe: bool = False
     prefetch_threads: int | None = None
-    tune: bool = False
+    tune: bool | str | Path = False
     tune_seconds: float = 3.0
     tune_step: Callable[[Any], object] | None = None
-    profile: str | Path | None = None
     adjust_workers: bool = False
     device: str | torch.device | None = None
     resident_share: float | None = None
@@ -106,19 +96,9 @@ class LoaderOptions:
     has_standardization: bool = False
 
     @property
-    def asks_to_measure(self) -> bool:
-        """Whether a measured choice was asked for."""
-        return bool(self.tune) or self.profile is not None
-
-    @property
-    def asked_workers(self) -> int:
-        """How many worker processes the replaced call would have had."""
-        return self.max_workers if self.num_workers is None else self.num_workers
-
-    @property
     def leaves_workers_open(self) -> bool:
         """Whether how many there will be is only found out by measuring."""
-        return self.num_workers is None and (self.asks_to_measure or self.adjust_workers)
+        return bool(self.tune) or self.adjust_workers
 
     @property
     def makes_batches(self) -> bool:
@@ -141,20 +121,27 @@ class LoaderOptions:
         rest["shuffle"] = shuffle if share is None else False  # the sampler of the ranks decides
         said = {one.name: one.default for one in fields(cls) if one.default is not MISSING and one.name in rest}
         own: dict[str, Any] = {
-            name: bool(rest.pop(name)) if type(usual) is bool else rest.pop(name) for name, usual in said.items()
+            name: bool(rest.pop(name)) if type(usual) is bool and name != "tune" else rest.pop(name)
+            for name, usual in said.items()
         }
-        if own.get("max_workers") is None:
-            own["max_workers"] = 0
         options = cls(dataset, rest, distributed, share, **own)
-        if options.adjust_workers and share is not None:
-            raise ValueError("adjust_workers and distributed=True exclude each other: leave one of them out")
+        options._check_choices()
         options._check_as_torch_does()
         return options
+
+    def _check_choices(self) -> None:
+        """Refuse arguments that choose the same thing, or that choose nothing."""
+        if self.adjust_workers and self.share is not None:
+            raise ValueError("adjust_workers and distributed=True exclude each other: leave one of them out")
+        if self.adjust_workers and self.tune:
+            raise ValueError("adjust_workers and tune both choose the number of workers: leave one of them out")
+        if not self.tune and (self.tune_step is not None or self.tune_seconds != LoaderOptions.tune_seconds):
+            raise ValueError("tune_seconds and tune_step say how to measure: give tune=True with them")
 
     def _check_as_torch_does(self) -> None:
         """Raise what ``DataLoader`` raises for arguments about workers, whether or not any are then used."""
         about = {name: self.batching[name] for name in ABOUT_WORKERS if name in self.batching}
         # Only whether there are workers matters; many would have it warn of too few CPUs.
-        workers = self.asked_workers if not self.leaves_workers_open and self.asked_workers < 1 else 1
+        workers = self.num_workers if self.num_workers < 1 and not self.leaves_workers_open else 1
         prefetch, persistent = self.prefetch_factor, self.persistent_workers
         DataLoader((), num_workers=workers, prefetch_factor=prefetch, persistent_workers=persistent, **about)  # type: ignore[arg-type]

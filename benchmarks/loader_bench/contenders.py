@@ -230,7 +230,7 @@ def _ours_tuned(**options: Any) -> Setup:
         # A file of its own, so that the choice is measured here and neither remembered from elsewhere nor for others.
         profile = data.folder / "-".join([workload.name, *options, "choice.json"])
         create = OptimalDataLoaderFactory.create_training_loader
-        return lambda: Running(create(dataset, BATCH_SIZE, shuffle=True, tune=True, profile=profile, **options))
+        return lambda: Running(create(dataset, BATCH_SIZE, shuffle=True, tune=profile, **options))
 
     return prepare
 

@@ -29,7 +29,7 @@ FACTORY = "OptimalDataLoaderFactory"
 ACCELERATOR = re.compile(r"accelerate\.(accelerator\.)?Accelerator")
 #: Methods of the factory that make loaders, and what for.
 FACTORY_METHOD = re.compile(
-    rf"chirpid_patch\.(factory\.)?{FACTORY}\.create_(?P<role>training_|validation_|test_|)loader"
+    rf"chirpid_patch\.(factory\.)?({FACTORY}\.)?create_(?P<role>training_|validation_|test_|)loader"
 )
 #: PyTorch's ``DataLoader`` itself.
 TORCH_LOADER = re.compile(r"torch\.utils\.data\.(dataloader\.)?DataLoader")

@@ -29,7 +29,6 @@ from chirp_migrate.rules.api import (
     Safety,
     dotted,
     find_in,
-    is_integer,
     is_read,
     quoted,
     runtime,
@@ -72,8 +71,8 @@ class DataLoaderFactory(Rule):
 
     Loaders are built by `create_loader`, which takes the arguments of `DataLoader` as they are. Where each loader of a
     file is clearly for training, validation or test, the factory's methods for these are used: names say which (of the
-    loader and its dataset, or of the functions around). There `num_workers` becomes `max_workers` (0 is left out). All
-    other arguments stay, `pin_memory` too: a loader pins its batches if the call asks for it.
+    loader and its dataset, or of the functions around). All arguments stay, `pin_memory` too: a loader pins its
+    batches if the call asks for it.
 
     By default only calls are rewritten that gain something: docs/apply.md lists the gains.
 
@@ -225,12 +224,7 @@ def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool)
     message = f"`DataLoader` call: uses `{method}`{'' if role else ', with the same arguments'}"
     change.rename(f"{FACTORY}.{method}")
     for name, position in places.items() if role else ():
-        if name == "num_workers" and is_integer(values[name], "0"):
-            change.drop(position)  # the method does the same by itself
-        elif name == "num_workers":
-            change.name(position, "max_workers")
-            message += "; `num_workers` becomes `max_workers`, an upper bound"
-        elif position >= 2 and call.args[position].keyword is None:
+        if position >= 2 and call.args[position].keyword is None:
             change.name(position, name)
     if (config := config_expression(module, project, call)) is not None:
         change.add(f"optimize={config}.get('optimize_dataloaders', True)")

@@ -15,7 +15,7 @@ from chirp_migrate.analysis.objects.at_import import (
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety
 from chirp_migrate.rules.unpicklable import has_word
 
-_WORKERS = ("num_workers", "max_workers")
+_WORKERS = ("num_workers",)
 #: Any other statement at the margin than a definition or an import: what a module may do when it is imported.
 _TOP_LEVEL = re.compile(r"(?:^|[\r\n])(?!(def|class|async|import|from|if __name__)\b)[\w(\[{*][^\r\n]|;[ \t]*\w")
 

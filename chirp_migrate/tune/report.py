@@ -129,7 +129,7 @@ def _facts_of_all(loaders: Sequence[LoaderReport]) -> Iterator[str]:
         yield "What is recommended by its name alone is an argument of the call that makes the loader."
     for saved in dict.fromkeys(loader.saved for loader in loaders if loader.saved is not None):
         yield (
-            f"Kept in {saved}: a loader made with profile={saved!r} (or tune=True, where that is the usual file) is "
+            f"Kept in {saved}: a loader made with tune={saved!r} (or tune=True, where that is the usual file) is "
             "loaded so."
         )
 

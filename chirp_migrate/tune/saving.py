@@ -24,7 +24,7 @@ def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_s
     """Keep the pick for the calls of the factory that make this loader; one sentence where it cannot be kept.
 
     Kept twice where they differ: for a call that says nothing of workers, and for a migrated one, whose
-    ``max_workers`` is what the original had; there, only as many workers are picked.
+    ``num_workers`` is what the original had; there, only as many workers are picked.
     """
     chosen = pick(measured)
     if chosen is not None:
@@ -35,7 +35,7 @@ def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_s
                 "too little to go by: give it a longer --time-budget, on a quiet machine"
             )
     for arguments in factory_arguments(subject, thread_safe):
-        most = arguments["max_workers"] or math.inf
+        most = arguments["num_workers"] or math.inf
         choice = _choice_of([way for way in measured if way.candidate.num_workers <= most])
         if choice is None:
             return "loading in the process could not be measured, and everything is compared with it"
@@ -52,8 +52,8 @@ def factory_arguments(subject: Subject, thread_safe: bool) -> list[dict[str, Any
     if options.get("batch_sampler") is not None:
         options = {name: value for name, value in options.items() if name not in ("batch_size", "drop_last")}
     options["pin_memory"] = pinning_device() is not None
-    plain = {**options, "max_workers": None}
-    return [plain, {**options, "max_workers": subject.asked_workers}] if subject.asked_workers else [plain]
+    plain = {**options, "num_workers": 0}
+    return [plain, {**options, "num_workers": subject.asked_workers}] if subject.asked_workers else [plain]
 
 
 def _choice_of(measured: Sequence[Measured]) -> LoaderChoice | None:

@@ -37,7 +37,7 @@ class Subject:
         dataset: map-style, with samples.
         report: what is known before anything is measured.
         options: the ``DataLoader`` arguments that decide, with the batch size, what a batch is.
-        asked_workers: worker processes that the replaced call had; what a migrated call has as ``max_workers``.
+        asked_workers: worker processes that the replaced call had; what a migrated call has as ``num_workers``.
         unaugmented: the dataset without its augmentation, where the user named it.
     """
 

@@ -105,7 +105,7 @@ def create_multi_dataloaders(
         create = OptimalDataLoaderFactory.create_validation_loader
     loaders = []
     for number, (name, share) in enumerate(zip(names, shares, strict=True)):
-        own: dict[str, Any] = {"max_workers": share, "persistent_workers": share > 0}
+        own: dict[str, Any] = {"num_workers": share, "persistent_workers": share > 0}
         if is_training:
             own["drop_last"] = isinstance(datasets[name], IterableDataset) or len(datasets[name]) >= sizes[name]
         if seed is not None and options.get("distributed"):

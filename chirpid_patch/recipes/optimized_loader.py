@@ -46,7 +46,7 @@ def create_optimized_dataloader(
     return create(
         dataset,
         batch_size,
-        max_workers=num_workers,
+        num_workers=num_workers,
         persistent_workers=num_workers > 0,
         drop_last=is_training,
         worker_init_fn=worker_init_fn,

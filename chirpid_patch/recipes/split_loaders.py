@@ -80,7 +80,7 @@ def create_dataloaders(
         train, validation, test = _split(data_root, (val_split, test_split), seed)
     else:
         raise TypeError(f"data_root must be a folder or a dataset with a length, not {type(data_root).__name__}")
-    return _loaders(train, validation, test, batch_size, {"max_workers": num_workers, **loader_options})
+    return _loaders(train, validation, test, batch_size, {"num_workers": num_workers, **loader_options})
 
 
 def _loaders(

@@ -58,12 +58,10 @@ class FurtherArguments(TypedDict, total=False):
     worker_init_fn: Callable[[int], Any] | None
     multiprocessing_context: Any
     generator: torch.Generator | None
-    max_workers: int | None
     thread_safe: bool
     prefetch_threads: int | None
-    tune: bool
+    tune: bool | str | Path
     tune_seconds: float
-    profile: str | Path | None
 
 
 class WrappedDataLoader:
@@ -84,7 +82,7 @@ class WrappedDataLoader:
     Args:
         dataset: map-style or iterable dataset.
         batch_size: samples in a batch.
-        num_workers: worker processes; that many are started, 0 loads in this process.
+        num_workers: worker processes; none are started where the samples are in memory, which is faster.
         is_train: shuffle (unless a sampling below says otherwise), and honour ``drop_last``. Else all, in order.
         sampler: a sampler, positions in order, or a function that gives one of both and is called again by
             ``refresh``, with those of ``num_samples``, ``batch_size`` and ``rng`` that it has parameters for.
@@ -134,14 +132,12 @@ class WrappedDataLoader:
         chosen = _sampler(dataset, batch_size, is_train, sampler, weighted_sampler, indices, iterations_per_epoch, rng)
         self._resampled = chosen if isinstance(chosen, ResampledSampler) else None
 
-        asked = num_workers or further.get("max_workers") or 0
         options: dict[str, Any] = {"generator": rng, **further}
         profits = target.type == pinning_device()
         options["pin_memory"] = False if pin_memory is None and not profits else pin_memory
-        options["persistent_workers"] = bool(asked) and persistent_workers is not False
-        if num_workers:  # not given as 0, which would forbid a measured or remembered choice of workers
-            options["num_workers"] = num_workers
-        if asked:
+        options["persistent_workers"] = bool(num_workers) and persistent_workers is not False
+        options["num_workers"] = num_workers
+        if num_workers:
             options["prefetch_factor"] = TORCH_PREFETCH if prefetch_factor is None else prefetch_factor
         if chosen is not None:
             options["sampler"] = chosen

@@ -444,6 +444,6 @@ def test_a_loader_gives_the_batches_of_the_backends_dataset(options: Any, tmp_pa
 
 def test_the_factory_loads_it_in_this_process() -> None:
     dataset = WorkerSafeArrayDataset(numbers("uint8"), labels(numbers()), dtype=torch.float32)
-    loader = OptimalDataLoaderFactory.create_training_loader(dataset, 4, max_workers=4)
+    loader = OptimalDataLoaderFactory.create_training_loader(dataset, 4, num_workers=4)
     assert loader.worker_processes == 0
     assert sorted(y for _, ys in loader for y in ys.tolist()) == sorted(labels(numbers()))

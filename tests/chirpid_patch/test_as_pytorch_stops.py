@@ -190,11 +190,7 @@ def test_a_batch_that_cannot_be_pinned_is_an_error_only_where_pinning_was_asked_
     accelerator(monkeypatch)
     for make in (DataLoader, Factory.create_loader, Factory.create_training_loader):
         for dataset, collate in ((TensorDataset(ROWS), on_meta), (TensorDataset(ROWS.to("meta")), None)):
-            options: Any = {"batch_size": 2, "collate_fn": collate}
-            if make is Factory.create_training_loader:
-                options["max_workers"] = workers
-            else:
-                options["num_workers"] = workers
+            options: Any = {"batch_size": 2, "collate_fn": collate, "num_workers": workers}
             if workers and collate is None:
                 continue  # tensors without memory cannot be sent
             loader = make(dataset, **options)

@@ -242,7 +242,7 @@ ORIGINALS: dict[str, Any] = {
     "prefetch threads": lambda: BatchedDataLoader(dataset(), batch_size=BATCH, shuffle=True, prefetch_threads=2),
     "workers": lambda: BatchedDataLoader(dataset(), batch_size=BATCH, shuffle=True, num_workers=2, keep_workers=True),
     "factory": lambda: OptimalDataLoaderFactory.create_training_loader(
-        dataset(), BATCH, max_workers=2, persistent_workers=True, thread_safe=True, benchmark=True
+        dataset(), BATCH, num_workers=2, persistent_workers=True, thread_safe=True, benchmark=True
     ),
     "own batches": lambda: BatchedDataLoader(
         dataset(), batch_sampler=OwnBatches(SequentialSampler(range(N)), BATCH, False), num_workers=1
@@ -289,7 +289,7 @@ def test_a_loader_made_anew_keeps_its_settings(name: str) -> None:
 KINDS_MADE_ANEW: dict[str, Any] = {
     **{name: make for name, make in ORIGINALS.items() if name != "plain"},
     "adjusting": lambda: OptimalDataLoaderFactory.create_training_loader(
-        dataset(), BATCH, max_workers=2, adjust_workers=True
+        dataset(), BATCH, num_workers=2, adjust_workers=True
     ),
     "moved": lambda: OptimalDataLoaderFactory.create_training_loader(dataset(), BATCH, device="cpu"),
 }

@@ -80,8 +80,8 @@ def test_original_with_workers(
     old, new = old_and_new(n)
     options: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "persistent_workers": persistent}
     expected = run(DataLoader(old, num_workers=workers, **options), epochs=3)
-    given: dict[str, Any] = {"max_workers": workers} if machinery == "in process" else {"num_workers": workers}
-    loader = Factory.create_training_loader(new, **given, **options)
+    make: Any = Factory.create_training_loader if machinery == "in process" else BatchedDataLoader
+    loader = make(new, num_workers=workers, **options)
     assert loader.worker_processes == (0 if machinery == "in process" else workers)
     batches, states = run(loader, epochs=3)
     assert same(batches, expected[0])
@@ -152,15 +152,14 @@ def test_every_way_of_sampling(name: str, workers: dict[str, Any]) -> None:
     n = 13
     dataset: Any = tensor_data(n)
     expected = run(DataLoader(dataset, **samplings(n)[name], **workers))
-    bounded = {("max_workers" if name == "num_workers" else name): value for name, value in workers.items()}
-    for asked in (workers, bounded):
-        options = {"shuffle": False, **samplings(n)[name], **asked}
+    makers: tuple[Any, ...] = (Factory.create_training_loader, BatchedDataLoader)
+    for make in makers:
+        options = {"shuffle": False, **samplings(n)[name], **workers}
         if "sampler" in options or "batch_sampler" in options:
             options.pop("shuffle")
-        loader = Factory.create_training_loader(dataset, **options)
-        batches, states = run(loader)
-        assert same(batches, expected[0]), loader.decision  # type: ignore[attr-defined]
-        assert states == expected[1], loader.decision  # type: ignore[attr-defined]
+        batches, states = run(make(dataset, **options))
+        assert same(batches, expected[0]), make
+        assert states == expected[1], make
 
 
 class Named(Dataset[Any]):
@@ -186,7 +185,7 @@ def test_two_loaders_iterated_together_draw_in_the_originals_order() -> None:
         expected = list(zip(*pair, strict=True))
         after = global_states()
         seed_all(0)
-        ours = [Factory.create_training_loader(data, 2, max_workers=workers) for _ in range(2)]
+        ours = [Factory.create_training_loader(data, 2, num_workers=workers) for _ in range(2)]
         assert same(list(zip(*ours, strict=True)), expected)
         assert global_states() == after
 
@@ -195,7 +194,7 @@ def test_two_loaders_iterated_together_draw_in_the_originals_order() -> None:
 def test_user_code_that_ran_in_workers_draws_there_as_before(persistent: bool) -> None:
     options: dict[str, Any] = {"batch_size": 3, "shuffle": True, "persistent_workers": persistent}
     expected = run(DataLoader(RandomPairDataset(10), num_workers=2, **options))
-    loader = Factory.create_training_loader(RandomPairDataset(10), max_workers=2, **options)
+    loader = Factory.create_training_loader(RandomPairDataset(10), num_workers=2, **options)
     actual = run(loader)
     assert loader.num_workers == 2
     assert same(actual[0], expected[0]) and actual[1] == expected[1]
@@ -218,7 +217,7 @@ class Stream(IterableDataset[Any]):
 def test_an_iterable_dataset_is_left_to_pytorch_with_the_workers_it_had() -> None:
     for workers in (0, 2):
         expected = run(DataLoader(Stream(), 2, num_workers=workers))
-        loader = Factory.create_training_loader(Stream(), 2, max_workers=workers)
+        loader = Factory.create_training_loader(Stream(), 2, num_workers=workers)
         assert loader.num_workers == workers
         actual = run(loader)
         assert same(actual[0], expected[0]) and actual[1] == expected[1]
@@ -227,7 +226,7 @@ def test_an_iterable_dataset_is_left_to_pytorch_with_the_workers_it_had() -> Non
 def test_original_loading_is_given_back_on_request() -> None:
     data = old_and_new(10)[1]
     loader = Factory.create_training_loader(
-        data, 3, max_workers=2, persistent_workers=True, optimize=False, has_augmentation=True
+        data, 3, num_workers=2, persistent_workers=True, optimize=False, has_augmentation=True
     )
     assert type(loader) is DataLoader
     assert (loader.num_workers, loader.persistent_workers) == (2, True)
@@ -279,7 +278,7 @@ def test_a_timeout_without_workers_is_refused_where_batches_are_asked_for(make: 
 
 
 @pytest.mark.parametrize("kind", [DataLoader, BatchedDataLoader])
-@pytest.mark.parametrize("given", [{}, {"max_workers": 3, "persistent_workers": True, "prefetch_factor": 4}], ids=str)
+@pytest.mark.parametrize("given", [{}, {"num_workers": 3, "persistent_workers": True, "prefetch_factor": 4}], ids=str)
 def test_a_loader_can_be_built_again_from_its_attributes(kind: Any, given: dict[str, Any]) -> None:
     loader = Factory.create_training_loader(tensor_data(10), 4, timeout=300 if given else 0, **given)
     names = ["dataset", "num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "generator"]

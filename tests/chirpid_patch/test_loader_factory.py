@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
 from pathlib import Path
@@ -28,8 +29,13 @@ from chirpid_patch import (
     WorkerSafeArrayDataset,
     WorkerSafeAugmentedDataset,
     WorkerSafeSequenceDataset,
+    create_loader,
+    create_test_loader,
+    create_training_loader,
+    create_validation_loader,
     usable_cpus,
 )
+from chirpid_patch.loader_options import LoaderArguments
 from chirpid_patch.loader_speed.search import LoaderChoice, Trial
 from chirpid_patch.loading.limits import worker_processes
 
@@ -91,22 +97,20 @@ class _Stream(IterableDataset[Any]):
 
 #: Of docs/factory.md: the arguments of each line, with those of the lines after it as far as they go together.
 RULES: list[tuple[Any, dict[str, Any], str]] = [
-    (tensor_data(8), {"optimize": False, "num_workers": 2, "max_workers": 3},
+    (tensor_data(8), {"optimize": False, "num_workers": 2},
      "original loading (optimize=False): 2 worker processes"),
     (tensor_data(8), {"device": "cpu", "resident_share": 0.5},
      "on cpu: 0.8 KiB of samples are held there, and batches made from them"),
-    (tensor_data(8), {"num_workers": 2, "tune": True, "max_workers": 3, "thread_safe": True},
-     "2 worker processes: num_workers=2 was asked for"),
-    (tensor_data(8), {"tune": True, "max_workers": 3, "thread_safe": True},
+    (tensor_data(8), {"tune": True, "num_workers": 3, "thread_safe": True},
      "4 prefetch threads: measured 9 samples/s against 5 without"),
     (PairDataset(8), {"thread_safe": True}, "loading in this process: none were asked for"),
-    (_Stream(), {"max_workers": 3, "thread_safe": True},
+    (_Stream(), {"num_workers": 3, "thread_safe": True},
      "3 worker processes: an iterable dataset keeps the number it was written for"),
-    (tensor_data(8), {"max_workers": 3, "thread_safe": True},
+    (tensor_data(8), {"num_workers": 3, "thread_safe": True},
      "loading in this process: the samples are in memory, batches are gathered at once"),
-    (PairDataset(8), {"max_workers": 3, "thread_safe": True},
+    (PairDataset(8), {"num_workers": 3, "thread_safe": True},
      "loading in this process: threads load ahead, as the dataset is said to be thread-safe"),
-    (PairDataset(8), {"max_workers": 3}, "3 worker processes: as many as were asked for"),
+    (PairDataset(8), {"num_workers": 3}, "3 worker processes: as many as were asked for"),
 ]  # fmt: skip
 
 
@@ -126,7 +130,7 @@ def test_the_first_rule_that_fits_decides(
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_allowed_workers_are_used_where_samples_cost_work_and_not_for_data_in_memory() -> None:
     def chosen(dataset: Any, **options: Any) -> Any:
-        return worker_processes(Factory.create_training_loader(dataset, 2, max_workers=3, **options))
+        return worker_processes(Factory.create_training_loader(dataset, 2, num_workers=3, **options))
 
     data = tensor_data(8)
     assert chosen(PairDataset(8)) == 3
@@ -135,7 +139,6 @@ def test_allowed_workers_are_used_where_samples_cost_work_and_not_for_data_in_me
     assert chosen(data, collate_fn=list) == 3
     assert chosen(WorkerSafeAugmentedDataset(data, transforms=[torch.relu])) == 3
     assert chosen(WorkerSafeAugmentedDataset(PairDataset(8))) == 3
-    assert chosen(data, num_workers=2) == 2
 
 
 @pytest.mark.parametrize("create", CREATE)
@@ -164,7 +167,7 @@ def test_every_data_loader_argument_is_honoured(create: Any) -> None:
 def test_single_items_that_workers_sent_are_parts_of_the_dataset_where_pytorchs_are() -> None:
     loaders: dict[str, DataLoader[Any]] = {
         "PyTorch's": DataLoader(tensor_data(4), None, num_workers=1),
-        "ours": Factory.create_training_loader(tensor_data(4), None, shuffle=False, max_workers=1),
+        "ours": Factory.create_training_loader(tensor_data(4), None, shuffle=False, num_workers=1),
     }
     for loader in loaders.values():
         for x, _ in loader:
@@ -189,7 +192,7 @@ def test_the_choice_is_logged_for_who_debugs_and_kept(caplog: Any) -> None:
         Factory.create_training_loader(tensor_data(4), 2)
     assert not caplog.records
     with caplog.at_level(logging.DEBUG, logger="chirpid_patch"):
-        loader = Factory.create_training_loader(tensor_data(5), 2, max_workers=4)
+        loader = Factory.create_training_loader(tensor_data(5), 2, num_workers=4)
     assert len(caplog.records) == 1
     assert loader.decision in caplog.text  # type: ignore[attr-defined]
     assert "in memory" in caplog.text and "batch size 2" in caplog.text
@@ -249,3 +252,25 @@ def test_rows_of_every_dtype_come_as_pytorch_gives_them(name: str) -> None:
         for workers in (0, 1):
             loader = Factory.create_loader(dataset, batch_size=2, num_workers=workers)
             assert same(list(loader), list(DataLoader(dataset, 2)))
+
+
+@pytest.mark.parametrize("make", [create_loader, create_training_loader, create_validation_loader, create_test_loader])
+def test_help_lists_every_argument(make: Any) -> None:
+    arguments = inspect.signature(make).parameters
+    assert set(arguments) == {"dataset", "batch_size", "shuffle", *LoaderArguments.__annotations__}
+    assert all(one.kind is not one.VAR_KEYWORD for one in arguments.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"tune": True, "adjust_workers": True}, "adjust_workers and tune"),
+        ({"tune_seconds": 1.0}, "tune_seconds"),
+        ({"tune_step": print}, "tune_step"),
+        ({"adjust_workers": True, "distributed": True, "rank": 0, "world_size": 2}, "adjust_workers and distributed"),
+    ],
+    ids=str,
+)
+def test_arguments_that_choose_the_same_or_nothing_are_refused(options: dict[str, Any], names: str) -> None:
+    with pytest.raises(ValueError, match=names):
+        create_training_loader(tensor_data(4), 2, **options)

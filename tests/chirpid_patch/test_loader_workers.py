@@ -611,7 +611,7 @@ SCRIPT = """
 import torch
 from torch.utils.data import TensorDataset
 from chirpid_patch import OptimalDataLoaderFactory as Factory
-loader = Factory.create_training_loader(TensorDataset(torch.arange(6.0)), 2, max_workers=4)
+loader = Factory.create_training_loader(TensorDataset(torch.arange(6.0)), 2, num_workers=4)
 print(sum(len(x) for x, in loader))
 """
 

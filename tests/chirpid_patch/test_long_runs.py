@@ -278,7 +278,7 @@ def step(batch):
 if way.startswith("measuring"):
     OptimalDataLoaderFactory.create_training_loader(
         Waiting(), 4, tune=True, tune_seconds=2, tune_step=step, thread_safe=way == "measuring threads",
-        multiprocessing_context="fork", max_workers=2)
+        multiprocessing_context="fork", num_workers=2)
 else:
     options = {"workers": {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": True},
                "threads": {"prefetch_threads": 4, "thread_safe": True}}[way]

@@ -142,16 +142,16 @@ def bytes_of(n: int) -> Tensor:
     batch_size=st.integers(1, 6),
     shuffle=st.booleans(),
     drop_last=st.booleans(),
-    max_workers=st.integers(0, 2),
+    num_workers=st.integers(0, 2),
     persistent=st.booleans(),
     seed=st.integers(0, 2**40),
 )
 def test_batches_and_random_states_are_the_ordinary_loaders(
-    kind: str, n: int, batch_size: int, shuffle: bool, drop_last: bool, max_workers: int, persistent: bool, seed: int
+    kind: str, n: int, batch_size: int, shuffle: bool, drop_last: bool, num_workers: int, persistent: bool, seed: int
 ) -> None:
     dataset = KINDS[kind](n)
     options: dict[str, Any] = {"shuffle": shuffle, "drop_last": drop_last and n >= batch_size}
-    options |= {"max_workers": max_workers, "persistent_workers": persistent and max_workers > 0}
+    options |= {"num_workers": num_workers, "persistent_workers": persistent and num_workers > 0}
     expected = run(ordinary(dataset, batch_size, **options), epochs=3, seed=seed)
     batches, states = run(resident(dataset, batch_size, **options), epochs=3, seed=seed)
     assert same(batches, expected[0])
@@ -190,7 +190,7 @@ def test_workers_that_were_asked_for_only_decide_what_is_drawn() -> None:
     loader = resident(dataset, num_workers=2)
     assert loader.worker_processes == 0
     assert "worker processes" in loader.decision
-    assert same(run(loader), run(ordinary(dataset, max_workers=2)))
+    assert same(run(loader), run(ordinary(dataset, num_workers=2)))
 
 
 @pytest.mark.filterwarnings("ignore:neither torch.distributed nor torchrun")

@@ -51,13 +51,13 @@ def test_where_samples_cannot_be_held_is_said() -> None:
     assert "not on meta" in made(tensor_data(8), device="meta").decision
 
 
-@pytest.mark.parametrize("options", [{}, {"optimize": False}, {"max_workers": 2}, RANKS], ids=str)
+@pytest.mark.parametrize("options", [{}, {"optimize": False}, {"num_workers": 2}, RANKS], ids=str)
 @pytest.mark.parametrize("data", [tensor_data(10), PairDataset(10)], ids=["rows", "samples"])
 def test_on_the_cpu_loading_is_as_ever(options: dict[str, Any], data: Any) -> None:
-    loader = made(data, device="cpu", **{**options, "max_workers": 0})
+    loader = made(data, device="cpu", **{**options, "num_workers": 0})
     assert not getattr(getattr(loader, "placement", None), "is_held", False)
     assert "CPU" in loader.decision
-    assert same(run(loader), run(made(data, **{**options, "max_workers": 0})))
+    assert same(run(loader), run(made(data, **{**options, "num_workers": 0})))
 
 
 def test_no_device_is_as_ever() -> None:

@@ -28,7 +28,7 @@ def loader(**options: Any) -> BatchedDataLoader:
         {},
         {"num_workers": 2},
         {"num_workers": 2, "persistent_workers": True},
-        {"max_workers": 2, "persistent_workers": True},
+        {"num_workers": 2, "persistent_workers": True},
     ],
     ids=["here", "workers", "persistent", "persistent before"],
 )

@@ -39,7 +39,7 @@ CREATE = [Factory.create_training_loader, Factory.create_validation_loader, Fact
 @pytest.mark.parametrize("create", CREATE)
 def test_trap_01_the_factorys_own_arguments_do_not_reach_the_data_loader(create: Any, optimize: bool) -> None:
     loader = create(
-        tensor_data(5), 2, has_augmentation=True, has_standardization=True, max_workers=1, benchmark=False,
+        tensor_data(5), 2, has_augmentation=True, has_standardization=True, num_workers=1, benchmark=False,
         optimize=optimize,
     )  # fmt: skip
     assert sum(len(y) for _, y in loader) == 5
@@ -76,12 +76,12 @@ def test_trap_04_worker_arguments_are_no_error_where_the_factory_leaves_workers_
     about: dict[str, Any] = {
         "prefetch_factor": 4, "persistent_workers": True, "timeout": 9, "multiprocessing_context": "spawn",
     }  # fmt: skip
-    loader = create(tensor_data(5), 2, max_workers=2, **about)
+    loader = create(tensor_data(5), 2, num_workers=2, **about)
     assert loader.worker_processes == 0
     assert len(list(loader)) == 3
     for name, value in about.items():
         if name != "timeout":  # which PyTorch takes until it iterates
-            for workers in ({"num_workers": 0}, {"max_workers": 0}, {}):
+            for workers in ({"num_workers": 0}, {}):
                 with pytest.raises(ValueError, match=name):
                     create(tensor_data(5), 2, **{name: value}, **workers)
 
@@ -201,7 +201,7 @@ def test_trap_11_augmented_dataset_has_a_length_copies_deeply_and_builds_nothing
 def test_trap_12_allowing_more_workers_does_not_start_them_for_data_in_memory(monkeypatch: Any) -> None:
     monkeypatch.setattr("chirpid_patch.machine.cpus.usable_cpus", lambda: 64)
     for allowed in (1, 4, 12):
-        assert Factory.create_training_loader(tensor_data(40), 8, max_workers=allowed).worker_processes == 0
+        assert Factory.create_training_loader(tensor_data(40), 8, num_workers=allowed).worker_processes == 0
 
 
 def left_after_waiting() -> list[Any]:
@@ -242,7 +242,7 @@ def test_trap_15_the_optimised_epoch_has_the_originals_samples_and_as_much_augme
     data = tensor_data(50, (1, 8, 12))
     torch.manual_seed(0)
     dataset = WorkerSafeAugmentedDataset(data, {"mask_value": -1.0, "p": 0.8, "num_freq_masks": 0})
-    loader = Factory.create_training_loader(dataset, 8, max_workers=4)
+    loader = Factory.create_training_loader(dataset, 8, num_workers=4)
     masked = torch.cat([(x == -1.0).flatten(1).any(1) for _ in range(40) for x, _ in loader])
     assert len(masked) == 40 * len(data)
     # p, times the chance that a width of 0..12 (40 clamped to the axis) is not 0; five standard errors
@@ -265,11 +265,9 @@ def test_trap_16_training_after_loading_continues_as_it_would_have(original: dic
     def loaders(dataset: Any, factory: bool) -> tuple[Any, ...]:
         if not factory:
             return (DataLoader(dataset, 4, shuffle=True, **original), DataLoader(dataset, 4, **original))
-        arguments = {**original, "max_workers": original.get("num_workers", 0)}
-        arguments.pop("num_workers", None)
         return (
-            Factory.create_training_loader(dataset, 4, **arguments),
-            Factory.create_validation_loader(dataset, 4, **arguments),
+            Factory.create_training_loader(dataset, 4, **original),
+            Factory.create_validation_loader(dataset, 4, **original),
         )
 
     assert same(later(*loaders(new, True)), later(*loaders(old, False)))

@@ -94,7 +94,7 @@ def figures(decision: str) -> tuple[int, int]:
 
 
 def test_threads_read_what_waits_where_they_may() -> None:
-    loader = measured(Waiting(), thread_safe=True, max_workers=2, tune_seconds=1)
+    loader = measured(Waiting(), thread_safe=True, num_workers=2, tune_seconds=1)
     assert loader.worker_processes == 0 and loader.prefetch_threads >= 2
     assert loader.decision.startswith(f"{loader.prefetch_threads} prefetch threads: ")
     chosen, alone = figures(loader.decision)
@@ -159,16 +159,9 @@ def test_no_more_workers_are_tried_than_allowed(most: int) -> None:
 
 
 @needs_fork
-def test_max_workers_bounds_what_the_factory_measures() -> None:
-    loader = measured(Waiting(), tune_seconds=0.6, max_workers=2, **FORK)
+def test_num_workers_bounds_what_the_factory_measures() -> None:
+    loader = measured(Waiting(), tune_seconds=0.6, num_workers=2, **FORK)
     assert loader.worker_processes in (0, 2) and not re.search(r"[3-9] worker", loader.decision)
-
-
-def test_an_explicit_number_of_workers_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chirpid_patch.factory.choose_loading", lambda *args, **options: pytest.fail("measured"))
-    for workers in (0, 1):
-        loader = measured(PairDataset(6), num_workers=workers)
-        assert loader.worker_processes == workers and "was asked for" in loader.decision
 
 
 def test_what_cannot_be_measured_is_loaded_as_without_tuning() -> None:
@@ -182,7 +175,7 @@ def test_what_cannot_be_measured_is_loaded_as_without_tuning() -> None:
 
 def test_a_step_of_the_training_is_made_for_each_batch() -> None:
     seen: list[Any] = []
-    measured(PairDataset(9), 3, tune_step=seen.append, tune_seconds=0.05, max_workers=1)
+    measured(PairDataset(9), 3, tune_step=seen.append, tune_seconds=0.05, num_workers=1)
     assert len(seen) >= 2 and all(x.shape[0] == len(y) == 3 for x, y in seen)
 
 
@@ -247,7 +240,7 @@ class Stacked(TensorDataset):
 )
 def test_samples_are_read_as_the_callers_sampler_and_collation_have_it(dataset: Any, options: Any) -> None:
     size = options.pop("batch_size", 1 if "batch_sampler" in options else 2)
-    loader = measured(dataset, size, shuffle=False, max_workers=1, **options)
+    loader = measured(dataset, size, shuffle=False, num_workers=1, **options)
     plain = DataLoader(dataset, loader.batch_size or (None if loader.batch_sampler is None else 1), **options)
     assert "measured" in loader.decision
     seed_all(0)
@@ -343,7 +336,7 @@ def test_every_random_generator_is_left_as_it_was() -> None:
     seed_all(7)
     before = states()
     sampler = SubsetRandomSampler(range(20), generator=in_sampler)
-    common = {"tune_seconds": 0.5, "generator": generator, "tune_step": step, "max_workers": 2, **FORK}
+    common = {"tune_seconds": 0.5, "generator": generator, "tune_step": step, "num_workers": 2, **FORK}
     for options in ({}, {"sampler": sampler}, {"thread_safe": True}):
         loader = measured(dataset, **common, **options)
         assert "measured" in loader.decision and states() == before
@@ -465,7 +458,6 @@ def test_batches_and_random_draws_are_those_of_the_loader_that_was_replaced(
     monkeypatch: pytest.MonkeyPatch, workers: int, threads: int, original: dict[str, Any], own_generator: bool
 ) -> None:
     chosen(monkeypatch, workers, threads)
-    given = {"max_workers" if name == "num_workers" else name: value for name, value in original.items()}
 
     def trained(make: Callable[..., Any]) -> Any:
         options: dict[str, Any] = {"generator": torch.Generator().manual_seed(2)} if own_generator else {}
@@ -474,7 +466,7 @@ def test_batches_and_random_draws_are_those_of_the_loader_that_was_replaced(
         return loader, batches, (states, [one.get_state().tolist() for one in options.values()])
 
     _, expected, states = trained(partial(DataLoader, **original))
-    loader, batches, moved = trained(partial(measured, thread_safe=True, **given, **FORK))
+    loader, batches, moved = trained(partial(measured, thread_safe=True, **original, **FORK))
     with loader:
         assert (loader.worker_processes, loader.prefetch_threads or 0) == (workers, threads)
         assert loader.keep_workers == (workers > 0)
@@ -510,7 +502,7 @@ def test_nothing_is_drawn_ahead_from_a_sampler_whose_draws_it_would_move(sampler
     assert loader.worker_processes == 0 and loader.prefetch_threads is None
     assert same(run(loader), run(DataLoader(dataset, 4, sampler=sampler)))
 
-    loader = measured(dataset, sampler=sampler, max_workers=2, tune_seconds=0.6, **FORK)
+    loader = measured(dataset, sampler=sampler, num_workers=2, tune_seconds=0.6, **FORK)
     assert loader.worker_processes in (0, 2)
     with loader:
         assert same(run(loader), run(DataLoader(dataset, 4, sampler=sampler, num_workers=2)))
@@ -638,7 +630,7 @@ def main(method, seconds, count):
     before = multiprocessing.get_start_method(allow_none=True)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     loader = Factory.create_training_loader(
-        Waiting(), 4, tune=float(seconds) > 0, profile=sys.argv[4], tune_seconds=float(seconds))
+        Waiting(), 4, tune=sys.argv[4], tune_seconds=float(seconds))
     fixed = multiprocessing.get_start_method(allow_none=True) != before
     with loader:
         print(loader.worker_processes, sum(len(y) for _, y in loader), fixed)
@@ -698,7 +690,7 @@ def test_where_processes_are_safe_what_is_remembered_is_used(method: str, monkey
     monkeypatch.setattr("chirpid_patch.factory.choose_loading", lambda *args, **options: pytest.fail("measured"))
     assert measured(PairDataset(6), **options).worker_processes == 2  # pytest's own script has a guard
     monkeypatch.setattr("chirpid_patch.loading.worker_start.main_is_guarded", lambda: False)
-    assert Factory.create_training_loader(PairDataset(6), 4, profile=default_profile(), **options).worker_processes == 0
+    assert measured(PairDataset(6), tune=default_profile(), **options, tune_seconds=0).worker_processes == 0
 
 
 # --- what is remembered -----------------------------------------------------------------------------------------
@@ -720,19 +712,19 @@ def measurings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_a_choice_is_measured_once(measurings: list[Any], profile: Path) -> None:
     first, second = measured(tensor_data(12)), measured(tensor_data(12))
     assert len(measurings) == 1 and first.decision == second.decision
-    again = Factory.create_training_loader(tensor_data(12), 4, profile=profile)
+    again = Factory.create_training_loader(tensor_data(12), 4, tune=profile, tune_seconds=0)
     assert len(measurings) == 1 and getattr(again, "decision", "") == first.decision
     assert profile.exists() and default_profile() == profile
 
 
 def test_without_tune_only_what_is_known_is_used(measurings: list[Any], profile: Path) -> None:
-    loader = Factory.create_training_loader(tensor_data(12), 4, profile=str(profile))
+    loader = Factory.create_training_loader(tensor_data(12), 4, tune=str(profile), tune_seconds=0)
     assert not measurings and not profile.exists() and "measured" not in getattr(loader, "decision", "")
 
 
 def test_each_profile_has_its_own_choices(measurings: list[Any], tmp_path: Path, profile: Path) -> None:
     for path in (tmp_path / "a.json", tmp_path / "b.json"):
-        measured(tensor_data(12), profile=path)
+        measured(tensor_data(12), tune=path)
         assert path.exists() and recall(path, next(iter(json.loads(path.read_text())["choices"])))
     assert len(measurings) == 2 and not profile.exists()
 
@@ -744,7 +736,7 @@ def test_other_data_or_another_loader_is_measured_again(measurings: list[Any]) -
         lambda: measured(tensor_data(12, (2, 2, 2))),
         lambda: measured(tensor_data(12), 5),
         lambda: measured(tensor_data(12), thread_safe=True),
-        lambda: measured(tensor_data(12), max_workers=2),
+        lambda: measured(tensor_data(12), num_workers=2),
         lambda: measured(tensor_data(12), collate_fn=list),
         lambda: measured(WorkerSafeAugmentedDataset(tensor_data(12), {})),
         lambda: measured(WorkerSafeAugmentedDataset(tensor_data(12), {}, training=False)),
@@ -869,7 +861,7 @@ def test_a_profile_that_cannot_be_written_is_told_of(
     (tmp_path / "folder").mkdir()
     path = tmp_path / "file" / "profile.json" if obstacle == "a file for a folder" else tmp_path / "folder"
     for times in (1, 2):
-        assert len(list(measured(tensor_data(12), profile=path))) == 3
+        assert len(list(measured(tensor_data(12), tune=path))) == 3
         assert len(measurings) == times and "is not kept" in warned(caplog)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "folder"]  # nothing half-written
 

@@ -60,9 +60,7 @@ def tuned() -> int:
     arrays = WorkerSafeArrayDataset(np.ones((64, 8), np.float32), np.arange(64))
     with tempfile.TemporaryDirectory() as folder:
         profile = Path(folder, "profile.json")
-        loader = OptimalDataLoaderFactory.create_training_loader(
-            arrays, batch_size=16, tune=True, tune_seconds=0.5, profile=profile
-        )
+        loader = OptimalDataLoaderFactory.create_training_loader(arrays, batch_size=16, tune=profile, tune_seconds=0.5)
         assert profile.is_file()
         return len(list(loader))
 

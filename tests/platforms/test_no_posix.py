@@ -114,7 +114,7 @@ if __name__ == "__main__":
         loader = make(dataset, batch_size=4, num_workers=2, shuffle=True, persistent_workers=True)
         assert numbers(loader) == numbers(loader) == list(range(12))
         print(loader.num_workers)
-    tuned = OptimalDataLoaderFactory.create_training_loader(Rows(), 4, tune=True, tune_seconds=0.5, profile="kept.json")
+    tuned = OptimalDataLoaderFactory.create_training_loader(Rows(), 4, tune="kept.json", tune_seconds=0.5)
     assert numbers(tuned) == list(range(12))
 """
 

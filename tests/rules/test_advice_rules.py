@@ -427,7 +427,7 @@ def test_scripts_without_a_guard(text: str, found: int) -> None:
 
 def test_a_guard_matters_for_the_factory_but_not_for_notebooks() -> None:
     factory = "from chirpid_patch import OptimalDataLoaderFactory\n"
-    text = "for b in OptimalDataLoaderFactory.create_training_loader(x, 8, max_workers=4):\n    pass\n"
+    text = "for b in OptimalDataLoaderFactory.create_training_loader(x, 8, num_workers=4):\n    pass\n"
     assert len(advice("CHP020", factory + text)) == 1
     assert advice("CHP020", factory + text, path="a.ipynb") == []
 

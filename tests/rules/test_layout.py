@@ -90,11 +90,11 @@ def test_what_a_projects_tools_left_alone_they_leave_alone_again(
 def test_a_call_that_fits_stays_on_its_line(tmp_path: Path) -> None:
     call = "    loader = DataLoader(train_set, batch_size=64, shuffle=True, num_workers=4)\n"
     text = f"{IMPORTS}def make(train_set):\n{call}{USE}"
-    assert f"    loader = {FACTORY}(train_set, batch_size=64, shuffle=True, max_workers=4)\n" in migrated(
+    assert f"    loader = {FACTORY}(train_set, batch_size=64, shuffle=True, num_workers=4)\n" in migrated(
         tmp_path, text, WIDE_ENOUGH
     )
     assert (
-        f"    loader = {FACTORY}(\n        train_set, batch_size=64, shuffle=True, max_workers=4\n    )\n"
+        f"    loader = {FACTORY}(\n        train_set, batch_size=64, shuffle=True, num_workers=4\n    )\n"
         in migrated(tmp_path, text, "[tool.yapf]\ncolumn_limit = 80\n")
     )
 

@@ -305,9 +305,9 @@ def test_the_factory_loads_as_the_profile_says(tmp_path: Path, measured: Callabl
     kept = save(of_dataset(dataset, 32, migrated=True), [measured(0, [1000.0, 1010.0, 990.0])], profile, False)
     assert kept is None
     make: Any = OptimalDataLoaderFactory.create_training_loader
-    assert "measured" in make(dataset, 32, profile=profile).decision
-    assert "measured" in make(dataset, 32, shuffle=True, drop_last=False, profile=profile).decision
-    assert "measured" not in make(dataset, 16, profile=profile).decision
+    assert "measured" in make(dataset, 32, tune=profile, tune_seconds=0).decision
+    assert "measured" in make(dataset, 32, shuffle=True, drop_last=False, tune=profile, tune_seconds=0).decision
+    assert "measured" not in make(dataset, 16, tune=profile, tune_seconds=0).decision
 
 
 def test_nothing_is_kept_of_pytorch_s_loader(tmp_path: Path, sets: str) -> None:
@@ -330,7 +330,7 @@ def test_a_migrated_call_finds_what_its_original_had_as_a_bound() -> None:
     plain, migrated = factory_arguments(of_loader(before, "training"), thread_safe=False)
     as_called = {
         "pin_memory": False, "batch_size": 4, "shuffle": True, "drop_last": True, "prefetch_factor": None,
-        "thread_safe": False, "max_workers": 2,
+        "thread_safe": False, "num_workers": 2,
     }  # fmt: skip
     assert torch.cuda.is_available() or signature(dataset, migrated) == signature(dataset, as_called)
     assert signature(dataset, plain) != signature(dataset, migrated)

@@ -116,7 +116,7 @@ class LibraryCalls(State, ABC):
         names = ("dataset", "batch_size") if method is not None and method["role"] else _TORCH_POSITIONAL
         given = dict(zip(names, arguments.positional, strict=False)) | arguments.keywords
         if arguments.more:
-            given = {**{one: UNKNOWN for one in ("num_workers", "max_workers") if one not in given}, **given}
+            given = {"num_workers": UNKNOWN, **given}
         loader = Loader(place, given)
         self.loaders.append(loader)
         return loader

@@ -319,7 +319,7 @@ class Loader(Thing):
     @property
     def may_have_workers(self) -> bool:
         """Whether its number of workers is not surely 0."""
-        counts = [one for name in ("num_workers", "max_workers") for one in self.arguments.get(name, ())]
+        counts = self.arguments.get("num_workers", ())
         return not all(isinstance(one, Constant) and one.value in (0, None) for one in counts)
 
     @property

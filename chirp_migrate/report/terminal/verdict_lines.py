@@ -256,5 +256,5 @@ def _plateau(rates: Sequence[LoaderRate]) -> str:
         return ""
     best = max(plain.values())
     count = min(workers for workers, rate in plain.items() if rate >= _PLATEAU * best)
-    advice = "leave num_workers to the factory" if ours >= _PLATEAU * best else f"try max_workers={count} or tune=True"
+    advice = "leave num_workers to the factory" if ours >= _PLATEAU * best else f"try num_workers={count} or tune=True"
     return f"More than {count} workers gain nothing more there: {advice}."
