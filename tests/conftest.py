@@ -54,7 +54,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="MOST",
         help="only tests that forked 1 to MOST times when they last ran under fork, and tests that never did run",
     )
-
+    group.addoption(
+        "--one-of-each",
+        action="store_true",
+        help="of the sets of parameters that each test function is left with, only the first that is not skipped",
+    )
     group.addoption(
         "--stand-in-device",
         action="store_true",
@@ -97,6 +101,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what no start method can change, and skip tests that are about another start method."""
     method = multiprocessing.get_all_start_methods()[0]
@@ -109,9 +114,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if most is not None:
         assert config.cache is not None
         forking: dict[str, int] = config.cache.get(_FORKING, {})
-        chosen = {item: 1 <= forking.get(item.nodeid, 1) <= most for item in items}
-        config.hook.pytest_deselected(items=[item for item in items if not chosen[item]])
-        items[:] = [item for item in items if chosen[item]]
+        _keep(config, items, {item for item in items if 1 <= forking.get(item.nodeid, 1) <= most})
+    if config.getoption("--one-of-each"):
+        runs = sorted(items, key=lambda item: item.get_closest_marker("skip") is not None)
+        first = {item.nodeid.partition("[")[0]: item for item in reversed(runs)}
+        _keep(config, items, set(first.values()))
+
+
+def _keep(config: pytest.Config, items: list[pytest.Item], chosen: set[pytest.Item]) -> None:
+    """Deselect all other items."""
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = [item for item in items if item in chosen]
 
 
 class _Forks:

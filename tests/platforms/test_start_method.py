@@ -68,7 +68,8 @@ def started():
     multiprocessing.get_context("fork").Process(target=os.getpid).start()
 
 def test_first(started): pass
-def test_second(started): pass
+@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.slow), 1, 2])
+def test_second(started, number): pass
 def test_nothing(): pass
 
 @pytest.mark.start_method("fork", reason="is about fork")
@@ -90,8 +91,10 @@ def test_only_tests_whose_processes_or_fixtures_forked_are_repeated(tmp_path: Pa
         )
         return ended.stdout
 
-    assert "4 passed" in outcome("--start-method", "fork")
+    assert "6 passed" in outcome("--start-method", "fork")
     again = outcome("--start-method", "spawn", "--only-forking", "4")
-    assert "2 passed, 2 deselected" in again
+    assert "4 passed, 2 deselected" in again
+    each = outcome("--start-method", "spawn", "--only-forking", "4", "--one-of-each", "-m", "not slow")
+    assert "2 passed, 4 deselected" in each
     whole = outcome("--start-method", "spawn")
-    assert "3 passed, 1 skipped" in whole and "only under fork: is about fork" in whole
+    assert "5 passed, 1 skipped" in whole and "only under fork: is about fork" in whole
