@@ -6,11 +6,15 @@ STAMP  := $(VENV)/.installed
 
 .PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-gains bench-linters bench-suites bench-versions bench-verify bench-validity bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs site bench-doctor bench-scripts bench-foreign-packages package clean
 
-INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ./chirpid_patch
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ./chirpid_patch
+
+# pip compiles on one processor, and tests of packages too; some modules are of a newer Python, which is no error.
+COMPILE := -$(BIN)/python -m compileall -qq -j 2 -x '/tests/|/testing/_internal/' $(VENV)/lib chirp_migrate chirpid_patch
 
 $(STAMP): pyproject.toml chirpid_patch/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --editable ".[test]"
+	$(COMPILE)
 	touch $(STAMP)
 
 demo: $(STAMP)  ## migrate a copy of the fixture backend, verify it, undo it
@@ -30,16 +34,20 @@ test: $(STAMP)  ## lint, and beside it all tests that are not slow
 test-fast: $(STAMP)
 	$(PYTEST) -m "not slow"
 
-test-slow: $(STAMP)
-	$(PYTEST) -m slow --ignore tests/frameworks
+# Only `make test-all` and `make test-slow SLOW=slow` run the exhaustive tests.
+SLOW := slow and not exhaustive
+
+test-slow: $(STAMP)  ## the slow tests, one of each kind
+	$(PYTEST) -m "$(SLOW)" --ignore tests/frameworks
 
 # Of the tests that start processes, as pytest's cache has them from the runs above. By spawn and by a fork server each
-# process imports torch anew, so that CI repeats the fast tests with up to four processes, and `make test-all` all.
+# process imports torch anew, so that CI repeats the fast tests with up to four processes, and `make test-all` all. Both
+# methods send the same to a worker: under spawn, CI runs each test function with one set of parameters.
 STARTED := --ignore tests/frameworks --ignore tests/platforms/test_no_posix.py
 
 test-start-methods: $(STAMP)  ## fast tests that start processes, by the two start methods that are not Linux's default
 	$(PYTEST) --start-method forkserver --only-forking 4 -m "not slow" $(STARTED)
-	$(PYTEST) --start-method spawn --only-forking 4 -m "not slow" $(STARTED)
+	$(PYTEST) --start-method spawn --only-forking 4 --one-of-each -m "not slow" $(STARTED)
 
 test-all-start-methods: $(STAMP)  ## all tests that start processes, by these two: takes long
 	$(PYTEST) --start-method forkserver --only-forking 1000 $(STARTED)
@@ -52,7 +60,8 @@ test-no-posix: $(STAMP)  ## the fast tests of both packages as on a system witho
 # asks for a torch of its time, and is not there for every Python: its test is then skipped.
 test-frameworks: $(STAMP)  ## trainings with Lightning, accelerate and others, before and after their migration
 	$(INSTALL) --editable ".[test,frameworks]" requests
-	-$(BIN)/python -m pip install --quiet --no-deps torchvision==0.16.2
+	-$(BIN)/python -m pip install --quiet --no-compile --no-deps torchvision==0.16.2
+	$(COMPILE)
 	$(PYTEST) --numprocesses 0 tests/frameworks
 
 test-all: lint  ## lint, and all tests, by every start method

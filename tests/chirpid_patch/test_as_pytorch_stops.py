@@ -75,7 +75,9 @@ UNGUARDED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", sorted({"spawn", "forkserver"} & set(multiprocessing.get_all_start_methods())))
-@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize(
+    "maker", [*(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("pytorch", "loader")), "factory"]
+)
 def test_a_script_without_a_guard_trains_nothing(maker: str, method: str, tmp_path: Path) -> None:
     assert run_script(tmp_path, maker, method, UNGUARDED["own samples"]) == (1, [])
 

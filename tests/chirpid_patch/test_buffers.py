@@ -184,5 +184,4 @@ def test_what_a_step_frees_is_there_for_the_next_one_unless_the_user_set_how_muc
     if not alone:
         pytest.skip("this C library keeps what a step frees by itself")
     assert kept < 100
-    found = [measured(MALLOC_TRIM_THRESHOLD_="1000000") for _ in range(4)]
-    assert max(kept for _, kept in found) > 10_000
+    assert any(measured(MALLOC_TRIM_THRESHOLD_="1000000")[1] > 10_000 for _ in range(4))

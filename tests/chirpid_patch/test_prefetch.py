@@ -383,7 +383,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.exhaustive)])  # ours are threads in both
 def test_a_training_thread_outlives_the_main_thread_as_with_the_plain_loader(num_workers: int) -> None:
     printed = []
     for module, name, options in (

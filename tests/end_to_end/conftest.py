@@ -25,8 +25,9 @@ def fingerprint(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fixture backend after ``chirp-migrate apply``, its findings beside it."""
+    """The fixture backend after ``chirp-migrate apply``, its findings and what was printed beside it."""
     backend = copy_of("backend", tmp_path_factory.mktemp("end_to_end") / "backend")
     result = run("apply", backend, "--json", backend.with_name("findings.json"))
     assert result.exit_code == 0, result.stderr
+    backend.with_name("printed.txt").write_text(result.stdout)
     return backend

@@ -12,6 +12,7 @@ BACKEND = Path(__file__).parents[2] / "fixtures" / "backend"
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive  # test_migrated_backend.py has the notebook run after its migration
 def test_training_notebook_executes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "2")

@@ -111,6 +111,7 @@ def test_old_and_new_forms_of_the_same_training_agree_to_the_last_bit(trained: d
     assert history(f"training_utils.{SINGLE}.standardized") == history(f"util_backup.{SINGLE}.standardized")
 
 
+@pytest.mark.exhaustive  # the migrated training is the same in a fresh process, too
 def test_training_repeats_to_the_last_bit_in_a_fresh_process(trained: dict[str, Any], tmp_path: Path) -> None:
     names = [
         "training_engine.predefined.standardized",  # worker processes

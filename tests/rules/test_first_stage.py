@@ -201,7 +201,11 @@ def test_what_ends_lines_decides_nothing(rule: Rule) -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    ["rules/*/before.py", "*backend/**/*.py", pytest.param("rules/**/*.py", marks=pytest.mark.slow)],
+    [
+        "rules/*/before.py",
+        "*backend/**/*.py",
+        pytest.param("rules/**/*.py", marks=[pytest.mark.slow, pytest.mark.exhaustive]),
+    ],
 )
 def test_rules_that_are_not_asked_again_have_nothing_to_say(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {file.as_posix(): file.read_text(encoding="utf-8") for file in sorted(FIXTURES.glob(pattern))}

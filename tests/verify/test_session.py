@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,13 +30,13 @@ AUGMENTED = "training_utils.fast_single_fold_training_with_augmentation"
 ROUNDS = 3
 
 
-def settings(timeout_s: float = 120.0) -> VerifyOptions:
-    return VerifyOptions(SIZES, rounds=ROUNDS, budget_s=600.0, threads=1, timeout_s=timeout_s, extra_s=1.0)
+def settings(timeout_s: float = 120.0, rounds: int = ROUNDS) -> VerifyOptions:
+    return VerifyOptions(SIZES, rounds=rounds, budget_s=600.0, threads=1, timeout_s=timeout_s, extra_s=1.0)
 
 
-def verified(before: Path, after: Path, timeout_s: float = 120.0, progress: Progress = untold) -> VerifyReport:
+def verified(before: Path, after: Path, progress: Progress = untold, **options: Any) -> VerifyReport:
     trees = {"before": before, "after": after}
-    return measure(trees, discover(before), settings(timeout_s), progress, time.monotonic() + 600)
+    return measure(trees, discover(before), settings(**options), progress, time.monotonic() + 600)
 
 
 def shown(report: VerifyReport) -> str:
@@ -121,7 +122,7 @@ def test_on_a_gpu_what_does_not_repeat_before_is_compared_by_its_distribution(
     times = "(1 + time.time_ns() % 97 * 1e-6)"
     vary = ("criterion(model(x), y)\n            model", f"criterion(model(x) * {times}, y)\n            model")
     tree = write_backend("backend", vary)
-    report = verified(tree, tree)
+    report = verified(tree, tree, rounds=1)
     assert report.differences == []
     assert set(report.unrepeatable) == {SINGLE, AUGMENTED}
     monkeypatch.undo()
@@ -147,9 +148,17 @@ def test_a_cheat_is_named_and_nothing_is_timed(write_backend: Callable[..., Path
     "code, reason, tail",
     [
         ("raise ValueError('no such bird')", "raised ValueError: no such bird", "Traceback"),
-        ("import a_module_that_is_missing", "a_module_that_is_missing", "ModuleNotFoundError"),
+        pytest.param(
+            *("import a_module_that_is_missing", "a_module_that_is_missing", "ModuleNotFoundError"),
+            marks=pytest.mark.exhaustive,  # test_failing_trees.py imports another
+        ),
         ("raise SystemExit(0)", "raised SystemExit", ""),
-        ("import os; print('last words', flush=True); os._exit(7)", "exit code 7 and gave no result", "last words"),
+        pytest.param(
+            "import os; print('last words', flush=True); os._exit(7)",
+            "exit code 7 and gave no result",
+            "last words",
+            marks=pytest.mark.exhaustive,  # test_failing_trees.py has last words, and such an end
+        ),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "signal SIGSEGV", ""),
     ],
 )
