@@ -17,7 +17,14 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "loader_oracle.py"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="programs are run in forks")
-@pytest.mark.parametrize("cases", [2, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "cases",
+    [
+        2,
+        pytest.param(30, marks=pytest.mark.slow),
+        pytest.param(100, marks=[pytest.mark.slow, pytest.mark.exhaustive]),
+    ],
+)
 def test_programs_made_up_at_random_differ_in_nothing(cases: int) -> None:
     # Others than those of `make bench-oracle`. Two of a hundred spawn their workers, which takes seconds each.
     command = [sys.executable, str(SCRIPT), "--cases", str(cases), "--first", "7000000", "--slow-methods", "0.02"]

@@ -83,9 +83,9 @@ DIES = FITS + "    import os\n    os._exit(7)\n"
     ("broken", "how"),
     [
         (LOCAL, "raises UnboundLocalError"),
-        # Dies where it is timed, below.
+        # Below, both happen where it is timed.
         pytest.param(DIES, "ended with exit code 7 and gave no result", marks=pytest.mark.exhaustive),
-        (HANGS, "did not end within 9 s"),
+        pytest.param(HANGS, "did not end within 9 s", marks=pytest.mark.exhaustive),
     ],
 )
 def test_an_entry_point_that_is_broken_before_the_migration_is_named_and_blocks_nothing(
@@ -103,12 +103,7 @@ def test_an_entry_point_that_is_broken_before_the_migration_is_named_and_blocks_
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("dies", "how"),
-    [
-        ("os._exit(7)", "ended with exit code 7"),
-        # Hangs where it is watched, above.
-        pytest.param("time.sleep(1000)", "did not end within 15 s", marks=pytest.mark.exhaustive),
-    ],
+    ("dies", "how"), [("os._exit(7)", "ended with exit code 7"), ("time.sleep(1000)", "did not end within 15 s")]
 )
 def test_an_entry_point_that_is_lost_only_where_it_is_timed_is_named_and_blocks_nothing(
     dies: str, how: str, write_backend: Callable[..., Path], tmp_path: Path
