@@ -12,6 +12,7 @@ from originals import PairDataset, StandardizedSubset, same, seed_all, tensor_da
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from chirpid_patch import (
+    BatchedDataLoader,
     GaussianNoise,
     SpecAugment,
     WorkerSafeAugmentedDataset,
@@ -194,3 +195,20 @@ def test_statistics_read_as_they_were_given() -> None:
     tensors = WorkerSafeStandardizedDataset(tensor_data(3), [0], torch.tensor(0.25), torch.tensor(0.5))
     assert isinstance(tensors.mean, torch.Tensor) and tensors.std.item() == 0.5
     assert not any(isinstance(value, torch.Tensor) for value in vars(tensors).values())
+
+
+@pytest.mark.parametrize(
+    "std", [2.0, np.float64(2.0), np.float32(2.0), torch.tensor(2.0)], ids=lambda value: type(value).__name__
+)
+@pytest.mark.parametrize("mean", [0.5, np.float64(0.5), np.float32(0.5)], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "x", [3, 3.0, np.int16(3), np.float16(3), np.arange(3, dtype=np.uint8)], ids=lambda value: type(value).__name__
+)
+def test_samples_that_are_no_tensors_are_standardised_with_the_statistics_as_given(x: Any, mean: Any, std: Any) -> None:
+    expected = (x - mean) / (std + 1e-8)
+    dataset = pickle.loads(pickle.dumps(WorkerSafeStandardizedDataset([(x, 1)] * 2, [0, 1], mean, std)))
+    assert type(dataset.mean) is type(mean) and type(dataset.std) is type(std)
+    assert type(dataset[0][0]) is type(expected)
+    batch = default_collate([(expected, 1)] * 2)
+    assert same(default_collate([dataset[0]] * 2), batch)
+    assert same(list(BatchedDataLoader(dataset, 2)), [batch])
