@@ -25,9 +25,9 @@ What the rules say, with an example of each: what was found, and what was done o
 `python docs/make_messages.py` from the programs in `fixtures/rules`. [rules.md](rules.md) has the reasons.
 
 * **rewrites**: `apply` does it (with `--unsafe` where the rule changes what training learns).
-* **leaves alone**: seen, and not rewritten; a likely bug where the heading says so.
+* **reports**: found, and not rewritten; a likely bug where the heading says so.
 """
-_SHOWN_AS = {Status.REWRITE: "rewrites", Status.REPORT: "leaves alone"}
+_SHOWN_AS = {Status.REWRITE: "rewrites", Status.REPORT: "reports"}
 
 
 def page() -> str:

@@ -127,7 +127,7 @@ def _add_ignores(found: Check, project: Path, output: Output) -> str:
         result = commit(recorded, on_step=step, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))})
     written = {project / file.path for file in result.applied}
     findings = sum(found.plan.root / finding.path in written for finding in found.work)
-    return f"Left alone from now on: {count(findings, 'finding')} in {count(len(written), 'file')}, by comments."
+    return f"Ignored from now on: {count(findings, 'finding')} in {count(len(written), 'file')}, by comments."
 
 
 def _text(found: Check, base: Path, screen: Screen) -> Iterator[str]:

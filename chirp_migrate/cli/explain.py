@@ -78,7 +78,7 @@ def _show(rule: Rule, reports: Sequence[tuple[Finding, str]], screen: Screen) ->
     screen.line()
     screen.text(f"Safety: {rule.safety.value}: {SAFETIES[rule.safety]}.", hang=2)
     if reports:
-        screen.heading(f"What it reports{'' if rule.safety is Safety.ADVICE else ' and leaves alone'}")
+        screen.heading(f"What it reports{'' if rule.safety is Safety.ADVICE else ' and does not rewrite'}")
     for finding, source in reports:
         screen.text(source, 2, "dim")
         screen.text(finding.message, 6)

@@ -64,7 +64,7 @@ def read_suppressions(text: str) -> Suppressions:
         comments = _comments(text)
     except (tokenize.TokenError, SyntaxError) as error:
         raise UnreadableComments(
-            f"its `# {_WORD}` comments cannot be read ({error.args[0]}), so the file is left alone"
+            f"its `# {_WORD}` comments cannot be read ({error.args[0]}), so the file is not rewritten"
         ) from error
     for text, line, covered, leads in comments:
         for match in _COMMENT.finditer(text):

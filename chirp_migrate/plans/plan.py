@@ -144,7 +144,7 @@ class Finding:
         path: posix path relative to the root of the plan.
         line: 1-based line in the original file.
         column: 1-based column in the original file.
-        message: what was found and what is done about it, or why it is left alone.
+        message: what was found and what is done about it, or why it is not rewritten.
         safety: what rewriting it means for the training.
         status: what happens to it.
         why: short machine-readable reason of a report, such as ``used-as-value``; may be empty.

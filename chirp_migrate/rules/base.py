@@ -27,7 +27,7 @@ class Proposal:
 
     Attributes:
         offset: where in the text (code points) the finding is shown.
-        message: what was found and what is done about it, or why it is left alone, in words a user can act on.
+        message: what was found and what is done about it, or why it is not rewritten, in words a user can act on.
         edits: replacements in the text; none means "reported, not rewritten".
         imports: what the replacement needs imported.
         fine: nothing is wanting here; the place is only counted (see ``Rule.counts_sites``).

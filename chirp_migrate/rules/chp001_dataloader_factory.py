@@ -37,18 +37,18 @@ from chirp_migrate.rules.chp013_non_blocking_transfer import pinned_instead
 from chirp_migrate.rules.moving import is_moved
 
 _METHOD = re.compile(r"create_(\w+_)?loader")
-#: What is said of mentions that are left alone, by the reason.
-_LEFT_ALONE = {
-    "ambiguous-name": "`DataLoader` may be PyTorch's or {} here: left alone; import the two under different names to "
-    "have PyTorch's migrated",
-    "subclass": "{} subclasses `DataLoader`: left alone; unless it overrides `__iter__`, inherit from "
+#: Messages of mentions that are not rewritten, by the reason.
+_NOT_REWRITTEN = {
+    "ambiguous-name": "not rewritten: `DataLoader` may be PyTorch's or {} here; import the two under different names "
+    "to have PyTorch's migrated",
+    "subclass": "not rewritten: {} subclasses `DataLoader`; unless it overrides `__iter__`, inherit from "
     "`chirpid_patch.BatchedDataLoader`, which takes the same arguments",
     "used-as-value": "`DataLoader` is {}, so the call that builds the loader is not seen; call "
     f"`{FACTORY}.create_loader` there instead",
     "replaced": "not rewritten: `{}` is patched elsewhere (for example in a test), and the patch would no longer take "
     f"effect; patch `{FACTORY}` instead and migrate this call by hand",
-    "no-dataset": "`DataLoader` call without a dataset: left alone",
-    "too-many-arguments": "`DataLoader` call with more arguments than it takes, or one twice: left alone",
+    "no-dataset": "not rewritten: `DataLoader` call without a dataset",
+    "too-many-arguments": "not rewritten: `DataLoader` call with more arguments than it takes, or one twice",
 }
 
 
@@ -156,18 +156,18 @@ def _proposal(
     if use.why == "named":
         return
     if others:
-        proposal = _left_alone(offset, "ambiguous-name", others)
+        proposal = _not_rewritten(offset, "ambiguous-name", others)
     elif use.call is not None:
         proposal = _rewrite(module, project, use.call, by_role=by_role)
         if proposal.edits:
             proposal = _with_gain(module, project, use.call, proposal)
     elif use.what:
-        proposal = _left_alone(offset, use.why, use.what)
+        proposal = _not_rewritten(offset, use.why, use.what)
     else:
         message = "`DataLoader` as a callable: `create_loader` takes the same arguments"
         proposal = Proposal(offset, message, (Edit(*module.span(node), f"{FACTORY}.create_loader"),))
     if proposal.edits and _is_replaced(module, project, node, root):
-        proposal = _left_alone(offset, "replaced", dotted(node) or root.value)
+        proposal = _not_rewritten(offset, "replaced", dotted(node) or root.value)
     elif proposal.edits:
         # Imported where the class was, if that is in a function of a module that loads without torch.
         needed = frozenset({runtime(FACTORY)})
@@ -201,8 +201,8 @@ def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribut
     )
 
 
-def _left_alone(offset: int, why: str, what: str = "") -> Proposal:
-    return Proposal(offset, _LEFT_ALONE[why].format(what), why=why)
+def _not_rewritten(offset: int, why: str, what: str = "") -> Proposal:
+    return Proposal(offset, _NOT_REWRITTEN[why].format(what), why=why)
 
 
 def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool) -> Proposal:
@@ -215,9 +215,9 @@ def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool)
         return Proposal(offset, message, change.edits())
     places = argument_positions(call)
     if "dataset" not in places:
-        return _left_alone(offset, "no-dataset")
+        return _not_rewritten(offset, "no-dataset")
     if len(places) < len(call.args):
-        return _left_alone(offset, "too-many-arguments")
+        return _not_rewritten(offset, "too-many-arguments")
     values = {name: call.args[position].value for name, position in places.items()}
     role = loader_role(module, call, values) if by_role else ""
     method = f"create_{role}_loader" if role else "create_loader"

@@ -92,7 +92,7 @@ class WorkerSafeDatasetClass(Rule):
                     yield _decorated(module, project, statement, declared)
                 elif declared is not None:
                     title, place = statement.name.value, module.span(statement.name)[0]
-                    yield Proposal(place, f"`{title}`: left alone, {declared}")
+                    yield Proposal(place, f"`{title}`: not rewritten: {declared}")
 
 
 def _decorated(module: Module, project: Project, node: cst.ClassDef, declared: Declared) -> Proposal:

@@ -119,7 +119,9 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
         except DrawsOtherwise as reason:
             problem = str(reason)
         if problem is not None:
-            return Proposal(offset, f"`{title}`: left alone, not known to draw as `@{decorator}` declares: {problem}")
+            return Proposal(
+                offset, f"`{title}`: not rewritten, as it may not draw as `@{decorator}` declares: {problem}"
+            )
         calls_made = [call.func for call in find_in(methods[entry], cst.Call)]
         called = [name for name in methods if any(is_on_self(one, name) for one in calls_made)]
         calls = [f"calls={tuple_of(called)}"] if called else []

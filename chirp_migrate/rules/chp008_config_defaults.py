@@ -87,7 +87,7 @@ def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | No
         return None
     offset, last = module.span(node)[0], node.elements[-1]
     names = ", ".join(f"`{one}`" for one in missing)
-    found = f"the default configuration lacks {names}; add them by hand. Left alone: "
+    found = f"the default configuration lacks {names}; add them by hand. Not rewritten: "
     if len(entries) < len(node.elements):
         return Proposal(offset, f"{found}what is unpacked into it may have them")
     shown = taken_whole(project)

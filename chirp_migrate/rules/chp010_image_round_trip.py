@@ -72,7 +72,7 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
     augmenter = next((s for s in stores if re.search(rf"self\.{s.attribute}\(", getitem)), None)
     made = _mask_construction(module, project, augmenter)
     if base is None or augmenter is None or made is None:
-        return Proposal(offset, f"{found}; mask the tensor instead. Left alone: how it masks is not known")
+        return Proposal(offset, f"{found}; mask the tensor instead. Not rewritten: how it masks is not known")
     mine = "SpecAugment" if project.is_class(f"{module.name}.SpecAugment") else "WorkerSafeSpecAugment"
     imports = {runtime(_SHIPPED)}
     if mine == "WorkerSafeSpecAugment":
@@ -85,7 +85,7 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
     provided = _PROVIDED | {augmenter.attribute}
     edits = superclass_edits(module, node, stores, _SHIPPED, sources, consumed, provided, project.code_style)
     if isinstance(edits, str):
-        return Proposal(offset, f"{found}; mask the tensor instead. Left alone: {edits}")
+        return Proposal(offset, f"{found}; mask the tensor instead. Not rewritten: {edits}")
     edits = (*edits, _undeclared(module, node))
     message = f"{found}: now a `{_SHIPPED}`, which masks the tensor"
     return Proposal(offset, message, edits, frozenset(imports))

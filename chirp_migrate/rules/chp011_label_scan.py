@@ -113,7 +113,7 @@ def _proposal(module: Module, node: cst.CSTNode, scan: Scan) -> Proposal:
     if scan.problem is not None:
         indices = "" if scan.index is None else ", indices"
         advice = f"loop over `{_ITERATE}({module.source(scan.dataset).strip()}{indices})` instead"
-        return Proposal(offset, f"{_FOUND}; {advice}. Left alone: {scan.problem}")
+        return Proposal(offset, f"{_FOUND}; {advice}. Not rewritten: {scan.problem}")
     message = f"{_FOUND}: `{called}` reads labels alone"
     return Proposal(offset, message, tuple(_edits(module, node, scan, called)), frozenset({runtime(called)}))
 

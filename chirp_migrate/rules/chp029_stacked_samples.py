@@ -90,7 +90,7 @@ def _proposal(module: Module, project: Project, call: cst.Call, scan: Scan) -> P
         problem = "a comment stands in between"
     if problem is not None:
         dataset = module.source(scan.dataset).strip()
-        return Proposal(offset, f"{_FOUND}; use `{_RUNTIME}({dataset}, indices)`. Left alone: {problem}")
+        return Proposal(offset, f"{_FOUND}; use `{_RUNTIME}({dataset}, indices)`. Not rewritten: {problem}")
     message = f"{_FOUND}: `{_RUNTIME}` gathers them at once, to the same tensor"
     edit = Edit(*module.span(call), f"{_RUNTIME}({scan.arguments(module)})")
     return Proposal(offset, message, (edit,), frozenset({runtime(_RUNTIME)}))

@@ -282,7 +282,7 @@ class Module:
             except RecursionError as error:
                 raise UnparsableModule("expressions nested too deeply to be read") from error
             except NotReproduced as error:
-                raise UnparsableModule("LibCST does not reproduce this file, so it is left alone") from error
+                raise UnparsableModule("LibCST does not reproduce this file") from error
         return self._known_spans[node]
 
     def source(self, node: cst.CSTNode) -> str:

@@ -26,7 +26,8 @@ def _pack(value: Any) -> _Statistic:
     if isinstance(value, np.ndarray | list | tuple):
         value = torch.as_tensor(value, dtype=torch.float32)
     if not isinstance(value, Tensor):
-        return value
+        number: float | np.floating[Any] = value
+        return number
     tensor = value.detach()
     if tensor.ndim == 0 and tensor.is_floating_point():
         return tensor.item(), str(tensor.dtype).removeprefix("torch.")

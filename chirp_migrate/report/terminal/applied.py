@@ -219,7 +219,7 @@ def loaders_in_tests(plan: Plan) -> str:
     """One line on the tests that were left alone, or "" if there is no loader in them."""
     tests = [one for one in plan.left_out if one.loaders]
     loaders = count(sum(test.loaders for test in tests), "loader")
-    return f"Tests left alone: {loaders} in {count(len(tests), 'file')} (--tests includes them)." if tests else ""
+    return f"Tests not rewritten: {loaders} in {count(len(tests), 'file')} (--tests includes them)." if tests else ""
 
 
 def show_notes(plan: Plan, screen: Screen) -> None:

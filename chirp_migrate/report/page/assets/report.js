@@ -93,7 +93,7 @@
       if (active) for (const one of all(".file:not([hidden])")) one.open = true;
       const of = (part, whole) => (active ? `${part} of ${whole}` : whole);
       const noun = (number, word) => `${word}${number === 1 ? "" : "s"}`;
-      const left = items.length ? ` and ${of(others, findings)} ${noun(findings, "finding")} left alone` : "";
+      const left = items.length ? ` and ${of(others, findings)} ${noun(findings, "finding")} not rewritten` : "";
       byId("shown").textContent = `Shown: ${of(count, hunks.length)} ${noun(hunks.length, "change")}${left}.`;
     }
     let waiting = 0;
