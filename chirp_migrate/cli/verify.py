@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
 from typing import Any
 
 import click
@@ -28,6 +28,7 @@ from chirp_migrate.cli.command_settings import (
 from chirp_migrate.cli.options import Command, Counts, Folder, Number, Text, Whole, argument, option, output_options
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.progress import Step
+from chirp_migrate.console.text import count
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
@@ -244,9 +245,23 @@ def _verify(
     if plot is not None:
         more.append(drawn(plot, report))
     if not output.verbose:
-        more.append(f"Everything measured: -v, --json FILE, or chirp-migrate report {quote(str(path))} -o report.html.")
+        page = f"chirp-migrate report {quote(str(path))} -o report.html"
+        more.append(f"Everything measured: -v, --json FILE, or {page}.")
+    if report.problems:
+        more.append(_doctor(path, report))
     _show(report, output, *filter(None, more))
     return report.exit_code
+
+
+def _doctor(path: Path, report: VerifyReport) -> str:
+    """How many loading problems were seen, and the command that shows them."""
+    checks = ", ".join(dict.fromkeys(one.check for one in report.problems))
+    context = click.get_current_context()
+    words = [f"--workload={context.params['workload']}"] if context.params["workload"] else []
+    script = context.params["script"]
+    command = join(["chirp-migrate", "doctor", str(path), *words, *(("--", *script) if script else ())])
+    them = "it" if len(report.problems) == 1 else "them"
+    return f"Doctor: {count(len(report.problems), 'problem')} ({checks}). See {them} with: {command}"
 
 
 def _show(report: VerifyReport, output: Output, *more: str) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "Described",
     "Difference",
     "EntryVerdict",
+    "LoadingProblem",
     "Measured",
     "Noticed",
     "OwnTimes",
@@ -86,6 +87,20 @@ class Difference(msgspec.Struct, frozen=True):
     name: str
     entry_point: str
     message: str
+
+
+class LoadingProblem(msgspec.Struct, frozen=True):
+    """A loading problem that the traces prove; ``doctor`` shows it with its evidence, its line and the fix.
+
+    Attributes:
+        check: name of the check, a section of docs/doctor.md.
+        message: what is wrong, in one sentence.
+        entry_points: entry points that showed it.
+    """
+
+    check: str
+    message: str
+    entry_points: list[str]
 
 
 class Noticed(msgspec.Struct, frozen=True):
@@ -178,6 +193,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         noticed: entry point → statistic → what difference its test would have noticed.
         unrepeatable: entry points whose losses or batches two runs of the side before do not have in common.
         passes: side → entry point → what its loaders yielded in the untimed probe.
+        problems: loading problems that the passes after the migration prove.
         tool, before, copies: what verified it, what the side before is, what was left out of the copies.
         side, output_tail: of a failed one, ``before`` or ``after``, and the end of what the project's code printed.
         created: when it ended, ISO 8601 in UTC.
@@ -208,6 +224,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     noticed: dict[str, dict[str, Noticed]] = {}
     unrepeatable: list[str] = []
     passes: dict[str, dict[str, list[Trace]]] = {}
+    problems: list[LoadingProblem] = []
     workload: Workload | None = None
     machine: dict[str, Any] = {}
     described: Described = Described()

@@ -104,6 +104,24 @@ def test_a_script_that_trains_on_less_is_named(tmp_path: Path) -> None:
     assert "train.py: train pass 1: 20 samples before, 16 after" in " ".join(result.stdout.split())
 
 
+def test_loading_problems_that_were_seen_are_counted_last(tmp_path: Path) -> None:
+    before, after = project(tmp_path / "before"), project(tmp_path / "after", ", drop_last=True")
+    for root in (before, after):
+        text = (
+            (root / "train.py")
+            .read_text()
+            .replace("        for x, y", "        torch.manual_seed(7)\n        for x, y")
+        )
+        (root / "train.py").write_text(text)
+    report, words = tmp_path / "report.json", ("--", "python", "train.py", "--epochs", "9")
+    result = run("verify", after, "--baseline", before, *QUICK, "--json", report, *words)
+    assert result.exit_code == 13
+    command = f"chirp-migrate doctor {after} -- python train.py --epochs 9"
+    assert " ".join(result.stdout.split()).endswith(f"Doctor: 1 problem (order). See it with: {command}")
+    (problem,) = json.loads(report.read_text())["problems"]
+    assert (problem["check"], problem["entry_points"]) == ("order", ["train.py"])
+
+
 @pytest.mark.parametrize(
     ("options", "words", "told"),
     [

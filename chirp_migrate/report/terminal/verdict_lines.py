@@ -62,6 +62,10 @@ def show_details(verdict: VerifyReport, screen: Screen) -> None:
     _training(verdict, screen)
     _targets(verdict, screen)
     _sameness(verdict, screen)
+    if verdict.problems:
+        screen.heading("Loading problems that were seen (chirp-migrate doctor shows them with line and fix)")
+    for one in verdict.problems:
+        screen.item("-", f"{one.message} [{one.check}]")
     _conditions(verdict, screen)
 
 
