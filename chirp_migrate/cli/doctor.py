@@ -13,6 +13,7 @@ from chirp_migrate.cli.verify import options_of
 from chirp_migrate.console.output import Output, check_writable, write_bytes
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.report.kept_verdict import keep_problems
 from chirp_migrate.training.errors import WorkloadFailed
 
 __all__ = ["doctor"]
@@ -66,10 +67,12 @@ def doctor(
 ) -> None:
     """Run the training of the project at PATH for two short epochs, and report the loading problems that it shows.
 
-    The training runs in a temporary copy, in a process of its own; PATH is only read. Watched are its loaders, batches,
-    worker processes, random states and datasets. Only what was seen to happen is reported, with the evidence, the file
-    and line, and the fix (docs/doctor.md). Run are the entry points that `verify` finds, the calls of --workload or
-    chirp_verify.py, or a script, as in `doctor PATH -- python train.py`. It works before and after a migration.
+    The training runs in a temporary copy, in a process of its own; PATH is only read. Its journal keeps the result for
+    `chirp-migrate report`. Watched are its loaders, batches, worker processes, random states and datasets. Only what
+    was seen to happen is reported, with the evidence, the file and line, and the fix (docs/doctor.md).
+
+    Run are the entry points that `verify` finds, the calls of --workload or chirp_verify.py, or a script, as in
+    `doctor PATH -- python train.py`. It works before and after a migration.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: give the root of your project.")
@@ -87,6 +90,7 @@ def doctor(
             click.echo(f"The last lines it printed:\n{failed.shown_tail}", err=True)
         raise
     output.write(report)
+    not_kept = keep_problems(path.resolve(), report)
     if sarif_file is not None:
         from chirp_migrate.doctor.sarif import sarif_bytes
 
@@ -94,4 +98,6 @@ def doctor(
     from chirp_migrate.doctor.report import show
 
     show(report, output.screen())
+    if not_kept is not None:
+        output.say(not_kept)
     sys.exit(report.exit_code)

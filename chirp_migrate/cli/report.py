@@ -45,6 +45,10 @@ from chirp_migrate.report.terminal.render import show_story
     "--verdict", "verdict_file", type=File(dir_okay=False), metavar="FILE",
     help="Output of `verify --json FILE`.  [default: the last verify of PATH]",
 )  # fmt: skip
+@option(
+    "--doctor", "doctor_file", type=File(dir_okay=False), metavar="FILE",
+    help="Output of `doctor --json FILE`.  [default: the last doctor of PATH]",
+)  # fmt: skip
 @output_options("all that the report says", "Print the verdict and its figures alone.", "Explain the words, too.")
 def report(
     path: Path,
@@ -52,12 +56,13 @@ def report(
     plan_file: Path | None,
     run: int | None,
     verdict_file: Path | None,
+    doctor_file: Path | None,
     output: Output,
 ) -> None:
-    """Report the last verdict of the project at PATH, and every change with its reason.
+    """Report the last verdict of the project at PATH, its loading problems, and every change with its reason.
 
-    Reads the journal that `apply` and `verify` write; the project's code is never imported or run. Prints to the
-    terminal unless -o names a file; diffs are side by side from 160 columns on.
+    Reads the journal that `apply`, `verify` and `doctor` write; the project's code is never imported or run. Prints to
+    the terminal unless -o names a file; diffs are side by side from 160 columns on.
     """
     check_writable(page_file)
     if plan_file is not None and run is not None:
@@ -65,7 +70,7 @@ def report(
     if page_file is not None and page_file == output.json_file:
         raise UsageProblem("--json and --output would be written to the same place: give one of them another file.")
     with output.progress("reading what was done, and found"):
-        story = read_story(path, run=run, plan_file=plan_file, verdict_file=verdict_file)
+        story = read_story(path, run=run, plan_file=plan_file, verdict_file=verdict_file, doctor_file=doctor_file)
     if output.json_file is not None:
         output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_without_copies(plain(story))})
     if page_file is None:

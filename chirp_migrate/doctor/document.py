@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
+from chirp_migrate.console.json_document import as_bytes, read_as, read_json
 from chirp_migrate.doctor.recording import Place
 
-__all__ = ["DoctorReport", "Problem", "Watched"]
+__all__ = ["DoctorReport", "Problem", "Watched", "decode", "encode"]
+
+SCHEMA: Final = 1
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,11 +61,31 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All problems, and what was run to find them."""
+    """All problems, and what was run to find them; ``created`` is when, ISO 8601 in UTC."""
 
-    schema: Literal[1] = 1
+    schema: Literal[1] = SCHEMA
     tool: str
     problems: list[Problem]
     entry_points: list[Watched]
     notes: list[str]
     exit_code: int
+    created: str = ""
+
+
+def encode(report: DoctorReport) -> bytes:
+    """The document as JSON."""
+    return as_bytes(report)
+
+
+def decode(data: bytes) -> DoctorReport:
+    """Read what :func:`encode` wrote, which anybody may have changed.
+
+    Raises:
+        ValueError: it is no such document; the message says why.
+    """
+    found = read_json(data)
+    if not {"problems", "entry_points"} <= found.keys():
+        raise ValueError("it is some other document than doctor writes")
+    if found.get("schema") != SCHEMA:
+        raise ValueError(f"its schema is {found.get('schema')!r}, and this version of chirp-migrate reads {SCHEMA}")
+    return read_as(found, DoctorReport)

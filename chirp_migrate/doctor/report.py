@@ -6,14 +6,14 @@ from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, sentence
 from chirp_migrate.doctor.document import DoctorReport, Problem, Watched
 
-__all__ = ["show"]
+__all__ = ["show", "show_problem", "summary"]
 
 
 def show(report: DoctorReport, screen: Screen) -> None:
     """Print the report; with -q problems alone, with -v also what was watched."""
     several = len(report.entry_points) > 1
     for problem in report.problems:
-        _show_problem(problem, screen, several)
+        show_problem(problem, screen, several)
     if screen.quiet:
         return
     screen.line()
@@ -22,10 +22,11 @@ def show(report: DoctorReport, screen: Screen) -> None:
     for one in report.entry_points:
         if one.error or screen.verbose:
             screen.text(_watched(one), hang=2)
-    screen.text(_summary(report), style="bold", hang=2)
+    screen.text(summary(report), style="bold", hang=2)
 
 
-def _show_problem(problem: Problem, screen: Screen, several: bool) -> None:
+def show_problem(problem: Problem, screen: Screen, several: bool) -> None:
+    """Print a problem; with -v and several entry points also those that showed it."""
     place = f"{problem.path}:{problem.line}: " if problem.path else ""
     screen.line()
     screen.text(f"{place}{problem.message} [{problem.check}]", style="bold", hang=2)
@@ -42,7 +43,8 @@ def _watched(one: Watched) -> str:
     return f"{one.label}: {seen.replace('batchs', 'batches')} in {one.seconds:.1f} s"
 
 
-def _summary(report: DoctorReport) -> str:
+def summary(report: DoctorReport) -> str:
+    """How many problems there are in how many entry points, in one sentence."""
     trained = [one for one in report.entry_points if not one.error]
     ran = count(len(trained), "entry point")
     if len(trained) < len(report.entry_points):

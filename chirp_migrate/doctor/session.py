@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import msgspec
@@ -168,4 +169,5 @@ def _report(recordings: list[Recording], notes: list[str]) -> DoctorReport:
         entry_points=watched,
         notes=notes,
         exit_code=int(ExitCode.WORK_REMAINS if problems else ExitCode.OK),
+        created=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )

@@ -1,17 +1,20 @@
-"""What ``verify`` leaves for a report: its JSON beside the last run that stands, with what exactly was verified."""
+"""What ``verify`` and ``doctor`` leave for a report: their JSON beside the last run that stands."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
+from chirp_migrate.doctor import document as doctor_document
+from chirp_migrate.doctor.document import DoctorReport
 from chirp_migrate.engine.discover import journal_root
+from chirp_migrate.errors import JournalDamaged
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
-from chirp_migrate.transaction.journal import VERDICT, applied_runs, keep_document
+from chirp_migrate.transaction.journal import DOCTOR, VERDICT, applied_runs, keep_document
 from chirp_migrate.verify.document import VerifyReport, encode
 
-__all__ = ["changed_since", "keep_verdict", "verified_files"]
+__all__ = ["changed_since", "keep_problems", "keep_verdict", "verified_files"]
 
 
 def verified_files(root: Path) -> dict[str, str | None]:
@@ -39,14 +42,22 @@ def keep_verdict(root: Path, report: VerifyReport) -> str | None:
     Returns:
         One sentence where it could not be written; verifying is not in vain for that.
     """
-    runs = applied_runs(journal_root(root))
-    if not runs:
-        return None
+    return _keep(root, VERDICT, encode(report), "The verdict")
+
+
+def keep_problems(root: Path, report: DoctorReport) -> str | None:
+    """Keep what ``doctor`` found in the journal, as :func:`keep_verdict` keeps a verdict."""
+    return _keep(root, DOCTOR, doctor_document.encode(report), "The result")
+
+
+def _keep(root: Path, name: str, content: bytes, what: str) -> str | None:
     try:
-        keep_document(runs[-1], VERDICT, encode(report))
-    except OSError as error:
-        why = error.strerror or str(error)
-        return f"The verdict could not be kept for `chirp-migrate report` ({why}): --json FILE writes it elsewhere."
+        runs = applied_runs(journal_root(root))
+        if runs:
+            keep_document(runs[-1], name, content)
+    except (OSError, JournalDamaged) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        return f"{what} could not be kept for `chirp-migrate report` ({why}): --json FILE writes it elsewhere."
     return None
 
 

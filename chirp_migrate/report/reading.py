@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
+from typing import TypeVar
 
+from chirp_migrate.doctor import document as doctor_document
+from chirp_migrate.doctor.document import DoctorReport
 from chirp_migrate.engine.discover import journal_root, root_of
 from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Skipped, Status
@@ -17,17 +20,24 @@ from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.review.plan_file import Contents, PlanFile, load_plan, read_applied, read_document
 from chirp_migrate.review.selection import Choices, select
 from chirp_migrate.source.files import read_file
-from chirp_migrate.transaction.journal import APPLIED_PLAN, VERDICT, JournalRun, read_runs
+from chirp_migrate.transaction.journal import APPLIED_PLAN, DOCTOR, VERDICT, JournalRun, read_runs
 from chirp_migrate.transaction.journal_schema import State
 from chirp_migrate.verify.document import VerifyReport, decode
 
 __all__ = ["read_story"]
 
+_Document = TypeVar("_Document", VerifyReport, DoctorReport)
+
 _NOT_WRITTEN = "it was read-only when this run was applied"
 
 
 def read_story(
-    path: Path, *, run: int | None = None, plan_file: Path | None = None, verdict_file: Path | None = None
+    path: Path,
+    *,
+    run: int | None = None,
+    plan_file: Path | None = None,
+    verdict_file: Path | None = None,
+    doctor_file: Path | None = None,
 ) -> Story:
     """Read what there is to tell of the backend at ``path``; nothing is written.
 
@@ -36,19 +46,21 @@ def read_story(
         run: only this run of ``apply``; by default all that stand.
         plan_file: tell of this plan (see ``plan -o``) instead of what was applied.
         verdict_file: what ``verify --json`` wrote; by default what ``verify`` kept with the runs.
+        doctor_file: the same of ``doctor``.
 
     Raises:
-        UsageProblem: nothing was applied there and no plan is given, there is no such run, or a file is no plan or no
-            verdict.
+        UsageProblem: nothing was applied there and no plan is given, there is no such run, or a file is not what
+            its option needs.
         Refused: the tree is not as it was when the plan was made, or a run was interrupted.
         JournalDamaged: a journal cannot be read or trusted.
     """
+    doctor = None if doctor_file is None else _document_in(doctor_file, "doctor", doctor_document.decode)
     if plan_file is not None:
-        return _story_of_plan(path, plan_file, verdict_file)
-    return _story_of_runs(path, run, verdict_file)
+        return replace(_story_of_plan(path, plan_file, verdict_file), doctor=doctor)
+    return _story_of_runs(path, run, verdict_file, doctor)
 
 
-def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None) -> Story:
+def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None, doctor: DoctorReport | None) -> Story:
     """What was applied to the backend at ``path``."""
     root = journal_root(path)
     runs = read_runs(root)
@@ -67,16 +79,23 @@ def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None) ->
     if not chosen:
         there = ", ".join(str(run.number) for run in runs)
         raise UsageProblem(f"there is no run {number} in {path}: those that stand are {there}.")
-    verdict, kept_with = _kept_verdict(runs) if verdict_file is None else (_verdict_in(verdict_file), None)
+    verdict, kept_with = (
+        _kept(runs, VERDICT, decode) if verdict_file is None else (_document_in(verdict_file, "verify", decode), None)
+    )
     told = [_tell_run(run, runs) for run in chosen]
-    return Story(root.name, tuple(told), verdict, tuple(_doubts(told, verdict, kept_with, runs)))
+    doubts = [*_doubts(told, verdict, kept_with, runs)]
+    if doctor is None:
+        doctor, kept_with = _kept(runs, DOCTOR, doctor_document.decode)
+        if kept_with is not None and kept_with < runs[-1].number:
+            doubts.append(f"Run {kept_with + 1} was applied after the last doctor: run doctor again.")
+    return Story(root.name, tuple(told), verdict, tuple(doubts), doctor)
 
 
 def _story_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> Story:
     """What a plan would do to the backend at ``path``."""
     root = root_of(path)
     found = load_plan(plan_file, root)
-    verdict = None if verdict_file is None else _verdict_in(verdict_file)
+    verdict = None if verdict_file is None else _document_in(verdict_file, "verify", decode)
     run = _tell_plan(found)
     return Story(root.name, (run,), verdict, ("This is a plan: nothing of it is applied.",))
 
@@ -187,29 +206,32 @@ def _edited(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]:
     return frozenset(changed_since(run.root, mine))
 
 
-def _kept_verdict(runs: Sequence[JournalRun]) -> tuple[VerifyReport | None, int | None]:
-    """What the last verification found, and the number of the run that was the last one then, which keeps it."""
+def _kept(
+    runs: Sequence[JournalRun], name: str, read: Callable[[bytes], _Document]
+) -> tuple[_Document | None, int | None]:
+    """What the last ``verify`` or ``doctor`` found, and the number of the run that was the last one then."""
+    command = Path(name).stem
     for run in reversed(runs):
-        data = run.document(VERDICT)
+        data = run.document(name)
         if data is None:
             continue
         try:
-            return decode(data), run.number
+            return read(data), run.number
         except ValueError as error:
             raise JournalDamaged(
-                f"the verdict kept with run {run.number} cannot be read ({error}): verify again, or remove "
-                f"{run.folder / VERDICT}."
+                f"the result of {command} kept with run {run.number} cannot be read ({error}): run {command} again, or "
+                f"remove {run.folder / name}."
             ) from None
     return None, None
 
 
-def _verdict_in(file: Path) -> VerifyReport:
+def _document_in(file: Path, command: str, read: Callable[[bytes], _Document]) -> _Document:
     try:
-        return decode(read_file(file))
+        return read(read_file(file))
     except OSError as error:
-        raise UsageProblem(f"{file} cannot be read ({error.strerror}): give what `verify --json` wrote.") from None
+        raise UsageProblem(f"{file} cannot be read ({error.strerror}): give what `{command} --json` wrote.") from None
     except ValueError as error:
-        raise UsageProblem(f"{file} is no verdict ({error}): give what `verify --json` wrote.") from None
+        raise UsageProblem(f"{file} is no result of {command} ({error}): give what `{command} --json` wrote.") from None
 
 
 def _doubts(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+from chirp_migrate.doctor.document import DoctorReport
 from chirp_migrate.plans.plan import Finding, Skipped
 from chirp_migrate.report.hunks import Section
 from chirp_migrate.report.wording import sections
@@ -126,12 +127,14 @@ class Story:
         runs: those that stand, oldest first; or one plan.
         verdict: what the last ``verify`` found; None when there was none.
         notices: sentences on what the reader has to know before believing the rest, such as later edits.
+        doctor: what the last ``doctor`` found; None when there was none.
     """
 
     name: str
     runs: tuple[RunStory, ...]
     verdict: VerifyReport | None
     notices: tuple[str, ...]
+    doctor: DoctorReport | None = None
 
     @property
     def files(self) -> tuple[FileStory, ...]:

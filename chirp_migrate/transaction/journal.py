@@ -3,7 +3,8 @@
 One folder per applied run, numbered in order; ``journal_schema`` says what ``journal.json`` holds. The bytes
 are in files beside it, named by their SHA-256. A run's folder appears complete under its number (``new-NNNN`` until
 then) and goes as ``old-NNNN``, so that a number always stands for a readable journal. Beside them are documents that
-only reports read: ``plan.json``, the plan as it was applied, and ``verify.json``, what the last ``verify`` found.
+only reports read: ``plan.json``, the plan as it was applied, and ``verify.json`` and ``doctor.json``, what the last
+``verify`` and the last ``doctor`` found.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from chirp_migrate.transaction.journal_schema import (
 
 __all__ = [
     "APPLIED_PLAN",
+    "DOCTOR",
     "VERDICT",
     "JournalRun",
     "applied_runs",
@@ -55,6 +57,9 @@ APPLIED_PLAN = "plan.json"
 
 #: Document of a run: the JSON of the last verification while it was the last run that stood.
 VERDICT = "verify.json"
+
+#: Document of a run: the JSON of the last ``doctor`` while it was the last run that stood.
+DOCTOR = "doctor.json"
 
 _JOURNAL = "journal.json"
 _RUN = re.compile(r"[0-9]{4,}")

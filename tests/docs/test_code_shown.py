@@ -22,7 +22,7 @@ else:
 #: Names of files that are the reader's own, in examples.
 EXAMPLES = {
     "backend/", "chirp_verify.py", "chirp-migrate-plan.json", "train.py", "vendor/", "old/", "report.html", "plan.json",
-    "conftest.py", "before.py", "after.py", "left_alone.py", "loader-profile.json", "verify.json",
+    "conftest.py", "before.py", "after.py", "left_alone.py", "loader-profile.json", "doctor.json", "verify.json",
     ".libcst.codemod.yaml",
 }  # fmt: skip
 #: Parts of names that stand for any rule, or for the rule of an example.

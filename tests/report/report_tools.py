@@ -128,3 +128,34 @@ def verdict_file(folder: Path, **changes: Any) -> Path:
     path = folder / "verdict.json"
     path.write_text(json.dumps(verdict_json(**changes)))
     return path
+
+
+def doctor_json(**changes: Any) -> dict[str, Any]:
+    """What ``doctor`` writes of two entry points, one of which failed: made up, in the form of docs/json.md."""
+    problem = {
+        "check": "overlap",
+        "message": "Validation samples are also training samples, so validation results are too good.",
+        "evidence": "8 of 8 samples of the loader at train.py:7 are equal to samples of the loader at train.py:6.",
+        "fix": "Split the samples once, so that no sample is in both parts.",
+        "path": "train.py",
+        "line": 7,
+        "entry_points": ["train.one"],
+    }
+    entry = {"label": "train.one", "seconds": 1.5, "loaders": 2, "passes": 4, "batches": 16}
+    whole = {
+        "schema": 1,
+        "tool": "chirp-migrate 0.1.0",
+        "problems": [problem],
+        "entry_points": [entry, {**entry, "label": "train.two", "error": "ValueError: no such bird"}],
+        "notes": ["watched for less than two epochs: train.one"],
+        "exit_code": 1,
+        "created": "2026-03-01T12:00:00Z",
+    }
+    return {**whole, **changes}
+
+
+def doctor_file(folder: Path, **changes: Any) -> Path:
+    """A file of it."""
+    path = folder / "doctor.json"
+    path.write_text(json.dumps(doctor_json(**changes)))
+    return path

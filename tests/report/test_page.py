@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from report_tools import HOSTILE, LOADERS, applied, backend, verdict_file, verdict_json
+from report_tools import HOSTILE, LOADERS, applied, backend, doctor_file, doctor_json, verdict_file, verdict_json
 from support import run, sentence
 
 from chirp_migrate.report.hunks import Row, Section
@@ -131,6 +131,26 @@ def test_code_that_tries_to_be_html_is_only_text(tmp_path: Path) -> None:
     for hidden in "\u202e\u202c\u2067\u200b\u00ad\u3164\u2028\U000e0041":
         assert hidden not in shown and f"\u27e8U+{ord(hidden):04X}\u27e9" in text
     assert 'title="RIGHT-TO-LEFT OVERRIDE"' in page
+
+
+def test_what_doctor_found_is_a_section_and_only_text(tmp_path: Path) -> None:
+    problem = {**doctor_json()["problems"][0], "message": "<script>alert(1)</script>.", "path": 'a" onload="x.py'}
+    root = applied(tmp_path / "mine")
+    page = render_page(read_story(root, doctor_file=doctor_file(tmp_path, problems=[problem])))
+    document = Document(page)
+    text = " ".join("".join(document.text).split())
+    assert len(document.all("script")) == 1 and "doctor" in document.ids
+    assert "<script>alert(1)</script>. Seen: 8 of 8 samples" in text and 'a" onload="x.py:7' in text
+    assert "2026-03-01 12:00:00 UTC. Doctor: 1 problem in 1 entry point of 2." in text
+    assert "train.two failed: ValueError: no such bird." in text
+    assert "doctor" not in Document(page_of(root)).ids
+
+
+def test_problems_that_verify_saw_are_a_section_where_doctor_was_not_run(tmp_path: Path) -> None:
+    problems = [{"check": "order", "message": "The order is <b>the same</b>.", "entry_points": ["train.one"]}]
+    document = Document(page_of(applied(tmp_path / "mine"), verdict_file(tmp_path, problems=problems)))
+    text = " ".join("".join(document.text).split())
+    assert "Seen by chirp-migrate verify." in text and "order The order is <b>the same</b>." in text
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from report_tools import LOADERS, applied, backend, verdict_file, verdict_json
+from report_tools import LOADERS, applied, backend, doctor_file, doctor_json, verdict_file, verdict_json
 from support import run
 
+from chirp_migrate.doctor import document as doctor_document
 from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, Status
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
 from chirp_migrate.report.hunks import Row, differing, side_by_side
-from chirp_migrate.report.kept_verdict import keep_verdict, verified_files
+from chirp_migrate.report.kept_verdict import keep_problems, keep_verdict, verified_files
 from chirp_migrate.report.reading import read_story
 from chirp_migrate.report.story import FileStory, Story
 from chirp_migrate.report.verdict_rows import all_together, entry_times, figures, waits_ms
@@ -174,7 +175,7 @@ def test_a_run_without_its_plan_is_told_without_rules(tmp_path: Path) -> None:
     assert len(story.notices) == 1
 
 
-@pytest.mark.parametrize("name", ["plan.json", "verify.json"])
+@pytest.mark.parametrize("name", ["plan.json", "verify.json", "doctor.json"])
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b'{"schema": 1}', b"\xff", b'{"schema": 9, "verdict": "x", "exit_code": 0}']
 )
@@ -221,6 +222,35 @@ def test_a_verdict_is_kept_with_the_last_run_and_says_what_changed_since(tmp_pat
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
     assert any("Run 2" in one and "verify" in one for one in read_story(root).notices)
     assert run("rollback", root, "--back-to", "1", "--force", "-q").exit_code in (0, 2)
+
+
+def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: Path) -> None:
+    root = applied(tmp_path / "mine")
+    found = doctor_document.decode(json.dumps(doctor_json()).encode())
+    assert read_story(root).doctor is None
+    assert keep_problems(root, found) is None
+    story = read_story(root)
+    assert story.doctor == found and story.notices == ()
+    (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1])\n")
+    assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
+    assert read_story(root).notices == ("Run 2 was applied after the last doctor: run doctor again.",)
+    other = doctor_file(tmp_path, problems=[])
+    assert run("report", root, "--doctor", other).stdout.count("[overlap]") == 0
+    shown = " ".join(run("report", root).stdout.split())
+    assert "train.py:7: Validation samples are also" in shown and "Doctor: 1 problem in 1 entry point of 2." in shown
+
+
+def test_a_result_of_doctor_that_cannot_be_kept_is_one_sentence(tmp_path: Path) -> None:
+    root = applied(tmp_path / "mine")
+    (root / ".chirp-migrate" / "0001" / "journal.json").write_text("{}")
+    said = keep_problems(root, doctor_document.decode(json.dumps(doctor_json()).encode()))
+    assert said is not None and said.startswith("The result could not be kept for `chirp-migrate report`")
+
+
+def test_a_verdict_in_place_of_a_result_of_doctor_is_refused(tmp_path: Path) -> None:
+    root = applied(tmp_path / "mine")
+    with pytest.raises(UsageProblem, match="no result of doctor"):
+        read_story(root, doctor_file=verdict_file(tmp_path))
 
 
 def test_nothing_is_kept_where_nothing_is_applied(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from chirp_migrate.console.text import count, figure
+from chirp_migrate.doctor.report import summary
 from chirp_migrate.plans.plan import Safety, Status
 from chirp_migrate.report.page.charts import SIDES, Plot, plots_of, time_bars
 from chirp_migrate.report.page.code import LARGEST_INDENT, place_of, section_code, source_code, visible
@@ -67,6 +68,9 @@ def render_page(story: Story) -> str:
             filters=_filters(story),
             left_out=[one for run in story.runs for one in run.left_out],
             found=found,
+            doctor=story.doctor,
+            problems=[] if found is None else found.problems,
+            doctor_summary="" if story.doctor is None else summary(story.doctor),
             tiles=[*(_figure_tiles(found) if found is not None else ()), *_story_tiles(story)],
             reported=list(_reported(story)),
             rules=_rules(story),
@@ -93,6 +97,7 @@ def environment() -> Environment:
         capital=lambda text: f"{text[:1].upper()}{text[1:]}",
         code=section_code,
         count=count,
+        moment=_moment,
         number=lambda value: _DASH if value is None else figure(value),
         parts=_parts,
         places=_places,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count
+from chirp_migrate.doctor.report import show_problem, summary
 from chirp_migrate.report.story import Story
 from chirp_migrate.report.terminal.changes import show_run
 from chirp_migrate.report.terminal.verdict_lines import show_details, show_head
@@ -66,6 +67,11 @@ def show_story(story: Story, screen: Screen) -> None:
     if story.verdict is not None:
         screen.title("The verdict in figures")
         show_details(story.verdict, screen)
+    if story.doctor is not None and not screen.quiet:
+        screen.title("Loading problems that doctor saw")
+        for problem in story.doctor.problems:
+            show_problem(problem, screen, several=len(story.doctor.entry_points) > 1)
+        screen.text(summary(story.doctor))
     for run in () if screen.quiet else story.runs:
         show_run(run, screen)
     if screen.verbose:
