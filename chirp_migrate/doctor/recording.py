@@ -67,6 +67,9 @@ class LoaderInfo(msgspec.Struct):
         is_random_order: whether the sampler is one of PyTorch's that order samples at random.
         replicas: number of processes that a ``DistributedSampler`` divides the samples among; 0 for other samplers.
         unpicklable: objects that could not be sent to spawned workers; empty without workers.
+        sent_bytes: bytes that each start of a worker copies by pickle; 0 if workers are forked, or it is not known.
+            Tensors do not count: they are shared.
+        objects: number of Python objects in each large container that the dataset holds.
     """
 
     number: int
@@ -85,6 +88,8 @@ class LoaderInfo(msgspec.Struct):
     is_random_order: bool
     replicas: int = 0
     unpicklable: list[Unpicklable] = []
+    sent_bytes: int = 0
+    objects: dict[str, int] = {}
 
     def __str__(self) -> str:
         return f"the loader at {self.place}" if self.place.file else f"a loader of {self.dataset}"
@@ -123,6 +128,8 @@ class LoaderPass(msgspec.Struct):
         seconds: from the beginning to the last batch.
         doubles: bytes of each float64 tensor of the first batch, by its place in the batch.
         normalization: calls of BatchNorm in training mode.
+        positions: position of each open file that the dataset holds in the training process, after each batch; only of
+            loaders that fork several workers.
     """
 
     number: int
@@ -140,6 +147,12 @@ class LoaderPass(msgspec.Struct):
     seconds: float = 0.0
     doubles: dict[str, int] = {}
     normalization: dict[str, NormalizationCall] = {}
+    positions: dict[str, list[int]] = {}
+
+    @property
+    def waited_share(self) -> float:
+        """Share of the pass that the training waited for batches, 0 to 1."""
+        return sum(self.waits_s) / self.seconds if self.seconds else 0.0
 
     @property
     def trains(self) -> bool:
@@ -204,6 +217,9 @@ class Task(msgspec.Struct):
         sizes: length of each dictionary, list, set and cache that the dataset holds, after the batch was read; empty
             after batches for which it was not measured.
         native_threads: threads of C libraries that used CPU time so far, beside Python's own threads.
+        seconds: to read the batch and collate it; 0 if it was not measured.
+        some: hash of a few of the samples, by index, in later training epochs.
+        memory: bytes of memory that only this process has, after the batch; measured now and then, 0 otherwise.
     """
 
     indices: list[int] = []
@@ -215,6 +231,9 @@ class Task(msgspec.Struct):
     generators: dict[str, str] = {}
     sizes: dict[str, int] = {}
     native_threads: int = 0
+    seconds: float = 0.0
+    some: dict[int, str] = {}
+    memory: int = 0
 
 
 class FetcherRun(msgspec.Struct):

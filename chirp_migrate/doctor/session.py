@@ -127,7 +127,7 @@ class _Watching:
             if part.name == NAMES:
                 self._left = [replace(self._left[0], name=name) for name in part.value]
                 continue
-            recording = msgspec.convert(part.value, Recording)
+            recording = msgspec.convert(part.value, Recording, str_keys=True)
             self._recordings.append(recording)
             self._left.pop(0)
             if recording.error:

@@ -23,6 +23,10 @@ PROBLEMS = {
     "cache_kept_with_workers": [],
     "cache_lost_with_workers": ["lost-cache"],
     "cache_of_method_lost": ["lost-cache"],
+    "copied_data_forked": [],
+    "copied_data_of_arrays": ["copied-data"],
+    "copied_data_of_objects": ["copied-data"],
+    "copied_data_of_tensors": [],
     "double_for_double_model": [],
     "double_from_numpy": ["double-precision"],
     "double_in_dictionary": ["double-precision"],
@@ -32,6 +36,13 @@ PROBLEMS = {
     "handles_of_kept_batches": ["handles"],
     "handles_of_kept_labels": ["handles"],
     "handles_of_one_epoch": [],
+    "memory_array_of_strings": [],
+    "memory_history_emptied": [],
+    "memory_history_in_workers": ["memory"],
+    "memory_history_without_workers": ["memory"],
+    "memory_list_not_read": [],
+    "memory_list_of_records": ["memory"],
+    "memory_list_of_strings": ["memory"],
     "noise_equal_in_workers": ["equal-randomness"],
     "noise_from_held_generator": ["equal-randomness"],
     "noise_seeded_by_index": [],
@@ -52,6 +63,14 @@ PROBLEMS = {
     "pickle_lambda_without_workers": [],
     "pickle_left_out_in_getstate": [],
     "pickle_open_file": ["not-picklable", "not-picklable"],
+    "repeated_reading": ["repeated-reading"],
+    "repeated_reading_augmented": [],
+    "repeated_reading_cached": [],
+    "repeated_reading_in_workers": ["repeated-reading"],
+    "shared_handle_of_file": ["shared-handle"],
+    "shared_handle_of_reader": ["shared-handle"],
+    "shared_handle_opened_in_worker": [],
+    "shared_handle_read_at_offsets": [],
     "statistics_of_all_columns": ["statistics-of-all"],
     "statistics_of_all_spectrograms": ["statistics-of-all"],
     "statistics_of_each_sample": [],
@@ -73,6 +92,11 @@ PROBLEMS = {
     "validation_of_training_data": [],
     "validation_padded_to_batch": [],
     "validation_with_random_crop": ["validation-varies"],
+    "waiting_for_busy_workers": ["waiting"],
+    "waiting_for_kept_workers": [],
+    "waiting_for_the_model": [],
+    "waiting_for_workers": ["waiting"],
+    "waiting_without_workers": ["waiting"],
 }
 
 #: Under spawn a dataset that cannot be pickled starts no worker, so these trainings fail, and the reason is named.
@@ -83,7 +107,7 @@ FAIL_WITHOUT_FORK = {"pickle_lambda_in_steps", "pickle_open_file"}
 def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What one run of doctor over all programs writes as JSON."""
     path = tmp_path_factory.mktemp("doctor") / "doctor.json"
-    result = run("doctor", PROGRAMS, "--time-budget", 600, "--json", path)
+    result = run("doctor", PROGRAMS, "--time-budget", 1200, "--json", path)
     assert result.exit_code == 1, result.output
     found: dict[str, Any] = json.loads(path.read_text())
     return found
@@ -140,6 +164,12 @@ def test_an_object_that_cannot_be_pickled_is_named_by_its_attribute_path(
         ("statistics_of_all_columns", "All 60 samples together have mean 0 and standard deviation 1"),
         ("handles_of_kept_batches", "and did not fall between epochs"),
         ("double_from_numpy", "is float64 with 32,768 bytes"),
+        ("memory_history_in_workers", "It had 32 entries for 16 samples, 16 of them from the last epoch"),
+        ("memory_list_of_strings", "dataset.paths has 400,000 objects. The memory of 1 worker rose by"),
+        ("shared_handle_of_reader", "the position of dataset.readers[0].file in the training process moved"),
+        ("repeated_reading", "16 samples were compared, and were the same in both epochs"),
+        ("waiting_without_workers", "which has no workers"),
+        ("copied_data_of_arrays", "started 1 worker by spawn in one epoch, so pickle copied 96 MiB"),
         ("cache_lost_with_workers", "added 16 entries in one epoch, and the next epoch began empty"),
     ],
 )

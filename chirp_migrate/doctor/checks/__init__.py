@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from chirp_migrate.doctor.checks import (
+    copied_data,
     double_precision,
     duplicated_samples,
     equal_randomness,
@@ -14,12 +15,16 @@ from chirp_migrate.doctor.checks import (
     handles,
     last_batch,
     lost_cache,
+    memory,
     not_picklable,
     order,
     overlap,
+    repeated_reading,
+    shared_handle,
     statistics_of_all,
     threads,
     validation_varies,
+    waiting,
 )
 from chirp_migrate.doctor.document import Problem
 from chirp_migrate.doctor.recording import Recording
@@ -40,7 +45,12 @@ CHECKS: tuple[Check, ...] = (
     lost_cache.check,
     threads.check,
     handles.check,
+    shared_handle.check,
+    memory.check,
+    waiting.check,
+    repeated_reading.check,
     double_precision.check,
+    copied_data.check,
     not_picklable.check,
 )
 """In the order in which their problems are shown."""

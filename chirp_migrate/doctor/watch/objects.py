@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import os
 import random
+import stat
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import _lru_cache_wrapper
 from itertools import islice
 from types import FunctionType, ModuleType
@@ -16,10 +20,11 @@ import torch
 from chirp_migrate.verify.equivalence.fingerprint import Hash
 from chirpid_patch.randomness.random_states import generator_state
 
-__all__ = ["generator_states", "inner_datasets", "plain_values", "sizes", "walk"]
+__all__ = ["generator_states", "inner_datasets", "large_containers", "open_files", "plain_values", "sizes", "walk"]
 
 _DEEPEST, _MOST_OBJECTS, _MOST_ITEMS = 5, 300, 32
 _LONGEST_TEXT = 80
+_MANY_OBJECTS = 10_000
 _CONTAINERS = (dict, list, set, OrderedDict, defaultdict, deque)
 _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 _LEAVES = (torch.Tensor, torch.nn.Module, np.ndarray, str, bytes, type, FunctionType, ModuleType, *_GENERATORS)
@@ -76,6 +81,28 @@ def sizes(dataset: Any) -> dict[str, int]:
                 for name, member in vars(kind).items():
                     if isinstance(member, _lru_cache_wrapper):
                         found[f"{path}.{name}()"] = member.cache_info().currsize
+    return found
+
+
+def large_containers(dataset: Any) -> dict[str, int]:
+    """Number of objects in each container that holds many Python objects: no tensors, arrays or shared constants."""
+    found = {}
+    for path, value in walk(dataset):
+        if type(value) in (*_CONTAINERS, tuple) and len(value) >= _MANY_OBJECTS:
+            first = next(iter(value.values() if isinstance(value, dict) else value))
+            if type(first) in (str, bytes, tuple, list, dict, float, int) or hasattr(first, "__dict__"):
+                found[path] = len(value)
+    return found
+
+
+def open_files(dataset: Any) -> dict[str, int]:
+    """Descriptor of each regular file that the dataset holds open."""
+    found = {}
+    for path, value in walk(dataset):
+        if isinstance(value, io.IOBase) and not value.closed:
+            with suppress(OSError):  # it has no descriptor, or the file cannot be looked at
+                if stat.S_ISREG(os.fstat(value.fileno()).st_mode):
+                    found[path] = value.fileno()
     return found
 
 

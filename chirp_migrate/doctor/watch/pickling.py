@@ -23,7 +23,7 @@ from chirp_migrate.doctor.recording import Unpicklable
 from chirp_migrate.doctor.watch.places import Places
 from chirp_migrate.verify.equivalence.picklability import as_if_starting_a_process, check_picklable, is_plain_data
 
-__all__ = ["unpicklable_parts"]
+__all__ = ["sent_bytes", "unpicklable_parts"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _PARTS = ("dataset", "collate_fn", "worker_init_fn")
@@ -43,6 +43,35 @@ def unpicklable_parts(loader: Any, places: Places) -> Iterator[Unpicklable]:
             check_picklable(part)
         except Exception as error:  # whatever the user's __getstate__ or __setstate__ raises is the reason
             yield _first_failure(part, name, error, places)
+
+
+def sent_bytes(loader: Any) -> int:
+    """Bytes that the start of a worker copies by pickle: tensors are shared, and their data does not count."""
+    counter = _Counter()
+    with as_if_starting_a_process():
+        for name in _PARTS:
+            counter.dump(getattr(loader, name, None))
+    return counter.arrays + counter.pickled
+
+
+class _Counter(ForkingPickler):
+    """Counts what it writes, without keeping it."""
+
+    def __init__(self) -> None:
+        super().__init__(self)
+        self.arrays = self.pickled = 0
+
+    def write(self, data: bytes) -> int:
+        """Take a piece of the pickle."""
+        self.pickled += len(data)
+        return len(data)
+
+    def persistent_id(self, value: Any) -> Any:
+        """Leave the data of arrays and tensors out of the pickle."""
+        if not is_plain_data(value):
+            return None
+        self.arrays += 0 if isinstance(value, torch.Tensor) else value.nbytes
+        return id(value)
 
 
 def _first_failure(part: Any, name: str, error: Exception, places: Places) -> Unpicklable:

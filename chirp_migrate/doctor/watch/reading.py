@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +20,7 @@ from torch.utils.data import dataloader, get_worker_info
 from torch.utils.data._utils import worker
 
 from chirp_migrate.doctor.recording import FetcherRun, Task
-from chirp_migrate.doctor.watch.objects import generator_states, plain_values, sizes
+from chirp_migrate.doctor.watch.objects import generator_states, large_containers, plain_values, sizes
 from chirp_migrate.doctor.watch.samples import describe_batch
 
 __all__ = ["Sink", "WorkerLoop", "read_runs", "recorded_fetchers"]
@@ -28,6 +29,8 @@ _TASKS_WITH_GENERATORS = 2
 _MOST_TASKS = 400
 _EACH_OF_FIRST, _EVERY = 4, 8
 """Worker processes measure containers and threads after each of the first batches, then after every eighth."""
+_WAIT_FOR_MEMORY = 25
+"""How many times as long as a measurement of memory takes passes before the next measurement."""
 _BUSY_S = 0.01
 """CPU seconds from which a thread counts as busy: one tick of the system's clock."""
 
@@ -53,12 +56,13 @@ class Sink(NamedTuple):
     Attributes:
         run: the new run.
         write: takes the run, then its tasks, then an end.
-        hashes: whether samples are hashed and summed: in the first pass and in passes without gradients.
+        every: which samples are hashed, see :func:`.describe_batch`: all in the first pass and in passes without
+            gradients.
     """
 
     run: FetcherRun
     write: Callable[[Any], None]
-    hashes: bool
+    every: int
 
 
 class _Fetcher:
@@ -66,8 +70,9 @@ class _Fetcher:
 
     def __init__(self, fetcher: Any, dataset: Any, sink: Sink) -> None:
         self._fetcher, self._dataset = fetcher, dataset
-        self._run, self._write, self._hashes = sink
+        self._run, self._write, self._every = sink
         self._begun, self._count = False, 0
+        self._memory: _Memory | None = None
 
     def fetch(self, requested: Any) -> Any:
         """Read one batch."""
@@ -75,25 +80,53 @@ class _Fetcher:
             self._begun, run, dataset = True, self._run, self._dataset
             with suppress(Exception):  # an object that cannot be looked into is not recorded
                 run.generators, run.sizes, run.values = generator_states(dataset), sizes(dataset), plain_values(dataset)
+                if run.worker >= 0 and large_containers(dataset):
+                    self._memory = _Memory()
             self._write(run)
+        began = time.perf_counter()
         try:
             batch = self._fetcher.fetch(requested)
         except StopIteration:
             self._write(_End())
             raise
+        seconds = time.perf_counter() - began
         self._count += 1
         if self._count <= _MOST_TASKS:
             with suppress(Exception):  # a batch that cannot be described is not recorded
-                task = describe_batch(requested, batch, hashes=self._hashes)
+                task = describe_batch(requested, batch, every=self._every)
+                task.seconds = seconds
                 if self._count <= _TASKS_WITH_GENERATORS:
                     task.generators = generator_states(self._dataset)
-                if self._run.worker >= 0 and (self._count <= _EACH_OF_FIRST or self._count % _EVERY == 0):
-                    task.sizes, task.native_threads = sizes(self._dataset), _native_threads()
+                if self._count <= _EACH_OF_FIRST or self._count % _EVERY == 0:
+                    task.sizes = sizes(self._dataset)
+                    if self._run.worker >= 0:
+                        task.native_threads = _native_threads()
+                if self._memory is not None:
+                    task.memory = self._memory.measured()
                 self._write(task)
         return batch
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fetcher, name)
+
+
+class _Memory:
+    """Measures the memory that only this process has, if that takes a small share of the time."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def measured(self) -> int:
+        """Bytes; 0 if it is too early, or the system does not know."""
+        began = time.perf_counter()
+        if began < self._next:
+            return 0
+        found = 0
+        with suppress(psutil.Error, OSError, AttributeError):
+            found = int(psutil.Process().memory_full_info().uss)
+        now = time.perf_counter()
+        self._next = now + _WAIT_FOR_MEMORY * (now - began)
+        return found
 
 
 class WorkerLoop:
@@ -102,11 +135,11 @@ class WorkerLoop:
     Args:
         folder: where records go.
         started_in: number of the loader pass that starts the worker.
-        hashes: whether samples are hashed in the first epoch, and in later epochs.
+        every: which samples are hashed in the first epoch, and in later epochs.
     """
 
-    def __init__(self, folder: str, started_in: int, hashes: tuple[bool, bool]) -> None:
-        self._folder, self._started_in, self._hashes = folder, started_in, hashes
+    def __init__(self, folder: str, started_in: int, every: tuple[int, int]) -> None:
+        self._folder, self._started_in, self._every = folder, started_in, every
 
     def __call__(self, *arguments: Any, **named: Any) -> None:
         """Be a worker process."""
@@ -119,7 +152,7 @@ class WorkerLoop:
                 return None
             epoch = next(epochs)
             run = FetcherRun(info.id, self._started_in, epoch)
-            return Sink(run, lambda what: _append(path, what), self._hashes[epoch > 0])
+            return Sink(run, lambda what: _append(path, what), self._every[epoch > 0])
 
         with recorded_fetchers(sink):
             _ORIGINAL_LOOP(*arguments, **named)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import index as as_int
 from typing import Any
 
 import torch
+import xxhash
 
 from chirp_migrate.doctor.recording import Moments, Task
 from chirp_migrate.training.watch.samples import contents
@@ -16,32 +18,38 @@ __all__ = ["bytes_of_doubles", "describe_batch"]
 _MOST_COLUMNS = 256
 
 
-def describe_batch(requested: Any, batch: Any, *, hashes: bool) -> Task:
+def describe_batch(requested: Any, batch: Any, *, every: int) -> Task:
     """The samples of a batch, by hash.
 
     Args:
         requested: what the sampler asked for: the indices of the batch, or one index where batches are not collated.
         batch: what the process read.
-        hashes: whether its tensors are hashed and summed, which takes most of the time.
+        every: 1 hashes all samples, and sums their values, which takes most of the time. More than 1 hashes the samples
+            whose index is a multiple of it, and 0 hashes none.
     """
     is_batch = isinstance(requested, (list, tuple))
     indices = _whole_numbers(requested if is_batch else [requested])
-    tensors = [leaf for leaf in contents(batch).values() if _is_dense(leaf)]
     task = Task(indices=indices)
-    if not tensors or not hashes:
+    chosen = [place for place, index in enumerate(indices) if index % every == 0] if every > 1 else []
+    tensors = [leaf for leaf in contents(batch).values() if _is_dense(leaf)] if every == 1 or chosen else []
+    if not tensors:
         return task
-    whole = Hash()
-    for tensor in tensors:
-        add_tensor(whole, tensor)
-    task.whole = str(whole.hexdigest())[:16]
-    if not is_batch:
-        task.samples, task.sample_bytes = [task.whole], sum(tensor.nbytes for tensor in tensors)
-        return task
-    size = tensors[0].shape[0] if tensors[0].ndim else 0
+    size = (tensors[0].shape[0] if tensors[0].ndim else 0) if is_batch else 0
     rows = [tensor for tensor in tensors if tensor.ndim and tensor.shape[0] == size and tensor.numel()]
-    if not size or len(rows) < len(tensors) or (indices and len(indices) != size):
-        return task  # the batch is not one row for each sample
-    task.samples = _row_hashes(rows, size)
+    is_rows = bool(size) and len(rows) == len(tensors) and (not indices or len(indices) == size)
+    if every > 1:
+        if is_rows:
+            task.some = dict(zip((indices[one] for one in chosen), _row_hashes(rows, chosen), strict=True))
+        elif not is_batch:
+            task.some = {indices[0]: _whole_hash(tensors)}
+        return task
+    if not is_rows:  # one sample, or a batch that is not one row for each sample
+        task.whole = _whole_hash(tensors)
+        if not is_batch:
+            task.samples, task.sample_bytes = [task.whole], sum(tensor.nbytes for tensor in tensors)
+        return task
+    task.samples = _row_hashes(rows, range(size))
+    task.whole = str(Hash("".join(task.samples).encode()).hexdigest())[:16]
     task.sample_bytes = sum(tensor.nbytes for tensor in rows) // size
     task.moments = next((_moments(tensor) for tensor in rows if tensor.is_floating_point()), None)
     classes = [t for t in rows if t.ndim == 1 and not t.is_floating_point() and not t.is_complex()]
@@ -70,15 +78,22 @@ def bytes_of_doubles(batch: Any) -> dict[str, int]:
     }
 
 
-def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[str]:
-    hashes = [Hash() for _ in range(size)]
+def _whole_hash(tensors: list[torch.Tensor]) -> str:
+    whole = Hash()
     for tensor in tensors:
-        form = f"{tensor.dtype}{tuple(tensor.shape[1:])}".encode()
-        flat = tensor.detach().cpu().contiguous().reshape(size, -1).view(torch.uint8).numpy()
-        for one, row in zip(hashes, flat, strict=True):
-            one.update(form)
-            one.update(row.data)
-    return [str(one.hexdigest())[:16] for one in hashes]
+        add_tensor(whole, tensor)
+    return str(whole.hexdigest())[:16]
+
+
+def _row_hashes(tensors: list[torch.Tensor], rows: Sequence[int]) -> list[str]:
+    """One hash of each of these rows in all tensors; the hash in one tensor is the seed of that in the next."""
+    forms = "".join(f"{tensor.dtype}{tuple(tensor.shape[1:])}" for tensor in tensors)
+    hashes = [int(xxhash.xxh3_64_intdigest(forms.encode()))] * len(rows)
+    for tensor in tensors:
+        values = tensor.detach().cpu().contiguous()
+        flat = values.reshape(len(values), -1).view(torch.uint8).numpy()
+        hashes = [xxhash.xxh3_64_intdigest(flat[row].data, seed) for row, seed in zip(rows, hashes, strict=True)]
+    return [f"{one:016x}" for one in hashes]
 
 
 def _whole_numbers(indices: Any) -> list[int]:

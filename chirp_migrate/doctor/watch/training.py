@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -33,8 +35,8 @@ from chirp_migrate.doctor.recording import (
     Recording,
     Task,
 )
-from chirp_migrate.doctor.watch.objects import inner_datasets, plain_values
-from chirp_migrate.doctor.watch.pickling import unpicklable_parts
+from chirp_migrate.doctor.watch.objects import inner_datasets, large_containers, open_files, plain_values
+from chirp_migrate.doctor.watch.pickling import sent_bytes, unpicklable_parts
 from chirp_migrate.doctor.watch.places import Places
 from chirp_migrate.doctor.watch.reading import Sink, WorkerLoop, read_runs, recorded_fetchers
 from chirp_migrate.doctor.watch.samples import bytes_of_doubles, describe_batch
@@ -51,6 +53,8 @@ __all__ = ["watched"]
 
 _EPOCHS = 2
 _LEAST_BATCHES = 8
+_COMPARED = 64
+"""Samples of each later training epoch, about, that are compared with the first epoch."""
 _SHARE_OF_PASS = 0.2
 """Share of the time of an entry point after which one loader pass is ended."""
 
@@ -67,13 +71,14 @@ def watched(
     Args:
         label: the entry point.
         tree: folder of the user's code, an absolute path.
-        folder: where worker processes write what they record; it is empty.
+        folder: where worker processes write what they record, in a folder of this call's own.
         seconds: time for the call. A loader pass is cut short after a fifth of it.
         recording: is filled in.
 
     Raises:
         Exception: what the call raises.
     """
+    folder = Path(tempfile.mkdtemp(dir=folder))  # workers of an earlier call that failed may still write
     watch = _Watch(recording, Places(tree), folder, seconds)
     recording.label, recording.cpus, recording.most_handles = label, usable_cpus(), _most_handles()
     began = time.perf_counter()
@@ -98,7 +103,8 @@ class _Watch(Interception):
         self._datasets: list[Any] = []
         self._current: LoaderPass | None = None
         self._beginning: LoaderPass | None = None
-        self._hashes, self._is_fetched = True, False
+        self._every, self._is_fetched = 1, False
+        self._process = psutil.Process()
         self._samplers = Interception(self._watch_sampler, Sampler)
         self._loading: Any = None
         self._drawn: dict[int, list[list[Any]]] = {}
@@ -132,6 +138,7 @@ class _Watch(Interception):
         if self._epoch == 0 and self._trained_at(info.place) >= _EPOCHS:  # each epoch has a dataset of its own
             raise _SeenEnough
         one = LoaderPass(len(self._recording.passes), info.number)
+        files = open_files(loader.dataset) if info.num_workers > 1 and info.start_method == "fork" else {}
         if info.persistent_workers:
             one.values = plain_values(loader.dataset)
         self._recording.passes.append(one)
@@ -161,14 +168,18 @@ class _Watch(Interception):
             if len(one.sizes) == 1:
                 one.doubles = bytes_of_doubles(batch)
             if info.num_workers:
-                one.handles.append(_handles())
+                one.handles.append(_handles(self._process))
+            for path, descriptor in files.items():
+                with suppress(OSError):  # it was closed
+                    one.positions.setdefault(path, []).append(os.lseek(descriptor, 0, os.SEEK_CUR))
             self._current = one
             return batch
 
         self._beginning = one
         is_validation = not torch.is_grad_enabled()
-        self._hashes = is_validation or not self._trained_at(info.place)
-        loop = WorkerLoop(str(self._folder), one.number, (self._hashes, is_validation))
+        later = 1 if is_validation else 0 if info.is_stream else max(2, info.samples // _COMPARED)
+        self._every = later if self._trained_at(info.place) else 1
+        loop = WorkerLoop(str(self._folder), one.number, (self._every, later))
         self._samplers.cover_new_classes()
         self._drawn.pop(id(loader), None)
         self._is_fetched, self._loading = False, loader
@@ -183,13 +194,13 @@ class _Watch(Interception):
 
     def _recorder(self, loader: Any, one: LoaderPass) -> Callable[[Any], None]:
         """Records each batch of a loader that reads without PyTorch's fetcher, as it arrives."""
-        run, hashes = FetcherRun(IN_TRAINING_PROCESS, one.number, 0), self._hashes
+        run, every = FetcherRun(IN_TRAINING_PROCESS, one.number, 0), self._every
         self._recording.runs.append(run)
 
         def record(batch: Any) -> None:
             drawn: list[Any] = next((each for each in reversed(self._drawn.get(id(loader), [])) if each), [])
             with suppress(Exception):  # a batch that cannot be described is not recorded
-                run.tasks.append(describe_batch(drawn[len(run.tasks)], batch, hashes=hashes))
+                run.tasks.append(describe_batch(drawn[len(run.tasks)], batch, every=every))
 
         return record
 
@@ -227,7 +238,7 @@ class _Watch(Interception):
                 case _:
                     run.is_over = True
 
-        return Sink(run, write, self._hashes)
+        return Sink(run, write, self._every)
 
     def _info(self, loader: Any) -> LoaderInfo:
         number = next((n for n, one in enumerate(self._loaders) if one is loader), None)
@@ -250,8 +261,12 @@ class _Watch(Interception):
             sampler=type(sampler).__name__,
             is_random_order=isinstance(sampler, (RandomSampler, SubsetRandomSampler)),
             replicas=sampler.num_replicas if isinstance(sampler, DistributedSampler) and sampler.shuffle else 0,
-            unpicklable=list(unpicklable_parts(loader, self._places)) if loader.num_workers else [],
+            objects=large_containers(dataset),
         )
+        if loader.num_workers:
+            info.unpicklable = list(unpicklable_parts(loader, self._places))
+            if info.start_method != "fork" and not info.unpicklable:
+                info.sent_bytes = sent_bytes(loader)
         self._loaders.append(loader)
         self._recording.loaders.append(info)
         return info
@@ -328,10 +343,10 @@ def _length(dataset: Any) -> int:
         return -1
 
 
-def _handles() -> int:
-    """File descriptors that this process has open; 0 where the system has none."""
+def _handles(process: psutil.Process) -> int:
+    """File descriptors that a process has open; 0 where the system has none."""
     with suppress(psutil.Error, OSError, AttributeError):
-        return int(psutil.Process().num_fds())
+        return int(process.num_fds())
     return 0
 
 

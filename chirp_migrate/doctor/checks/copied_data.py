@@ -1,0 +1,34 @@
+"""Data that each start of a worker process copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chirp_migrate.console.text import count
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import Recording
+
+__all__ = ["check"]
+
+_MIB = 2**20
+_LEAST_BYTES = 64 * _MIB
+
+
+def check(seen: Recording) -> Iterator[Problem]:
+    """Count the bytes that loaders pickle for workers that are not forked, and that started."""
+    for loader in seen.loaders:
+        starts = sorted({run.started_in for one in seen.of_loader(loader) for run in seen.runs_of(one)})
+        if loader.start_method == "fork" or loader.sent_bytes < _LEAST_BYTES or not starts:
+            continue
+        workers = count(loader.num_workers, "worker")
+        size = loader.sent_bytes / _MIB
+        times = "in two epochs" if len(starts) > 1 else "in one epoch"
+        yield Problem.at(
+            loader.dataset_place if loader.dataset_place.file else loader.place,
+            "copied-data",
+            f"Every start of a worker copies {size:,.0f} MiB of {loader.dataset}, and each worker keeps its own copy.",
+            f"{loader} started {workers} by {loader.start_method} {times}, so pickle copied "
+            f"{size * loader.num_workers * len(starts):,.0f} MiB.",
+            "Keep the data in torch tensors, which workers share, or in a memory-mapped file that each worker opens; "
+            "persistent_workers=True starts the workers once.",
+        )

@@ -1,0 +1,78 @@
+"""Memory of workers that grows with the samples that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chirp_migrate.console.text import count
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import FetcherRun, LoaderInfo, Recording
+
+__all__ = ["check"]
+
+_MIB = 2**20
+_LEAST_RISE = 8 * _MIB
+_LATER_SHARE = 0.2
+"""Share of the rise that must come in the second half: what a process needs once comes in the first."""
+
+
+def check(seen: Recording) -> Iterator[Problem]:
+    """Look for containers with more entries than samples, and for workers that copy large lists of Python objects.
+
+    No cache has more entries than the dataset has samples. Streams are left out: their buffers grow by design.
+    """
+    for loader in seen.loaders:
+        if loader.is_stream or loader.samples < 1:
+            continue
+        for one in seen.of_loader(loader):
+            runs = [run for run in seen.runs_of(one) if run.tasks]
+            problem = _history(loader, runs) or _copied(loader, runs)
+            if problem is not None:
+                yield problem
+                break
+
+
+def _history(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
+    """A container that has more entries than the dataset has samples, and still grows."""
+    for run in runs:
+        for path, entries in run.last_sizes.items():
+            began = run.sizes.get(path, entries)
+            if not 0 < began < entries > loader.samples or path.endswith(")"):
+                continue
+            return Problem.at(
+                loader.dataset_place if loader.dataset_place.file else loader.place,
+                "memory",
+                f"{path} grows with every epoch, and so does the memory.",
+                f"It had {count(entries, 'entry').replace('entrys', 'entries')} for {loader.samples} samples, "
+                f"{entries - began} of them from the last epoch ({loader}).",
+                f"Empty {path} before each epoch, or do not keep what each sample adds.",
+            )
+    return None
+
+
+def _copied(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
+    """Workers that were forked and copy the pages of Python objects, because reading an object writes to it."""
+    if not loader.objects or loader.start_method != "fork" or any(_has_grown(run) for run in runs):
+        return None
+    measured = [[task.memory for task in run.tasks if task.memory] for run in runs if run.worker >= 0]
+    if not measured or any(len(memory) < 3 for memory in measured):
+        return None
+    rises = [memory[-1] - memory[0] for memory in measured]
+    later = [memory[-1] - memory[(len(memory) - 1) // 2] for memory in measured]
+    if min(rises) < _LEAST_RISE or any(half < _LATER_SHARE * rise for half, rise in zip(later, rises, strict=True)):
+        return None
+    path, objects = max(loader.objects.items(), key=lambda item: item[1])
+    read = sum(len(task.indices) for run in runs for task in run.tasks)
+    return Problem.at(
+        loader.dataset_place if loader.dataset_place.file else loader.place,
+        "memory",
+        f"Every worker copies the Python objects of {path}: reading an object writes its reference count, so forked "
+        "memory does not stay shared.",
+        f"{path} has {objects:,} objects. The memory of {count(len(rises), 'worker')} rose by "
+        f"{sum(rises) / _MIB:.0f} MiB in all while {loader} read {read:,} samples.",
+        "Keep the objects in one array or tensor: numbers in numpy or torch, text as one bytes object with offsets.",
+    )
+
+
+def _has_grown(run: FetcherRun) -> bool:
+    return any(entries > run.sizes.get(path, entries) for path, entries in run.last_sizes.items())

@@ -1,0 +1,63 @@
+"""Samples that are read and decoded anew in each epoch, and come out the same, while the training waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
+
+__all__ = ["check", "is_read_again"]
+
+_LEAST_COMPARED = 8
+_LEAST_WAITED, _LEAST_WAIT_S = 0.5, 0.5
+_LEAST_SAMPLE_S = 1e-3
+_MIB = 2**20
+
+
+def check(seen: Recording) -> Iterator[Problem]:
+    """Compare the samples of two training epochs by index, and compare reading with the time of the epoch."""
+    for series in seen.series():
+        epochs = [(loader, one) for loader, one in series if one.trains and not loader.is_stream]
+        if len(epochs) < 2 or not is_read_again(seen, epochs):
+            continue
+        loader, later = epochs[1]
+        tasks = [task for run in seen.runs_of(epochs[0][1]) for task in run.tasks]
+        size = max(task.sample_bytes for task in tasks) * loader.samples
+        share = sum(later.sizes) / loader.samples
+        yield Problem.at(
+            loader.dataset_place if loader.dataset_place.file else loader.place,
+            "repeated-reading",
+            "Each epoch reads and decodes the same samples again, and the training waits for them.",
+            f"{_equal(seen, epochs)[0]} samples were compared, and were the same in both epochs. In the second epoch "
+            f"the training waited {sum(later.waits_s):.1f} of {later.seconds:.1f} s for {loader}.",
+            f"Decode once into a memory-mapped array (docs/caching.md): {size / _MIB:,.1f} MiB for {loader.samples} "
+            f"samples would save up to {sum(later.waits_s) / share:.1f} s of each epoch.",
+        )
+
+
+def is_read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> bool:
+    """Whether all compared samples are the same in both epochs, and reading them is slow."""
+    later = epochs[1][1]
+    compared, equal = _equal(seen, epochs)
+    tasks = [task for run in seen.runs_of(later) for task in run.tasks if task.indices]
+    read = sum(len(task.indices) for task in tasks)
+    return (
+        equal == compared >= _LEAST_COMPARED
+        and later.waited_share >= _LEAST_WAITED
+        and sum(later.waits_s) >= _LEAST_WAIT_S
+        and sum(task.seconds for task in tasks) >= _LEAST_SAMPLE_S * read
+    )
+
+
+def _equal(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> tuple[int, int]:
+    """How many samples of the second epoch were compared with the first, and how many of them were equal."""
+    first, second = ([task for run in seen.runs_of(one) for task in run.tasks] for _, one in epochs[:2])
+    before = {
+        index: sample
+        for task in first
+        if len(task.indices) == len(task.samples)
+        for index, sample in zip(task.indices, task.samples, strict=True)
+    }
+    pairs = [(before[index], sample) for task in second for index, sample in task.some.items() if index in before]
+    return len(pairs), sum(one == other for one, other in pairs)

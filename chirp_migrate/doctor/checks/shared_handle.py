@@ -1,0 +1,36 @@
+"""Files that were opened before workers were forked, and that several workers read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import Recording
+
+__all__ = ["check"]
+
+_LEAST_POSITIONS = 3
+
+
+def check(seen: Recording) -> Iterator[Problem]:
+    """Look at the position of each file of the dataset in the training process, which does not read while workers do.
+
+    The position moves there only if workers share the open file with it, and so with each other.
+    """
+    for loader in seen.loaders:
+        reported: set[str] = set()
+        for one in seen.of_loader(loader):
+            workers = sum(bool(run.tasks) for run in seen.runs_of(one) if run.worker >= 0)
+            for path, positions in one.positions.items():
+                if workers < 2 or len(set(positions)) < _LEAST_POSITIONS or path in reported:
+                    continue
+                reported.add(path)
+                yield Problem.at(
+                    loader.dataset_place if loader.dataset_place.file else loader.place,
+                    "shared-handle",
+                    f"{path} was opened before the workers were forked, so each worker moves the position at which the "
+                    "others read.",
+                    f"While {workers} workers of {loader} read, the position of {path} in the training process moved "
+                    f"to {len(set(positions))} places.",
+                    "Open the file in the worker: on first use in __getitem__, not in __init__.",
+                )
