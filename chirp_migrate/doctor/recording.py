@@ -283,6 +283,7 @@ class Recording(msgspec.Struct):
         is_cut: whether its time was up before its third epoch began and before it ended.
         error: what the entry point raised, in one line; empty if it trained.
         printed: the end of the traceback, or of the output of a process that was lost.
+        by_workers: what processes printed before the entry point lost a worker; empty if it lost none.
     """
 
     label: str
@@ -296,6 +297,7 @@ class Recording(msgspec.Struct):
     is_cut: bool = False
     error: str = ""
     printed: str = ""
+    by_workers: str = ""
 
     def of_loader(self, loader: LoaderInfo) -> list[LoaderPass]:
         """The passes over a loader, in order."""

@@ -85,6 +85,28 @@ def test_workers_that_are_not_forked_find_the_script(tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout.strip()) == (0, "Doctor: no problems in 1 entry point.")
 
 
+def test_a_script_without_a_guard_is_named_under_spawn(tmp_path: Path) -> None:
+    text = STREAM.format(epochs=2, workers=1, end="").replace('if __name__ == "__main__":\n    main()', "main()")
+    root = write_files(
+        tmp_path / "project",
+        {"train.py": text.replace("num_workers=1", "num_workers=1, multiprocessing_context='spawn'")},
+    )
+    result = run("doctor", root, "--", "python", "train.py")
+    assert result.exit_code == 1
+    lines = " ".join(result.stdout.split())
+    assert lines.startswith("train.py:17: The script trains when a worker process imports it, so no worker can start.")
+    assert "the loader at train.py:12 starts by spawn" in lines and "[unguarded-main]" in lines
+    assert "Doctor: 1 problem in 0 entry points of 1." in lines
+
+
+def test_a_worker_that_ends_for_another_reason_is_no_script_without_a_guard(tmp_path: Path) -> None:
+    root = script(tmp_path, workers=1)
+    text = (root / "train.py").read_text().replace("return iter(torch.eye(8).unbind())", "import os; os._exit(3)")
+    (root / "train.py").write_text(text)
+    result = run("doctor", root, "--", "python", "train.py")
+    assert result.exit_code == 14 and "exited unexpectedly" in result.stderr
+
+
 def test_a_script_that_fails_before_any_problem_ends_with_14(tmp_path: Path) -> None:
     root = script(tmp_path, epochs=1, workers=1, end='raise ValueError("no such bird")')
     result = run("doctor", root, "--", "python", "train.py")

@@ -23,6 +23,7 @@ from chirp_migrate.doctor.checks import (
     shared_handle,
     statistics_of_all,
     threads,
+    unguarded_main,
     validation_varies,
     waiting,
 )
@@ -34,6 +35,7 @@ __all__ = ["CHECKS", "problems_of"]
 Check = Callable[[Recording], Iterator[Problem]]
 
 CHECKS: tuple[Check, ...] = (
+    unguarded_main.check,
     duplicated_samples.check,
     equal_randomness.check,
     order.check,

@@ -142,6 +142,11 @@ class Child(Generic[_T]):
         """Whether it has ended without an answer, or with a failure."""
         return self._ended and not isinstance(self._last, Answer)
 
+    @property
+    def printed(self) -> str:
+        """The end of what it and its own processes have printed so far, without the folder that it works in."""
+        return self._output.text().replace(f"{self.request.tree}{os.sep}", "")
+
     def wait_until_ready(self) -> None:
         """Wait until the child is ready for its next turn (the first: has imported what it trains), or has ended.
 
@@ -319,10 +324,14 @@ class _Output:
 
     def tail(self) -> str:
         """The last lines, and how much came before where some is left out."""
-        shown = self._kept[-_TAIL_BYTES:].decode("utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
+        shown = self.text(_TAIL_BYTES).splitlines()[-_TAIL_LINES:]
         if self._total > _KEPT_BYTES:
             shown.insert(0, f"[the end of {self._total / 1e6:.1f} MB]")
         return "\n".join(shown)
+
+    def text(self, most: int = _KEPT_BYTES) -> str:
+        """The end, of so many bytes at most."""
+        return self._kept[-most:].decode("utf-8", errors="replace")
 
     def _drain(self) -> None:
         with self._pipe:
