@@ -24,7 +24,7 @@ from chirp_migrate.analysis.known_names import (
 from chirp_migrate.edits.call_arguments import CallEdit
 from chirp_migrate.edits.imports import runtime
 from chirp_migrate.plans.plan import Edit, Gain, GainKind, Safety
-from chirp_migrate.rules.base import Proposal, Rule, listed, quoted
+from chirp_migrate.rules.base import SEE_IT, Proposal, Rule, listed, quoted
 from chirp_migrate.syntax.gaps import CALL, GAP, LINE, TO_STRING_OF_SETATTR
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.outline import Outline, functions_of, last_name
@@ -60,6 +60,7 @@ __all__ = [
     "LOADER",
     "NN_MODULE",
     "PROGRESS",
+    "SEE_IT",
     "TORCH_DATASET",
     "TORCH_LOADER",
     "TO_STRING_OF_SETATTR",

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from chirp_migrate.syntax.project import Project
 
 
+SEE_IT = "Run `doctor` to see it"
+"""Ends the message of advice on a problem that a training run shows."""
+
+
 @dataclass(frozen=True)
 class Proposal:
     """One thing a rule found in a module.

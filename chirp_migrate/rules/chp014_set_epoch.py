@@ -13,6 +13,7 @@ from chirp_migrate.analysis.loaders.loader_values import LoaderNames, may_use_lo
 from chirp_migrate.edits.statements import first_in_block
 from chirp_migrate.rules.api import (
     LINE,
+    SEE_IT,
     Module,
     Project,
     Proposal,
@@ -128,7 +129,7 @@ def _tell(module: Module, around: list[cst.For], sampler: DistributedSampler) ->
     shown = call if "." not in epoch and epoch.strip("_") else f"{sampler.name}.set_epoch(epoch)"
     found = f"with several processes every epoch has the same order: call `{shown}`"
     if problem is not None:
-        found += f" at the start of each epoch; not rewritten: {problem}"
+        found += f" at the start of each epoch; not rewritten: {problem}. {SEE_IT}"
     edits = (edit,) if edit is not None and problem is None else ()
     return Proposal(module.span(loop)[0], found, edits, by_default=_is_guarded(module, loop, sampler))
 

@@ -15,6 +15,7 @@ from chirp_migrate.analysis.loaders.loader_calls import gives_by_position
 from chirp_migrate.analysis.loaders.worker_seeding import RepeatedSeed, repeated_seeds
 from chirp_migrate.rules.api import (
     DATASET_WORDS,
+    SEE_IT,
     Module,
     Outline,
     Project,
@@ -34,7 +35,7 @@ _HELD = re.compile(
 _HELD_WORDS = ("default_rng", "check_random_state", "Random", "Generator")
 #: What functions that seed workers are called, in modules that give them to no loader.
 _SEEDS_WORKERS = re.compile(r"worker_init|init_worker|worker_seed|seed_worker", re.IGNORECASE)
-_REMEDY = "Use the global generators, or make one in the worker from `torch.utils.data.get_worker_info().seed`"
+_REMEDY = "Use the global generators, or seed one in the worker: `torch.utils.data.get_worker_info().seed`"
 
 
 def _makes_generators(text: str) -> bool:
@@ -82,7 +83,7 @@ class CopiedGenerator(Rule):
                 yield Proposal(
                     module.span(one.value)[0],
                     f"`{one.name}`: every {one.workers} starts with the same state, so "
-                    f"`{one.drawn.function.name.value}` draws the same numbers in each. {_REMEDY}",
+                    f"`{one.drawn.function.name.value}` draws the same numbers in each. {_REMEDY}. {SEE_IT}",
                 )
         found: dict[cst.Call, Proposal] = {}
         for argument in module.find(cst.Arg):
@@ -116,5 +117,7 @@ def _seeds_alike(module: Module, seed: RepeatedSeed) -> Proposal:
     if seed.state is not None:
         message += f": {quoted(module, seed.state)} is 2147483648 in every worker. Write {remedy}"
     else:
-        message += f": {happens} the same numbers. Remove it (PyTorch seeds workers itself), or write {remedy}"
+        message += (
+            f": {happens} the same numbers. Remove it (PyTorch seeds workers itself), or write {remedy}. {SEE_IT}"
+        )
     return Proposal(module.span(seed.call)[0], message)

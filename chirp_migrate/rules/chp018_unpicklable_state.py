@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Set
+from dataclasses import replace
 
 import libcst as cst
 
@@ -15,6 +16,7 @@ from chirp_migrate.rules.api import (
     CALL,
     DATASET_WORDS,
     GAP,
+    SEE_IT,
     Module,
     Outline,
     Project,
@@ -80,4 +82,5 @@ class UnpicklableState(Rule):
                 f"{what}: forked workers cannot use CUDA, and others open a CUDA context each. With workers, keep them "
                 "on the CPU and move batches in the training loop",
             )
-        yield from unpicklable_proposals(module, project, Sort.STATE)
+        for one in unpicklable_proposals(module, project, Sort.STATE):
+            yield replace(one, message=f"{one.message}. {SEE_IT}")

@@ -10,7 +10,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, assigned_value, contents
 from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls, may_build_loader
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, dotted, is_name
+from chirp_migrate.rules.api import SEE_IT, Module, Outline, Project, Proposal, Rule, Safety, dotted, is_name
 
 _EVALUATION = re.compile(r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev|holdout)(?![a-z])", re.IGNORECASE)
 _TRAINING = re.compile(r"train|fit", re.IGNORECASE)
@@ -51,7 +51,7 @@ class ValidationDropsSamples(Rule):
                 yield Proposal(
                     offset,
                     f"`drop_last=True` in evaluation: always leaves out the same {lost} at the end. Remove it, "
-                    "unless this is for training",
+                    f"unless this is for training. {SEE_IT}",
                 )
 
 

@@ -248,12 +248,12 @@ class HazardKind(Enum):
     LOCK = (
         "an object of `threading`",
         "cannot be pickled, and each forked worker has its own",
-        "make it in the worker, drop it in `__getstate__`, or use `multiprocessing`'s",
+        "make it there, drop it in `__getstate__`, or use `multiprocessing`'s",
     )
     QUEUE = (
         "a queue for threads",
         "cannot be pickled, and each forked worker has its own",
-        "make it in the worker, drop it in `__getstate__`, or use `multiprocessing`'s",
+        "make it there, drop it in `__getstate__`, or use `multiprocessing`'s",
     )
     THREADS = (
         "threads",
