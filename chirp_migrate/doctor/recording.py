@@ -69,6 +69,7 @@ class LoaderInfo(msgspec.Struct):
         unpicklable: objects that could not be sent to spawned workers; empty without workers.
         sent_bytes: bytes that each start of a worker copies by pickle; 0 if workers are forked, or it is not known.
             Tensors do not count: they are shared.
+        held_bytes: bytes of the tensors and arrays that the dataset holds.
         objects: number of Python objects in each large container that the dataset holds.
     """
 
@@ -89,6 +90,7 @@ class LoaderInfo(msgspec.Struct):
     replicas: int = 0
     unpicklable: list[Unpicklable] = []
     sent_bytes: int = 0
+    held_bytes: int = 0
     objects: dict[str, int] = {}
 
     def __str__(self) -> str:
@@ -121,13 +123,17 @@ class LoaderPass(msgspec.Struct):
             without.
         backwards: calls of ``backward`` while a batch of this pass was the latest batch.
         is_complete: whether the loader was iterated to its end.
-        values: plain attributes of the dataset at the beginning of the pass, by path.
+        values: attributes of the dataset at the beginning of the pass, by path, see :func:`.plain_values`.
         handles: file descriptors of the training process after each batch, of loaders with workers.
         parameters: dtype of the parameters of the first module that was called; empty if none was.
         waits_s: seconds that the training waited for each batch.
         seconds: from the beginning to the last batch.
         doubles: bytes of each float64 tensor of the first batch, by its place in the batch.
         normalization: calls of BatchNorm in training mode.
+        device: type of the device of the first module that was called; empty if none was.
+        moved: bytes of each large tensor of the first batch that is in CPU memory, by its place in the batch.
+        is_pinned: whether that memory is pinned.
+        strided: places of those tensors that are neither contiguous nor in PyTorch's order of channels last.
         positions: position of each open file that the dataset holds in the training process, after each batch; only of
             loaders that fork several workers.
     """
@@ -147,6 +153,10 @@ class LoaderPass(msgspec.Struct):
     seconds: float = 0.0
     doubles: dict[str, int] = {}
     normalization: dict[str, NormalizationCall] = {}
+    device: str = ""
+    moved: dict[str, int] = {}
+    is_pinned: bool = False
+    strided: list[str] = []
     positions: dict[str, list[int]] = {}
 
     @property
@@ -245,7 +255,7 @@ class FetcherRun(msgspec.Struct):
         epoch: number of the passes that the process served before this one.
         generators: state of each random generator before the first batch.
         sizes: length of each dictionary, list, set and cache that the dataset holds, before the first batch.
-        values: plain attributes of the dataset's copy in this process, by path.
+        values: attributes of the dataset's copy in this process, by path.
         is_over: whether a stream ended.
         tasks: batches, in the order in which they were read.
     """

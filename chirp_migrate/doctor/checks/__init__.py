@@ -23,6 +23,7 @@ from chirp_migrate.doctor.checks import (
     shared_handle,
     statistics_of_all,
     threads,
+    transfers,
     unguarded_main,
     validation_varies,
     waiting,
@@ -52,6 +53,7 @@ CHECKS: tuple[Check, ...] = (
     waiting.check,
     repeated_reading.check,
     double_precision.check,
+    transfers.check,
     copied_data.check,
     not_picklable.check,
 )

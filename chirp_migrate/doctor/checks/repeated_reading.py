@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from chirp_migrate.doctor.document import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 
-__all__ = ["check", "is_read_again"]
+__all__ = ["check", "is_in_memory", "is_read_again"]
 
 _LEAST_COMPARED = 8
 _LEAST_WAITED, _LEAST_WAIT_S = 0.5, 0.5
 _LEAST_SAMPLE_S = 1e-3
+_HELD_SHARE = 0.5
 _MIB = 2**20
 
 
@@ -22,8 +23,7 @@ def check(seen: Recording) -> Iterator[Problem]:
         if len(epochs) < 2 or not is_read_again(seen, epochs):
             continue
         loader, later = epochs[1]
-        tasks = [task for run in seen.runs_of(epochs[0][1]) for task in run.tasks]
-        size = max(task.sample_bytes for task in tasks) * loader.samples
+        size = _bytes(seen, loader, epochs[0][1])
         share = sum(later.sizes) / loader.samples
         yield Problem.at(
             loader.dataset_place if loader.dataset_place.file else loader.place,
@@ -36,8 +36,21 @@ def check(seen: Recording) -> Iterator[Problem]:
         )
 
 
+def is_in_memory(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
+    """Whether the dataset holds about as many bytes in tensors and arrays as its samples have."""
+    return loader.held_bytes >= _HELD_SHARE * _bytes(seen, loader, one)
+
+
+def _bytes(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> int:
+    """Bytes of all samples, by the samples of the first epoch."""
+    tasks = [task for run in seen.runs_of(one) for task in run.tasks]
+    return max((task.sample_bytes for task in tasks), default=0) * loader.samples
+
+
 def is_read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> bool:
     """Whether all compared samples are the same in both epochs, and reading them is slow."""
+    if is_in_memory(seen, *epochs[0]):
+        return False
     later = epochs[1][1]
     compared, equal = _equal(seen, epochs)
     tasks = [task for run in seen.runs_of(later) for task in run.tasks if task.indices]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chirp_migrate.console.text import count
-from chirp_migrate.doctor.checks.repeated_reading import is_read_again
+from chirp_migrate.doctor.checks.repeated_reading import is_in_memory, is_read_again
 from chirp_migrate.doctor.document import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 
@@ -35,7 +35,7 @@ def check(seen: Recording) -> Iterator[Problem]:
                 "Keep the workers: persistent_workers=True.",
             )
         elif all(map(_waits_for_samples, (one for _, one in epochs))) and not is_read_again(seen, epochs):
-            yield from _slow_reading(seen, loader, epochs[1][1])
+            yield from _slow_reading(seen, loader, epochs[1][1], is_in_memory(seen, *epochs[0]))
 
 
 def _waits_for_start(one: LoaderPass) -> bool:
@@ -46,8 +46,16 @@ def _waits_for_samples(one: LoaderPass) -> bool:
     return sum(one.waits_s[1:]) >= max(_LEAST_S, _LEAST_SHARE * one.seconds)
 
 
-def _slow_reading(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Iterator[Problem]:
+def _slow_reading(seen: Recording, loader: LoaderInfo, one: LoaderPass, in_memory: bool) -> Iterator[Problem]:
     waited = f"The training waited {sum(one.waits_s):.1f} of {one.seconds:.1f} s for {loader}"
+    if in_memory:
+        yield _problem(
+            loader,
+            "Training waits for samples that are in memory already, because they are read one by one.",
+            f"{waited}, whose dataset holds its samples.",
+            "Read whole batches at once, as the loader factory does: `chirp-migrate plan` shows the change.",
+        )
+        return
     if not loader.num_workers:
         yield _problem(
             loader,

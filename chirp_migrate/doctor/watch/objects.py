@@ -20,11 +20,21 @@ import torch
 from chirp_migrate.verify.equivalence.fingerprint import Hash
 from chirpid_patch.randomness.random_states import generator_state
 
-__all__ = ["generator_states", "inner_datasets", "large_containers", "open_files", "plain_values", "sizes", "walk"]
+__all__ = [
+    "generator_states",
+    "held_bytes",
+    "inner_datasets",
+    "large_containers",
+    "open_files",
+    "plain_values",
+    "sizes",
+    "walk",
+]
 
 _DEEPEST, _MOST_OBJECTS, _MOST_ITEMS = 5, 300, 32
 _LONGEST_TEXT = 80
-_MANY_OBJECTS = 10_000
+_MANY_OBJECTS, _MOST_VALUES = 10_000, 4_096
+_PLAIN = (int, float, bool, str)
 _CONTAINERS = (dict, list, set, OrderedDict, defaultdict, deque)
 _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 _LEAVES = (torch.Tensor, torch.nn.Module, np.ndarray, str, bytes, type, FunctionType, ModuleType, *_GENERATORS)
@@ -95,6 +105,24 @@ def large_containers(dataset: Any) -> dict[str, int]:
     return found
 
 
+def held_bytes(dataset: Any) -> int:
+    """Bytes of the tensors and arrays that the dataset holds; those of a list are as large as its first."""
+    found = 0
+    for path, value in walk(dataset):
+        if isinstance(value, (torch.Tensor, np.ndarray)) and not path.endswith("]"):
+            found += value.nbytes
+        elif type(value) in (*_CONTAINERS, tuple) and value:
+            first = next(iter(value.values() if isinstance(value, dict) else value))
+            found += sum(one.nbytes for one in _parts(first) if isinstance(one, (torch.Tensor, np.ndarray))) * len(
+                value
+            )
+    return found
+
+
+def _parts(sample: Any) -> tuple[Any, ...]:
+    return tuple(sample) if type(sample) in (list, tuple) else (sample,)
+
+
 def open_files(dataset: Any) -> dict[str, int]:
     """Descriptor of each regular file that the dataset holds open."""
     found = {}
@@ -107,12 +135,24 @@ def open_files(dataset: Any) -> dict[str, int]:
 
 
 def plain_values(dataset: Any) -> dict[str, str]:
-    """Text of each number, truth value and short string that the dataset holds as an attribute."""
-    return {
-        path: repr(value)
-        for path, value in walk(dataset)
-        if type(value) in (int, float, bool, str) and not path.endswith("]") and len(repr(value)) <= _LONGEST_TEXT
-    }
+    """Text of each number, truth value and short string that the dataset holds as an attribute.
+
+    Of small lists of these, arrays and tensors it is their length and a hash.
+    """
+    held = {path: value for path, value in walk(dataset) if not path.endswith("]")}
+    return {path: text for path, value in held.items() if (text := _value_text(value)) is not None}
+
+
+def _value_text(value: Any) -> str | None:
+    if type(value) in _PLAIN:
+        return text if len(text := repr(value)) <= _LONGEST_TEXT else None
+    if type(value) in (list, tuple) and 0 < len(value) <= _MOST_VALUES and all(type(one) in _PLAIN for one in value):
+        return f"{len(value)} values (hash {_short(repr(value).encode())[:6]})"
+    if type(value) is torch.Tensor and value.device.type == "cpu" and value.layout is torch.strided:
+        value = value.detach().numpy() if value.dtype is not torch.bfloat16 else value
+    if type(value) is np.ndarray and not value.dtype.hasobject and 0 < value.size <= _MOST_VALUES:
+        return f"{value.size} values (hash {_short(value.tobytes())[:6]})"
+    return None
 
 
 def _children(path: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -13,9 +13,10 @@ from chirp_migrate.doctor.recording import Moments, Task
 from chirp_migrate.training.watch.samples import contents
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor
 
-__all__ = ["bytes_of_doubles", "describe_batch"]
+__all__ = ["bytes_of_doubles", "bytes_to_move", "describe_batch", "is_pinned", "strided"]
 
 _MOST_COLUMNS = 256
+_LEAST_MOVED = 1 << 20
 
 
 def describe_batch(requested: Any, batch: Any, *, every: int) -> Task:
@@ -76,6 +77,34 @@ def bytes_of_doubles(batch: Any) -> dict[str, int]:
         for place, leaf in contents(batch).items()
         if isinstance(leaf, torch.Tensor) and leaf.dtype == torch.float64
     }
+
+
+def bytes_to_move(batch: Any) -> dict[str, int]:
+    """Bytes of each large tensor of a batch that is in CPU memory, by its place."""
+    return {place: leaf.nbytes for place, leaf in _large(batch).items()}
+
+
+def is_pinned(batch: Any) -> bool:
+    """Whether all large tensors of a batch in CPU memory are pinned."""
+    return all(leaf.is_pinned() for leaf in _large(batch).values())
+
+
+def strided(batch: Any) -> list[str]:
+    """Places of large tensors in CPU memory that are neither contiguous nor in the order of channels last."""
+    return [place for place, leaf in _large(batch).items() if not _is_in_order(leaf)]
+
+
+def _large(batch: Any) -> dict[str, torch.Tensor]:
+    return {
+        place: leaf
+        for place, leaf in contents(batch).items()
+        if _is_dense(leaf) and leaf.device.type == "cpu" and leaf.nbytes >= _LEAST_MOVED
+    }
+
+
+def _is_in_order(tensor: torch.Tensor) -> bool:
+    orders = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return tensor.is_contiguous() or (tensor.ndim in orders and tensor.is_contiguous(memory_format=orders[tensor.ndim]))
 
 
 def _whole_hash(tensors: list[torch.Tensor]) -> str:

@@ -35,11 +35,11 @@ from chirp_migrate.doctor.recording import (
     Recording,
     Task,
 )
-from chirp_migrate.doctor.watch.objects import inner_datasets, large_containers, open_files, plain_values
+from chirp_migrate.doctor.watch.objects import held_bytes, inner_datasets, large_containers, open_files, plain_values
 from chirp_migrate.doctor.watch.pickling import sent_bytes, unpicklable_parts
 from chirp_migrate.doctor.watch.places import Places
 from chirp_migrate.doctor.watch.reading import Sink, WorkerLoop, read_runs, recorded_fetchers
-from chirp_migrate.doctor.watch.samples import bytes_of_doubles, describe_batch
+from chirp_migrate.doctor.watch.samples import bytes_of_doubles, bytes_to_move, describe_batch, is_pinned, strided
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
 from chirpid_patch.loader_speed.measure import shut_down_workers
@@ -166,7 +166,8 @@ class _Watch(Interception):
             one.sizes.append(batch_samples(batch))
             one.has_gradients.append(has_gradients)
             if len(one.sizes) == 1:
-                one.doubles = bytes_of_doubles(batch)
+                one.doubles, one.moved = bytes_of_doubles(batch), bytes_to_move(batch)
+                one.is_pinned, one.strided = is_pinned(batch), strided(batch)
             if info.num_workers:
                 one.handles.append(_handles(self._process))
             for path, descriptor in files.items():
@@ -261,6 +262,7 @@ class _Watch(Interception):
             sampler=type(sampler).__name__,
             is_random_order=isinstance(sampler, (RandomSampler, SubsetRandomSampler)),
             replicas=sampler.num_replicas if isinstance(sampler, DistributedSampler) and sampler.shuffle else 0,
+            held_bytes=held_bytes(dataset),
             objects=large_containers(dataset),
         )
         if loader.num_workers:
@@ -315,7 +317,9 @@ class _Watch(Interception):
         else:
             one.forwards_without += 1
         if not one.parameters:
-            one.parameters = next((str(each.dtype) for each in module.parameters(recurse=False)), "")
+            first = next(module.parameters(recurse=False), None)
+            if first is not None:
+                one.parameters, one.device = str(first.dtype), first.device.type
         if not module.training or not isinstance(module, _BatchNorm) or not arguments:
             return
         kind = type(module).__name__

@@ -1,0 +1,48 @@
+"""Batches that take long to copy to the device: from memory that is not pinned, or that is out of order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
+
+__all__ = ["check"]
+
+_MIB = 2**20
+
+
+def check(seen: Recording) -> Iterator[Problem]:
+    """Look at the first batch of training passes whose model is on another device than the batch.
+
+    Memory that is not pinned counts only for loaders with workers: without them, pinning takes time of the training.
+    """
+    for loader in seen.loaders:
+        for one in seen.of_loader(loader):
+            if not one.trains or not one.moved or one.device in ("", "cpu"):
+                continue
+            if loader.num_workers and not one.is_pinned:
+                yield _problem(
+                    loader,
+                    one,
+                    "Batches are copied to the device from pageable memory, so training waits for each copy, and "
+                    "non_blocking=True has no effect.",
+                    "is in memory that is not pinned",
+                    "Give the loader pin_memory=True, and write batch.to(device, non_blocking=True).",
+                )
+            if one.strided:
+                yield _problem(
+                    loader,
+                    one,
+                    "Batches are views whose values are out of order in memory, so each copy to the device reorders "
+                    "them first.",
+                    f"at batch{one.strided[0]} is neither contiguous nor channels_last",
+                    "Transpose on the device, after the copy, or call .contiguous() where a worker makes the batch.",
+                )
+            break
+
+
+def _problem(loader: LoaderInfo, one: LoaderPass, message: str, what: str, fix: str) -> Problem:
+    size = sum(one.moved.values()) / _MIB
+    evidence = f"The first batch of {loader} has {size:.1f} MiB, and {what}; the model is on {one.device}."
+    return Problem.at(loader.place, "transfers", message, evidence, fix)
