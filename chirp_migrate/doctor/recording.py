@@ -182,16 +182,21 @@ class Moments(msgspec.Struct):
     Attributes:
         count: values in each column or channel.
         sums, squares: of the values and of their squares.
+        lows, highs: least and greatest value of each column; only of tables.
     """
 
     count: int
     sums: list[float]
     squares: list[float]
+    lows: list[float] = []
+    highs: list[float] = []
 
     def __add__(self, other: Moments) -> Moments:
         sums = [one + more for one, more in zip(self.sums, other.sums, strict=True)]
         squares = [one + more for one, more in zip(self.squares, other.squares, strict=True)]
-        return Moments(self.count + other.count, sums, squares)
+        lows = [min(one, more) for one, more in zip(self.lows, other.lows, strict=True)]
+        highs = [max(one, more) for one, more in zip(self.highs, other.highs, strict=True)]
+        return Moments(self.count + other.count, sums, squares, lows, highs)
 
     @property
     def whole(self) -> Moments:

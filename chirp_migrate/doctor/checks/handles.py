@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 from chirp_migrate.doctor.document import Problem
 from chirp_migrate.doctor.recording import LoaderPass, Recording
@@ -12,11 +11,12 @@ __all__ = ["check"]
 
 _SETTLED = 4
 """Batches after which loading ahead adds no more descriptors."""
+_WINDOW = 4
 _LEAST_BATCHES = 12
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Count the descriptors after each batch: certain is a number that rises with every batch and across epochs."""
+    """Count the descriptors after each batch: certain is a number that rises all the time and across epochs."""
     if not seen.most_handles:
         return
     for series in seen.series():
@@ -24,7 +24,8 @@ def check(seen: Recording) -> Iterator[Problem]:
         if len(passes) < 2 or len(passes) < len(series):
             continue
         loader, (first, second) = series[0][0], passes[:2]
-        if not (_rises(first) and _rises(second)) or second.handles[0] < first.handles[-1]:
+        window = max(_WINDOW, 2 * loader.num_workers)
+        if not (_rises(first, window) and _rises(second, window)) or second.handles[0] < first.handles[-1]:
             continue
         batches = len(first.handles) + len(second.handles)
         each = (second.handles[-1] - first.handles[0]) / (batches - 1)
@@ -39,7 +40,8 @@ def check(seen: Recording) -> Iterator[Problem]:
         )
 
 
-def _rises(one: LoaderPass) -> bool:
-    """Whether every batch after the first ones adds a descriptor."""
+def _rises(one: LoaderPass, window: int) -> bool:
+    """Whether every few batches after the first ones add descriptors; how many batches are on their way varies."""
     later = one.handles[_SETTLED:]
-    return all(after > before for before, after in pairwise(later))
+    rises = [after > before for before, after in zip(later, later[window:], strict=False)]
+    return len(rises) >= _WINDOW and all(rises)

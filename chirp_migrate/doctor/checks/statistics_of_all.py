@@ -1,9 +1,10 @@
-"""Standardization by the mean and standard deviation of training and validation samples together."""
+"""Standardization and scaling by statistics of training and validation samples together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from chirp_migrate.console.text import count
 from chirp_migrate.doctor.document import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Moments, Recording
 
@@ -14,13 +15,14 @@ _EXACT_MEAN, _EXACT_DEVIATION = 2e-4, 1e-3
 _CLEARLY = 5e-3
 """How far from 0 or 1 a figure of the training samples alone must be."""
 _LEAST_SAMPLES = 8
+_LEAST_COLUMNS, _EXACT_END = 3, 1e-6
 
 
 def check(seen: Recording) -> Iterator[Problem]:
     """Compute the statistics of the samples of whole passes, each sample once, as the loaders delivered them.
 
-    Certain are samples that have mean 0 and deviation 1 in every column or channel if training and validation are
-    taken together, and not if training is taken alone.
+    Certain are samples that have mean 0 and deviation 1 in every column or channel, or that go from 0 to 1 in every
+    column, if training and validation are taken together, and not if training is taken alone.
     """
     training: tuple[LoaderInfo, LoaderPass, Moments] | None = None
     for one in seen.passes:
@@ -32,20 +34,26 @@ def check(seen: Recording) -> Iterator[Problem]:
             other = training[2]
             if len(other.sums) != len(moments.sums):
                 continue
-            both = other + moments
-            if not _is_standardized(both) or not _differs(other):
-                continue
-            mean, deviation = max(other.figures(), key=lambda pair: abs(pair[0]) + abs(pair[1] - 1))
-            yield Problem.at(
-                training[0].place,
-                "statistics-of-all",
-                "Samples are standardized by statistics of training and validation samples together.",
-                f"All {sum(training[1].sizes) + sum(one.sizes)} samples together have mean 0 and standard deviation 1; "
-                f"the training samples alone have mean {mean:.3f} and standard deviation {deviation:.3f} ({loader} "
-                "validates).",
-                "Split first, then compute mean and standard deviation from the training samples alone.",
-            )
-            return
+            both, evidence = other + moments, ""
+            if _is_standardized(both) and _differs(other):
+                mean, deviation = max(other.figures(), key=lambda pair: abs(pair[0]) + abs(pair[1] - 1))
+                evidence = (
+                    "have mean 0 and standard deviation 1; the training samples alone have mean "
+                    f"{mean:.3f} and standard deviation {deviation:.3f}"
+                )
+            elif _is_scaled(both) and (inside := _inside(other)):
+                evidence = (
+                    f"go from 0 to 1 in every column; the training samples alone do not, in {count(inside, 'column')}"
+                )
+            if evidence:
+                yield Problem.at(
+                    training[0].place,
+                    "statistics-of-all",
+                    "Samples are scaled by statistics of training and validation samples together.",
+                    f"All {sum(training[1].sizes) + sum(one.sizes)} samples together {evidence} ({loader} validates).",
+                    "Split first, then compute the statistics from the training samples alone.",
+                )
+                return
 
 
 def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Moments | None:
@@ -69,6 +77,20 @@ def _is_standardized(moments: Moments) -> bool:
         and all(abs(mean) < _EXACT_MEAN and abs(deviation - 1) < _EXACT_DEVIATION for mean, deviation in figures)
         for figures in (one.figures(less) for one in (moments, moments.whole) for less in (0, 1))
     )
+
+
+def _is_scaled(moments: Moments) -> bool:
+    """Whether each of several columns goes from 0 to 1, to the last bit or two."""
+    return len(moments.lows) >= _LEAST_COLUMNS and all(
+        abs(low) < _EXACT_END and abs(high - 1) < _EXACT_END
+        for low, high in zip(moments.lows, moments.highs, strict=True)
+    )
+
+
+def _inside(moments: Moments) -> int:
+    """Columns whose ends are clearly inside, at no end that a column of classes may have."""
+    ends = zip(moments.lows, moments.highs, strict=True)
+    return sum(_CLEARLY < low < 1 - _CLEARLY or _CLEARLY < high < 1 - _CLEARLY for low, high in ends)
 
 
 def _differs(moments: Moments) -> bool:

@@ -34,6 +34,7 @@ __all__ = [
 _DEEPEST, _MOST_OBJECTS, _MOST_ITEMS = 5, 300, 32
 _LONGEST_TEXT = 80
 _MANY_OBJECTS, _MOST_VALUES = 10_000, 4_096
+_MOST_COUNTED = 20_000
 _PLAIN = (int, float, bool, str)
 _CONTAINERS = (dict, list, set, OrderedDict, defaultdict, deque)
 _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
@@ -81,11 +82,15 @@ def generator_states(dataset: Any) -> dict[str, str]:
 
 
 def sizes(dataset: Any) -> dict[str, int]:
-    """Length of each container that the dataset holds as an attribute, and of each ``lru_cache`` of its methods."""
+    """Length of each container that the dataset holds as an attribute, and of each ``lru_cache`` of its methods.
+
+    Places of a list that hold None count as empty, unless the list is long.
+    """
     found: dict[str, int] = {}
     for path, value in walk(dataset):
         if type(value) in _CONTAINERS and not path.endswith("]"):
-            found[path] = len(value)
+            is_counted = type(value) is list and len(value) <= _MOST_COUNTED
+            found[path] = sum(one is not None for one in value) if is_counted else len(value)
         elif isinstance(value, torch.utils.data.Dataset):
             for kind in type(value).__mro__:
                 for name, member in vars(kind).items():

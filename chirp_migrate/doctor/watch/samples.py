@@ -67,7 +67,9 @@ def _moments(tensor: torch.Tensor) -> Moments | None:
     values = values.float() if values.itemsize < 4 else values
     norms = torch.linalg.vector_norm(values, dim=others)
     count = tensor.numel() // tensor.shape[1]
-    return Moments(count, values.sum(others).tolist(), [norm * norm for norm in norms.tolist()])
+    ends = torch.aminmax(values, dim=0) if tensor.ndim == 2 and tensor.numel() else None
+    lows, highs = ([], []) if ends is None else (ends.min.tolist(), ends.max.tolist())
+    return Moments(count, values.sum(others).tolist(), [norm * norm for norm in norms.tolist()], lows, highs)
 
 
 def bytes_of_doubles(batch: Any) -> dict[str, int]:

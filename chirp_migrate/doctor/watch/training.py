@@ -135,7 +135,8 @@ class _Watch(Interception):
         self._end_if_late()
         with unmoved_generators():
             info = self._info(loader)
-        if self._epoch == 0 and self._trained_at(info.place) >= _EPOCHS:  # each epoch has a dataset of its own
+        is_third = torch.is_grad_enabled() and self._trained_at(info.place) >= _EPOCHS
+        if self._epoch == 0 and is_third:  # each epoch has a dataset of its own
             raise _SeenEnough
         one = LoaderPass(len(self._recording.passes), info.number)
         files = open_files(loader.dataset) if info.num_workers > 1 and info.start_method == "fork" else {}
