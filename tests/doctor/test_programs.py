@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
-from support import FIXTURES, run
+from support import FIXTURES, ROOT, run
 
 PROGRAMS = FIXTURES / "doctor"
 
@@ -121,6 +122,15 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     assert result.exit_code == 1, result.output
     found: dict[str, Any] = json.loads(path.read_text())
     return found
+
+
+def test_the_page_names_the_check_of_each_kind_of_problem() -> None:
+    page = (ROOT / "docs" / "doctor.md").read_text()
+    rows = re.findall(r"^\| .+ \| \[(.+)\]\(#\1\) \| `(\w+)` \|$", page, re.MULTILINE)
+    assert len(rows) >= 25
+    assert [(check, program) for check, program in rows if check not in PROBLEMS[program]] == []
+    sections = set(re.findall(r"^## ([a-z-]+)$", page, re.MULTILINE))
+    assert {check for checks in PROBLEMS.values() for check in checks} | {"unguarded-main"} <= sections
 
 
 def problem(report: dict[str, Any], program: str) -> dict[str, Any]:
