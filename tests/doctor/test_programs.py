@@ -47,6 +47,7 @@ PROBLEMS = {
     "memory_list_not_read": [],
     "memory_list_of_records": ["memory"],
     "memory_list_of_strings": ["memory"],
+    "memory_of_replay": [],
     "noise_equal_in_workers": ["equal-randomness"],
     "noise_from_held_generator": ["equal-randomness"],
     "noise_seeded_by_index": [],

@@ -33,11 +33,11 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def _history(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
-    """A container that has more entries than the dataset has samples, and still grows."""
+    """A container that has more entries than the dataset has samples, and to which each sample that is read adds."""
     for run in runs:
         for path, entries in run.last_sizes.items():
             began = run.sizes.get(path, entries)
-            if not 0 < began < entries > loader.samples or path.endswith(")"):
+            if began == 0 or entries <= loader.samples or entries - began < _read(run) or path.endswith(")"):
                 continue
             return Problem.at(
                 loader.dataset_place if loader.dataset_place.file else loader.place,
@@ -48,6 +48,12 @@ def _history(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
                 f"Empty {path} before each epoch, or do not keep what each sample adds.",
             )
     return None
+
+
+def _read(run: FetcherRun) -> int:
+    """Samples that were read when containers were last measured; at least one."""
+    last = max((number for number, task in enumerate(run.tasks) if task.sizes), default=0)
+    return max(1, sum(len(task.indices) for task in run.tasks[: last + 1]))
 
 
 def _copied(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
