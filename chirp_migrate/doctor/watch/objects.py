@@ -133,7 +133,7 @@ def open_files(dataset: Any) -> dict[str, int]:
     found = {}
     for path, value in walk(dataset):
         if isinstance(value, io.IOBase) and not value.closed:
-            with suppress(OSError):  # it has no descriptor, or the file cannot be looked at
+            with suppress(OSError, ValueError):  # it has no descriptor, or the file cannot be looked at
                 if stat.S_ISREG(os.fstat(value.fileno()).st_mode):
                     found[path] = value.fileno()
     return found

@@ -269,7 +269,8 @@ class _Watch(Interception):
         if loader.num_workers:
             info.unpicklable = list(unpicklable_parts(loader, self._places))
             if info.start_method != "fork" and not info.unpicklable:
-                info.sent_bytes = sent_bytes(loader)
+                with suppress(Exception):  # the user's __getstate__ may work only once
+                    info.sent_bytes = sent_bytes(loader)
         self._loaders.append(loader)
         self._recording.loaders.append(info)
         return info
