@@ -213,7 +213,8 @@ def make_case(number: int, slow_methods: float = 0.02) -> Case:
             options["timeout"] = 60
         if lot.random() < 0.15:
             options["in_order"] = lot.random() < 0.5
-            if dataset[0] not in _WITHOUT_STATE or use not in ("epochs", "again", "len"):
+            fails = sampler[0] == "own" and sampler[2] is not None
+            if dataset[0] not in _WITHOUT_STATE or use not in ("epochs", "again", "len") or fails:
                 options["in_order"] = True  # what a worker has drawn, or the first batch is, depends on the moment
         if lot.random() < slow_methods:
             method = lot.choice(["spawn", "forkserver"])
