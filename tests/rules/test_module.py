@@ -93,7 +93,7 @@ def test_everything_around_an_edit_survives() -> None:
         "except (ValueError) :\r    pass\n \n\t\n"
     )
     after, _ = rewrite("a.py", text, Project({"a.py": text}))
-    assert after == text.replace("DataLoader( d ,num_workers = 0 )", "LOADER( d )").replace(
+    assert after == text.replace("DataLoader( d ", "LOADER( d ").replace(
         "from torch.utils.data import DataLoader", "from chirpid_patch import OptimalDataLoaderFactory"
     ).replace("LOADER", "OptimalDataLoaderFactory.create_validation_loader")
 
