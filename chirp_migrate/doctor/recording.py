@@ -231,7 +231,7 @@ class Task(msgspec.Struct):
         generators: state of each random generator after the batch was read; recorded for the first batches only.
         sizes: length of each dictionary, list, set and cache that the dataset holds, after the batch was read; empty
             after batches for which it was not measured.
-        native_threads: threads of C libraries that used CPU time so far, beside Python's own threads.
+        native_threads: threads of C libraries that used CPU time since the first batch, beside Python's own threads.
         seconds: to read the batch and collate it; 0 if it was not measured.
         some: hash of a few of the samples, by index, in later training epochs.
         memory: bytes of memory that only this process has, after the batch; measured now and then, 0 otherwise.

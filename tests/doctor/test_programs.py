@@ -88,6 +88,7 @@ PROBLEMS = {
     "stream_of_inner_loader": [],
     "stream_shuffled_not_divided": ["duplicated-samples"],
     "teacher_in_training_mode": [],
+    "threads_before_reading": [],
     "threads_of_python": [],
     "threads_of_workers": ["threads"],
     "threads_one_for_each_worker": [],

@@ -31,8 +31,8 @@ _EACH_OF_FIRST, _EVERY = 4, 8
 """Worker processes measure containers and threads after each of the first batches, then after every eighth."""
 _WAIT_FOR_MEMORY = 25
 """How many times as long as a measurement of memory takes passes before the next measurement."""
-_BUSY_S = 0.01
-"""CPU seconds from which a thread counts as busy: one tick of the system's clock."""
+_BUSY_S = 0.03
+"""CPU seconds after the first batch from which a thread counts as busy: idle threads of BLAS spin for less."""
 
 _ORIGINAL_LOOP: Callable[..., None] = worker._worker_loop
 _make_fetcher: Callable[..., Any] = dataloader._DatasetKind.create_fetcher
@@ -73,6 +73,7 @@ class _Fetcher:
         self._run, self._write, self._every = sink
         self._begun, self._count = False, 0
         self._memory: _Memory | None = None
+        self._thread_times: dict[int, float] | None = None
 
     def fetch(self, requested: Any) -> Any:
         """Read one batch."""
@@ -100,11 +101,18 @@ class _Fetcher:
                 if self._count <= _EACH_OF_FIRST or self._count % _EVERY == 0:
                     task.sizes = sizes(self._dataset)
                     if self._run.worker >= 0:
-                        task.native_threads = _native_threads()
+                        task.native_threads = self._busy_threads()
                 if self._memory is not None:
                     task.memory = self._memory.measured()
                 self._write(task)
         return batch
+
+    def _busy_threads(self) -> int:
+        """Threads of C libraries that used CPU time since the first batch: all use some when they start."""
+        times = _native_thread_times()
+        if self._thread_times is None:
+            self._thread_times = times
+        return sum(used - self._thread_times.get(thread, 0.0) >= _BUSY_S for thread, used in times.items())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fetcher, name)
@@ -210,9 +218,9 @@ def _append(path: Path, record: Any) -> None:
         file.write(msgspec.json.encode(values) + b"\n")
 
 
-def _native_threads() -> int:
-    """Threads that used CPU time and that Python did not start; 0 where the system does not list threads."""
+def _native_thread_times() -> dict[int, float]:
+    """CPU seconds of each thread that Python did not start; empty where the system does not list threads."""
     own = {one.native_id for one in threading.enumerate()}
     with suppress(psutil.Error, OSError, AttributeError):
-        return sum(one.user_time >= _BUSY_S and one.id not in own for one in psutil.Process().threads())
-    return 0
+        return {one.id: one.user_time for one in psutil.Process().threads() if one.id not in own}
+    return {}
