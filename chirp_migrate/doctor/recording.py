@@ -125,6 +125,7 @@ class LoaderPass(msgspec.Struct):
         is_complete: whether the loader was iterated to its end.
         values: attributes of the dataset at the beginning of the pass, by path, see :func:`.plain_values`.
         handles: file descriptors of the training process after each batch, of loaders with workers.
+        model: number of the first module that was called; -1 if none was.
         parameters: dtype of the parameters of the first module that was called; empty if none was.
         waits_s: seconds that the training waited for each batch.
         seconds: from the beginning to the last batch.
@@ -148,6 +149,7 @@ class LoaderPass(msgspec.Struct):
     is_complete: bool = False
     values: dict[str, str] = {}
     handles: list[int] = []
+    model: int = -1
     parameters: str = ""
     waits_s: list[float] = []
     seconds: float = 0.0
@@ -336,6 +338,18 @@ class Recording(msgspec.Struct):
             loader = self.loaders[one.loader]
             found.setdefault((loader.place, loader.dataset_ids[0]), []).append((loader, one))
         return list(found.values())
+
+    def training_series(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
+        """The training passes over each dataset, in order, of one model and without streams.
+
+        Another model trains in another run, which may begin with the same seed on purpose.
+        """
+        found = []
+        for series in self.series():
+            passes = [(loader, one) for loader, one in series if one.trains and not loader.is_stream]
+            if passes:
+                found.append([each for each in passes if each[1].model == passes[0][1].model])
+        return found
 
     def trained_datasets(self) -> set[int]:
         """Numbers of the datasets, as loaders have them, whose batches gradients were computed for."""

@@ -18,10 +18,8 @@ def check(seen: Recording) -> Iterator[Problem]:
     Certain is only a generator that begins in one state, moves, and is in one state again after the first batch: the
     random numbers were the same. Streams are left out: their workers may share a state to divide the samples.
     """
-    for series in seen.series():
-        passes = [(loader, one) for loader, one in series if one.trains and not loader.is_stream]
-        if passes:
-            yield from _of_dataset(seen, passes)
+    for passes in seen.training_series():
+        yield from _of_dataset(seen, passes)
 
 
 def _of_dataset(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> Iterator[Problem]:

@@ -18,10 +18,7 @@ _LARGEST_CLASS = 0.7
 
 def check(seen: Recording) -> Iterator[Problem]:
     """Compare the indices of two training epochs; a fixed order counts only if the sampler should change it."""
-    for series in seen.series():
-        passes = [(loader, one) for loader, one in series if one.trains and not loader.is_stream]
-        if not passes:
-            continue
+    for passes in seen.training_series():
         loader = passes[0][0]
         orders = [_order(seen.runs_of(one)) for _, one in passes]
         repeats = len(orders) > 1 and _is_same_order(orders[0], orders[1])

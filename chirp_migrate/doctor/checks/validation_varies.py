@@ -11,8 +11,16 @@ __all__ = ["check"]
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare two validation epochs batch by batch; only batches of the same indices are compared."""
+    """Compare two validation epochs batch by batch; only batches of the same indices are compared.
+
+    BatchNorm in training mode counts only if no validation pass is in evaluation mode: else the mode is chosen, as in
+    adapting the statistics to another domain.
+    """
     trained = seen.trained_datasets()
+    chosen = any(
+        one.evaluates and one.forwards_without and not any(calls.calls for calls in one.normalization.values())
+        for one in seen.passes
+    )
     for series in seen.series():
         passes = [(loader, one) for loader, one in series if one.evaluates and loader.dataset_ids[0] not in trained]
         if not passes:
@@ -21,7 +29,7 @@ def check(seen: Recording) -> Iterator[Problem]:
             yield from _varying(seen, passes)
         loader, one = passes[0]
         modes = [calls for calls in one.normalization.values() if calls.calls]
-        if modes:
+        if modes and not chosen:
             yield Problem.at(
                 loader.place,
                 "validation-varies",

@@ -84,11 +84,14 @@ def generator_states(dataset: Any) -> dict[str, str]:
 def sizes(dataset: Any) -> dict[str, int]:
     """Length of each container that the dataset holds as an attribute, and of each ``lru_cache`` of its methods.
 
-    Places of a list that hold None count as empty, unless the list is long.
+    Places of a list that hold None count as empty, unless the list is long. Two kinds of containers are left
+    out: queues of bounded length, and open files, archives and connections, of which each process needs its own.
     """
     found: dict[str, int] = {}
     for path, value in walk(dataset):
         if type(value) in _CONTAINERS and not path.endswith("]"):
+            if _holds_handles(value) or (type(value) is deque and value.maxlen is not None):
+                continue
             is_counted = type(value) is list and len(value) <= _MOST_COUNTED
             found[path] = sum(one is not None for one in value) if is_counted else len(value)
         elif isinstance(value, torch.utils.data.Dataset):
@@ -97,6 +100,12 @@ def sizes(dataset: Any) -> dict[str, int]:
                     if isinstance(member, _lru_cache_wrapper):
                         found[f"{path}.{name}()"] = member.cache_info().currsize
     return found
+
+
+def _holds_handles(container: Any) -> bool:
+    """Whether the first entry can be closed and is no image, or is a file that is mapped into memory."""
+    first = next(iter(container.values() if isinstance(container, dict) else container), None)
+    return isinstance(first, np.memmap) or (hasattr(type(first), "close") and not hasattr(type(first), "tobytes"))
 
 
 def large_containers(dataset: Any) -> dict[str, int]:
@@ -129,12 +138,12 @@ def _parts(sample: Any) -> tuple[Any, ...]:
 
 
 def open_files(dataset: Any) -> dict[str, int]:
-    """Descriptor of each regular file that the dataset holds open."""
+    """Descriptor of each regular file that the dataset holds open for reading."""
     found = {}
     for path, value in walk(dataset):
         if isinstance(value, io.IOBase) and not value.closed:
             with suppress(OSError, ValueError):  # it has no descriptor, or the file cannot be looked at
-                if stat.S_ISREG(os.fstat(value.fileno()).st_mode):
+                if value.readable() and stat.S_ISREG(os.fstat(value.fileno()).st_mode):
                     found[path] = value.fileno()
     return found
 

@@ -99,6 +99,7 @@ class _Watch(Interception):
         self._pass_s = seconds * _SHARE_OF_PASS
         self._until = time.perf_counter() + seconds
         self._built: WeakKeyDictionary[Any, Place] = WeakKeyDictionary()
+        self._models: list[Any] = []
         self._loaders: list[Any] = []
         self._datasets: list[Any] = []
         self._current: LoaderPass | None = None
@@ -126,6 +127,7 @@ class _Watch(Interception):
         for loader in self._loaders:
             shut_down_workers(loader)
         self._loaders.clear()
+        self._models.clear()
         self._datasets.clear()
 
     def _pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
@@ -252,7 +254,7 @@ class _Watch(Interception):
             place=self._place(loader),
             dataset=type(dataset).__name__,
             dataset_place=self._places.of_definition(type(dataset)),
-            dataset_ids=[self._number(one) for one in inner_datasets(dataset)],
+            dataset_ids=[_number(one, self._datasets) for one in inner_datasets(dataset)],
             is_stream=isinstance(dataset, IterableDataset),
             samples=_length(dataset),
             batch_size=loader.batch_size,
@@ -286,12 +288,6 @@ class _Watch(Interception):
         loaders = self._recording.loaders
         return sum(one.trains and loaders[one.loader].place == place for one in self._recording.passes)
 
-    def _number(self, dataset: Any) -> int:
-        known = next((number for number, one in enumerate(self._datasets) if one is dataset), None)
-        if known is None:
-            self._datasets.append(dataset)
-        return len(self._datasets) - 1 if known is None else known
-
     def _noting_place(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def __init__(loader: Any, *arguments: Any, **named: Any) -> None:
@@ -318,6 +314,8 @@ class _Watch(Interception):
             one.forwards += 1
         else:
             one.forwards_without += 1
+        if one.model < 0:
+            one.model = _number(module, self._models)
         if not one.parameters:
             first = next(module.parameters(recurse=False), None)
             if first is not None:
@@ -340,6 +338,14 @@ def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[Non
         yield
     finally:
         setattr(owner, name, original)
+
+
+def _number(one: Any, known: list[Any]) -> int:
+    """The place of an object among known objects, to which it is added."""
+    number = next((number for number, other in enumerate(known) if other is one), len(known))
+    if number == len(known):
+        known.append(one)
+    return number
 
 
 def _length(dataset: Any) -> int:
