@@ -146,8 +146,8 @@ def create_loader(
         ValueError: what ``DataLoader`` raises; arguments that exclude each other; a ``device`` that is not there.
     """
     given = {name: value for name, value in locals().items() if name not in ("dataset", "batch_size", "shuffle")}
-    usual = {"in_order": True, "pin_memory_device": ""}  # which some versions of PyTorch do not take
-    left = {name: value for name, value in given.items() if value is not None and usual.get(name) != value}
+    defaults = inspect.signature(create_loader).parameters  # some of which some versions of PyTorch do not take
+    left = {name: value for name, value in given.items() if value is not defaults[name].default}
     return _create(
         LoaderOptions.parse(dataset, batch_size, shuffle, {**left, "num_workers": num_workers}, training=True)
     )

@@ -112,9 +112,13 @@ class LoaderOptions:
         """The options of a call for training, or for validation and test.
 
         Raises:
-            TypeError, ValueError: what ``DataLoader`` raises for arguments about workers; arguments that exclude each
-                other; see also ``distributed.sampling.take_share``. What is left is for ``DataLoader`` to refuse.
+            TypeError, ValueError: unknown arguments; what ``DataLoader`` raises for arguments about workers; arguments
+                that exclude each other; see also ``distributed.sampling.take_share``. What is left is for
+                ``DataLoader`` to refuse.
         """
+        unknown = ", ".join(sorted(given.keys() - LoaderArguments.__annotations__.keys()))
+        if unknown:
+            raise TypeError(f"unexpected keyword argument of a loader: {unknown}")
         rest = {**given, "batch_size": batch_size}
         distributed = bool(rest.get("distributed"))
         share = take_share(dataset, bool(shuffle), rest, training=training)

@@ -37,8 +37,6 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
     """
     here, known = current_rank(), current_world_size()
     count = known if world_size is None else max(world_size, 1)
-    if count == 1:
-        return 0, 1
     if count == known:
         if rank is not None and rank != here:
             warnings.warn(
@@ -48,6 +46,8 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
                 stacklevel=5,
             )
         return here, known
+    if count == 1:
+        return 0, 1
     if rank is None:
         raise ValueError(f"world_size={count} was given where {known} ranks run: give rank as well, or leave both out")
     if not 0 <= rank < count:

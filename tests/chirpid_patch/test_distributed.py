@@ -311,6 +311,12 @@ class TestWhichRank:
             loader = create_optimized_dataloader(numbered(8), 2, is_training=False, world_size=2, rank=0)
         assert numbers(loader) == [1, 3, 5, 7]
 
+    @pytest.mark.parametrize("rank", [1, -1])
+    def test_a_rank_that_one_process_does_not_have_is_pointed_out(self, rank: int) -> None:
+        with pytest.warns(UserWarning, match=f"rank={rank} was given to rank 0 of 1"):
+            loader = Factory.create_validation_loader(numbered(4), 2, distributed=True, rank=rank)
+        assert numbers(loader) == [0, 1, 2, 3]
+
     def test_a_part_of_the_ranks_may_share_a_dataset(self, become: BecomeRank) -> None:
         become(5, 8)  # of two groups of four, say
         with warnings.catch_warnings():

@@ -254,6 +254,23 @@ def test_rows_of_every_dtype_come_as_pytorch_gives_them(name: str) -> None:
             assert same(list(loader), list(DataLoader(dataset, 2)))
 
 
+@pytest.mark.parametrize("name", ["drop_last", "timeout"])
+def test_none_is_refused_where_pytorch_refuses_it(name: str) -> None:
+    refused = []
+    for make in (DataLoader, create_loader, create_training_loader):
+        with pytest.raises((TypeError, ValueError)) as error:
+            make(tensor_data(4), 2, **{name: None})
+        refused.append((error.type, str(error.value)))
+    assert len(set(refused)) == 1
+
+
+@pytest.mark.parametrize("name", ["nope", "most_workers", "in_process"])
+@pytest.mark.parametrize("make", [create_training_loader, create_validation_loader, create_test_loader])
+def test_an_unknown_argument_is_named(make: Any, name: str) -> None:
+    with pytest.raises(TypeError, match=f"unexpected keyword argument of a loader: {name}"):
+        make(tensor_data(4), 2, **{name: 1})
+
+
 @pytest.mark.parametrize("make", [create_loader, create_training_loader, create_validation_loader, create_test_loader])
 def test_help_lists_every_argument(make: Any) -> None:
     arguments = inspect.signature(make).parameters
