@@ -45,9 +45,7 @@ def _watched(one: Watched) -> str:
 
 def summary(report: DoctorReport) -> str:
     """How many problems there are in how many entry points, in one sentence."""
-    trained = [one for one in report.entry_points if not one.error]
-    ran = count(len(trained), "entry point")
-    if len(trained) < len(report.entry_points):
-        ran += f" of {len(report.entry_points)}"
+    failed = sum(bool(one.error) for one in report.entry_points)
+    ran = count(len(report.entry_points), "entry point")
     found = count(len(report.problems), "problem") if report.problems else "no problems"
-    return f"Doctor: {found} in {ran}."
+    return f"Doctor: {found} in {ran}{f', of which {failed} failed' if failed else ''}."

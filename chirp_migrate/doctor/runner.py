@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
+import threading
 import time
 import traceback
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from chirp_migrate.console.progress import Step
 from chirp_migrate.doctor.recording import Recording
@@ -29,6 +31,7 @@ __all__ = ["Done", "run"]
 _SEED = 435
 _LEAST_S = 2.0
 _TAIL_LINES = 15
+_HEADER = "Traceback (most recent call last):\n"
 
 
 @dataclass
@@ -69,12 +72,20 @@ def run(request: Request, parent: Parent) -> Done:
             raise
         except (Exception, SystemExit) as error:
             recording.error = f"{type(error).__name__}: {first_line(error)}".rstrip(": ").replace(f"{tree}/", "")
-            lines = "".join(traceback.format_exception(error)).replace(f"{tree}/", "").splitlines()
-            recording.printed = "\n".join(lines[-_TAIL_LINES:])
+            text = "".join(traceback.format_exception(_from_code_of(tree, error))).replace(f"{tree}/", "")
+            recording.printed = "\n".join(text.removeprefix(_HEADER).splitlines()[-_TAIL_LINES:])
         check_imports(tree, request.discovery.origin)
         parent.send(Found(entry.label, recording))
         gc.collect()
     return Done()
+
+
+def _from_code_of(tree: Path, error: BaseException) -> BaseException:
+    """The error with a traceback that begins in the user's code."""
+    frames = error.__traceback__
+    while frames is not None and not Path(frames.tb_frame.f_code.co_filename).is_relative_to(tree):
+        frames = frames.tb_next
+    return error.with_traceback(frames)
 
 
 def _selected(discovery: Discovery, expression: str | None) -> tuple[EntryPoint, ...]:
@@ -90,5 +101,14 @@ def _train(entry: EntryPoint, model: Any, data: Any, sizes: Any, watch: tuple[Pa
     watched(entry.label, call, *watch)
 
 
+def _exit(status: int) -> NoReturn:
+    """End this process, also where threads of a training that was ended still wait for it."""
+    if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(serve(Request, run))
+    _exit(serve(Request, run))

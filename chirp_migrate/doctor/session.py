@@ -135,6 +135,9 @@ class _Watching:
             if _LOST_WORKER in recording.error:
                 time.sleep(_LAST_WORDS_S)
                 recording.by_workers = child.printed
+            if recording.error.startswith("SystemExit"):  # the script has printed why
+                time.sleep(_LAST_WORDS_S)
+                recording.printed = child.printed
             self._recordings.append(recording)
             self._left.pop(0)
             if recording.error:

@@ -28,6 +28,30 @@ if __name__ == "__main__":
     main()
 """
 
+AHEAD = """
+import queue
+import threading
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+def ahead(loader):
+    batches = queue.Queue(2)
+    def load():
+        for batch in loader:
+            batches.put(batch)
+        batches.put(None)
+    threading.Thread(target=load, daemon={daemon}).start()
+    return iter(batches.get, None)
+
+def main():
+    model, loader = torch.nn.Linear(8, 1), DataLoader(TensorDataset(torch.rand(32, 8)), batch_size=4, shuffle=True)
+    for epoch in range(100_000):
+        for (x,) in ahead(loader):
+            model(x).sum().backward()
+
+main()
+"""
+
 CALLS = """
 import os
 import signal
@@ -72,6 +96,15 @@ def test_a_script_of_any_length_is_ended_after_two_epochs_and_changes_nothing(tm
     assert (place["artifactLocation"]["uri"], place["region"]) == ("train.py", {"startLine": 5})
 
 
+@pytest.mark.parametrize("daemon", [True, False])
+def test_a_thread_that_loads_ahead_does_not_keep_a_script_from_its_end(tmp_path: Path, daemon: bool) -> None:
+    root = write_files(tmp_path / "project", {"train.py": AHEAD.format(daemon=daemon)})
+    result = run("doctor", root, "--time-budget", 120, "--json", "-", "--", "python", "train.py")
+    assert result.exit_code == 0
+    (one,) = json.loads(result.stdout)["entry_points"]
+    assert one["error"] == "" and 2 <= one["passes"] <= 4
+
+
 def test_a_training_without_problems_ends_with_0(tmp_path: Path) -> None:
     result = run("doctor", script(tmp_path, workers=1), "--", "python", "train.py")
     assert (result.exit_code, result.stdout.strip()) == (0, "Doctor: no problems in 1 entry point.")
@@ -96,7 +129,7 @@ def test_a_script_without_a_guard_is_named_under_spawn(tmp_path: Path) -> None:
     lines = " ".join(result.stdout.split())
     assert lines.startswith("train.py:17: The script trains when a worker process imports it, so no worker can start.")
     assert "the loader at train.py:12 starts by spawn" in lines and "[unguarded-main]" in lines
-    assert "Doctor: 1 problem in 0 entry points of 1." in lines
+    assert "Doctor: 1 problem in 1 entry point, of which 1 failed." in lines
 
 
 def test_a_worker_that_ends_for_another_reason_is_no_script_without_a_guard(tmp_path: Path) -> None:
@@ -112,7 +145,16 @@ def test_a_script_that_fails_before_any_problem_ends_with_14(tmp_path: Path) -> 
     result = run("doctor", root, "--", "python", "train.py")
     assert result.exit_code == 14
     assert result.stderr.endswith("chirp-migrate: train.py failed: ValueError: no such bird.\n")
-    assert "line 15, in main" in result.stderr and str(root) not in result.stderr.split("lines it printed")[1]
+    printed = result.stderr.split("lines it printed")[1]
+    assert "line 15, in main" in printed and str(root) not in printed and "runner.py" not in printed
+
+
+def test_the_message_of_a_script_that_refuses_its_arguments_is_shown(tmp_path: Path) -> None:
+    text = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--data', required=True)\n"
+    root = write_files(tmp_path / "project", {"train.py": f"{text}parser.parse_args()\n"})
+    result = run("doctor", root, "--", "python", "train.py")
+    assert result.exit_code == 14
+    assert "error: the following arguments are required: --data" in result.stderr and "Traceback" not in result.stderr
 
 
 def test_entry_points_that_fail_or_end_their_process_are_named_and_block_no_other(tmp_path: Path) -> None:
@@ -123,7 +165,7 @@ def test_entry_points_that_fail_or_end_their_process_are_named_and_block_no_othe
     assert ran["first"] == ran["last"] == ("", 2)
     assert ran["fails"] == ("ValueError: no such bird", 0)
     assert "SIGKILL" in ran["killed"][0]
-    assert "Doctor: no problems in 2 entry points of 4." in result.stdout
+    assert "Doctor: no problems in 4 entry points, of which 2 failed." in result.stdout
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -102,6 +103,7 @@ class _Watch(Interception):
         self._models: list[Any] = []
         self._loaders: list[Any] = []
         self._datasets: list[Any] = []
+        self._is_over = False
         self._current: LoaderPass | None = None
         self._beginning: LoaderPass | None = None
         self._every, self._is_fetched = 1, False
@@ -133,13 +135,13 @@ class _Watch(Interception):
     def _pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         self._epoch += self._pacing.begins_epoch(loader)
         if self._epoch >= _EPOCHS:
-            raise _SeenEnough
+            self._end()
         self._end_if_late()
         with unmoved_generators():
             info = self._info(loader)
         is_third = torch.is_grad_enabled() and self._trained_at(info.place) >= _EPOCHS
         if self._epoch == 0 and is_third:  # each epoch has a dataset of its own
-            raise _SeenEnough
+            self._end()
         one = LoaderPass(len(self._recording.passes), info.number)
         files = open_files(loader.dataset) if info.num_workers > 1 and info.start_method == "fork" else {}
         if info.persistent_workers:
@@ -224,6 +226,16 @@ class _Watch(Interception):
     def _end_if_late(self) -> None:
         if time.perf_counter() > self._until:
             self._recording.is_cut = True
+            self._end()
+
+    def _end(self) -> None:
+        """End the training, which a thread that only loads ahead cannot: its model is called in another thread.
+
+        Raises:
+            _SeenEnough: this is the main thread.
+        """
+        self._is_over = True
+        if threading.current_thread() is threading.main_thread():
             raise _SeenEnough
 
     def _sink(self, _dataset: Any) -> Sink | None:
@@ -307,6 +319,8 @@ class _Watch(Interception):
         return backward
 
     def _see_module(self, module: torch.nn.Module, arguments: Any) -> None:
+        if self._is_over:
+            raise _SeenEnough
         one = self._current
         if one is None:
             return
