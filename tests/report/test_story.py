@@ -237,7 +237,10 @@ def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: P
     other = doctor_file(tmp_path, problems=[])
     assert run("report", root, "--doctor", other).stdout.count("[overlap]") == 0
     shown = " ".join(run("report", root).stdout.split())
-    assert "train.py:7: Validation samples are also" in shown and "Doctor: 1 problem in 1 entry point of 2." in shown
+    assert (
+        "train.py:7: Validation samples are also" in shown
+        and "Doctor: 1 problem in 2 entry points, of which 1 failed." in shown
+    )
 
 
 def test_a_result_of_doctor_that_cannot_be_kept_is_one_sentence(tmp_path: Path) -> None:
