@@ -169,7 +169,7 @@ def _entry(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
         try:
             script = script_in(said["script"])
         except ValueError as problem:
-            raise UsageProblem(f"{problem}; for other programs use --command.") from None
+            raise UsageProblem(f"{problem}; only `chirp-migrate verify --command` runs other programs.") from None
         if script.file and not (root / script.file).is_file():
             raise UsageProblem(f"there is no {script.file} in {root}: give its path from there.")
         return EntryPoint("", Path(script.file).name or script.module, script=tuple(said["script"]))

@@ -40,7 +40,10 @@ def project(tmp_path: Path) -> Path:
     ("arguments", "said"),
     [
         (["verify", "--workload", "nowhere.py:workload"], "there is no nowhere.py in "),
-        (["verify", "-k", "xyz"], "-k 'xyz' fits none of 1 entry point: training_utils.train (see --list)."),
+        (
+            ["verify", "-k", "xyz"],
+            "-k 'xyz' fits none of 1 entry point: training_utils.train (see `chirp-migrate verify --list`).",
+        ),
         (["verify", "--command", "./nowhere.sh"], "./nowhere.sh is not a program that is found here"),
         (["verify", "--command", "./utils"], "./utils is not a program that is found here"),
         (["verify", "--command", "{python} -V", "--result", "utils"], "utils is a folder of "),

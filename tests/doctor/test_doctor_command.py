@@ -181,7 +181,7 @@ def test_an_entry_point_without_end_is_ended_within_the_time_budget(tmp_path: Pa
     ("arguments", "problem"),
     [
         ((), "has no utils/ folder"),
-        (("--", "torchrun", "train.py"), "for other programs use --command"),
+        (("--", "torchrun", "train.py"), "only `chirp-migrate verify --command` runs other programs"),
         (("--", "python", "nowhere.py"), "there is no nowhere.py"),
         (("--workload", "nowhere.py:workload"), "there is no nowhere.py"),
     ],

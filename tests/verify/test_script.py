@@ -125,7 +125,7 @@ def test_loading_problems_that_were_seen_are_counted_last(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "words", "told"),
     [
-        ((), ("torchrun", "train.py"), "for other programs use --command"),
+        ((), ("torchrun", "train.py"), "only `chirp-migrate verify --command` runs other programs"),
         ((), ("python", "nowhere.py"), "there is no nowhere.py"),
         (("--command", "true"), ("python", "train.py"), "says all of what is trained"),
     ],

@@ -65,7 +65,8 @@ def chosen(discovery: Discovery, expression: str | None) -> Discovery:
     if not entries:
         labels = [entry.label for entry in discovery.entry_points]
         raise UsageProblem(
-            f"-k {expression!r} fits none of {count(len(labels), 'entry point')}: {shortened(labels, 4)} (see --list)."
+            f"-k {expression!r} fits none of {count(len(labels), 'entry point')}: {shortened(labels, 4)} "
+            "(see `chirp-migrate verify --list`)."
         )
     return replace(discovery, entry_points=entries)
 
