@@ -135,6 +135,8 @@ class LoaderOptions:
 
     def _check_choices(self) -> None:
         """Refuse arguments that choose the same thing, or that choose nothing."""
+        if not isinstance(self.tune, bool | str | Path):
+            raise TypeError(f"tune must be True, False or the path of a file, not {self.tune!r}")
         if self.adjust_workers and self.share is not None:
             raise ValueError("adjust_workers and distributed=True exclude each other: leave one of them out")
         if self.adjust_workers and self.tune:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -33,8 +34,14 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
     them would train on the same samples.
 
     Raises:
-        ValueError: a ``world_size`` other than the launcher's without a rank, or a rank outside of it.
+        TypeError: one of them is no whole number.
+        ValueError: a ``world_size`` other than the launcher's without a rank, a negative one, or a rank outside of it.
     """
+    for name, given in (("rank", rank), ("world_size", world_size)):
+        if given is not None and not isinstance(given, Integral):
+            raise TypeError(f"{name} must be a whole number, not {given!r}")
+    if world_size is not None and world_size < 0:
+        raise ValueError(f"world_size must be 0 or more, not {world_size}")
     here, known = current_rank(), current_world_size()
     count = known if world_size is None else max(world_size, 1)
     if count == known:
