@@ -16,6 +16,7 @@ PROBLEMS = {
     "attribute_frozen_in_workers": ["frozen-copy"],
     "attribute_in_shared_memory": [],
     "attribute_list_frozen": ["frozen-copy"],
+    "attribute_not_read": [],
     "attribute_of_new_workers": [],
     "batch_of_one_in_validation": [],
     "batch_of_one_raises": ["last-batch"],

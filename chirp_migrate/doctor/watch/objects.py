@@ -6,12 +6,14 @@ import io
 import os
 import random
 import stat
+import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import _lru_cache_wrapper
+from dis import get_instructions
+from functools import _lru_cache_wrapper, lru_cache
 from itertools import islice
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,10 @@ _LONGEST_TEXT = 80
 _MANY_OBJECTS, _MOST_VALUES = 10_000, 4_096
 _MOST_COUNTED = 20_000
 _PLAIN = (int, float, bool, str)
+#: What reads attributes by computed names; classes whose code does not count; where descriptors keep functions.
+_READ_ANY = frozenset({"getattr", "vars", "__dict__", "attrgetter"})
+_OTHERS_CODE = frozenset({"torch", *sys.stdlib_module_names}) - {"__main__"}
+_FUNCTIONS = ("fget", "__func__", "func", "__wrapped__")
 _CONTAINERS = (dict, list, set, OrderedDict, defaultdict, deque)
 _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 _LEAVES = (torch.Tensor, torch.nn.Module, np.ndarray, str, bytes, type, FunctionType, ModuleType, *_GENERATORS)
@@ -149,12 +155,43 @@ def open_files(dataset: Any) -> dict[str, int]:
 
 
 def plain_values(dataset: Any) -> dict[str, str]:
-    """Text of each number, truth value and short string that the dataset holds as an attribute.
+    """Text of each number, truth value and short string that the dataset holds as an attribute and reads.
 
-    Of small lists of these, arrays and tensors it is their length and a hash.
+    Of small lists of these, arrays and tensors it is their length and a hash. An attribute counts as read if code of
+    the dataset, or of what it holds, loads an attribute of that name, or attributes by computed names.
     """
-    held = {path: value for path, value in walk(dataset) if not path.endswith("]")}
-    return {path: text for path, value in held.items() if (text := _value_text(value)) is not None}
+    held = dict(walk(dataset))
+    readers: set[Any] = {one if isinstance(one, FunctionType) else type(one) for one in held.values()}
+    read = frozenset(name for one in readers for name in _names_read(one))
+    return {
+        path: text
+        for path, value in held.items()
+        if not path.endswith("]")
+        and (path.rpartition(".")[2] in read or not read.isdisjoint(_READ_ANY))
+        and (text := _value_text(value)) is not None
+    }
+
+
+@lru_cache(maxsize=256)
+def _names_read(reader: Any) -> frozenset[str]:
+    """Names of attributes that a function, or the methods of a class, load; also of functions that load any."""
+    if isinstance(reader, FunctionType):
+        return frozenset(_loaded(reader.__code__))
+    kinds = [one for one in reader.__mro__ if one.__module__.partition(".")[0] not in _OTHERS_CODE]
+    members = [one for kind in kinds for one in vars(kind).values()]
+    functions = [function for one in members for function in (one, *(getattr(one, name, None) for name in _FUNCTIONS))]
+    return frozenset(name for one in functions if isinstance(one, FunctionType) for name in _loaded(one.__code__))
+
+
+def _loaded(code: CodeType) -> Iterator[str]:
+    for instruction in get_instructions(code):
+        if instruction.opname.startswith("LOAD_") and isinstance(instruction.argval, str):
+            is_attribute = "ATTR" in instruction.opname or "METHOD" in instruction.opname
+            if is_attribute or instruction.argval in _READ_ANY:
+                yield instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _loaded(constant)
 
 
 def _value_text(value: Any) -> str | None:
