@@ -418,7 +418,8 @@ def _lacks_ours(listed: list[Any] | None) -> bool:
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        parsed: dict[str, Any] = tomllib.loads(text)
+        return parsed
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"it is not valid TOML ({error})") from None
 

@@ -290,7 +290,8 @@ def _readable_toml(path: Path) -> Mapping[str, Any]:
 
 def _toml(path: Path) -> Mapping[str, Any]:
     try:
-        return tomllib.loads(read_file(path).decode("utf-8"))
+        parsed: dict[str, Any] = tomllib.loads(read_file(path).decode("utf-8"))
+        return parsed
     except FileNotFoundError:
         return {}
 

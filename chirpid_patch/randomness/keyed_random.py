@@ -26,10 +26,11 @@ _MULTIPLY_2 = np.uint64(0x94D049BB133111EB)
 
 def _mix(words: Keys) -> Keys:
     """SplitMix64's finaliser, element by element; a bijection of 64-bit words."""
-    mixed = words + _GOLDEN
+    mixed: Keys = words + _GOLDEN
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _MULTIPLY_1
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _MULTIPLY_2
-    return mixed ^ (mixed >> np.uint64(31))
+    mixed = mixed ^ (mixed >> np.uint64(31))
+    return mixed
 
 
 def _mix_word(word: int) -> int:
@@ -63,7 +64,8 @@ def uniforms(keys: Keys, draws: int) -> npt.NDArray[np.float64]:
     """Uniform numbers in [0, 1) with 53 random bits: shape (B, draws) for keys of shape (B,)."""
     counters = np.arange(1, draws + 1, dtype=np.uint64)
     words = _mix(keys[:, None] ^ _mix(counters)[None, :])
-    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    numbers: npt.NDArray[np.float64] = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return numbers
 
 
 @dataclass(frozen=True, eq=False)

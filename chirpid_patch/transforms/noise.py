@@ -77,7 +77,8 @@ _scratch = _Scratch()
 @lru_cache(maxsize=8)
 def _steps(words: int) -> npt.NDArray[np.uint64]:
     """What SplitMix64 adds to its seed for each of the first ``words`` words."""
-    return np.arange(1, words + 1, dtype=np.uint64) * _GOLDEN
+    steps: npt.NDArray[np.uint64] = np.arange(1, words + 1, dtype=np.uint64) * _GOLDEN
+    return steps
 
 
 def _independent_noise(key: int, std: float, values: Values) -> Values:
@@ -123,7 +124,8 @@ def _unit_pool(size: int) -> Values:
 @lru_cache(maxsize=4)
 def _pool(size: int, std: float) -> Values:
     """``size`` independent values of N(0, std²), the same in every process."""
-    return _unit_pool(size) * np.float32(std)
+    pool: Values = _unit_pool(size) * np.float32(std)
+    return pool
 
 
 def _pool_size(values: int) -> int:

@@ -135,9 +135,8 @@ def _does_nothing_besides(path: Path) -> bool:
 
 def _decides(outcomes: Mapping[tuple[bool, ...], Value], position: int) -> bool:
     """Whether the condition at a position makes a difference somewhere."""
-    return any(
-        value != outcomes[(*truths[:position], False, *truths[position + 1 :])] for truths, value in outcomes.items()
-    )
+    otherwise = {truths: (*truths[:position], False, *truths[position + 1 :]) for truths in outcomes}
+    return any(value != outcomes[otherwise[truths]] for truths, value in outcomes.items())
 
 
 def subvalues(value: Value) -> Iterator[Value]:

@@ -54,6 +54,8 @@ from chirp_migrate.syntax.project import Project
 __all__ = ["Run"]
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
+#: `try` statements; those with `except*` are new in Python 3.11.
+_TRIES: tuple[type[ast.Try], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
 _DATACLASSES = frozenset(
     {"dataclasses.dataclass", "attr.s", "attr.attrs", "attr.define", "attrs.define", "attrs.frozen", "attr.dataclass"}
 )
@@ -180,7 +182,7 @@ class Run(Calls):
                     if item.optional_vars is not None:
                         self._assign(item.optional_vars, entered, scope)
                 return self._block(body, scope)
-            case ast.Try() | ast.TryStar():
+            case ast.stmt() if isinstance(node, _TRIES):
                 return self._try(node, scope)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self._bind(node.name, self._function(node, scope), scope)
@@ -234,7 +236,7 @@ class Run(Calls):
             self._log.clear()
         return ended
 
-    def _try(self, node: ast.Try | ast.TryStar, scope: Scope) -> bool:
+    def _try(self, node: ast.Try, scope: Scope) -> bool:
         ended = self._block(node.body, scope)
         if not ended:
             ended = self._block(node.orelse, scope)
