@@ -170,6 +170,10 @@ def accelerator(monkeypatch: Any) -> None:
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_, **__: torch.device("cuda"))
     monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
     monkeypatch.setattr(torch.accelerator, "set_device_index", lambda _: None)
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 7):  # whose loader asks for CUDA
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+        monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
 
 
 def on_meta(samples: list[Any]) -> Any:
