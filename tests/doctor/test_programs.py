@@ -11,6 +11,8 @@ from support import FIXTURES, ROOT, run
 
 PROGRAMS = FIXTURES / "doctor"
 
+pytestmark = pytest.mark.slow  # each program runs in a process of its own
+
 PROBLEMS = {
     "attribute_frozen_below": ["frozen-copy"],
     "attribute_frozen_in_workers": ["frozen-copy"],
