@@ -34,7 +34,6 @@ from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.worker_start import why_no_processes
 from chirpid_patch.machine import cpus
 from chirpid_patch.machine.accelerator import pinning_device
-from chirpid_patch.machine.ranks import local_ranks
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -271,13 +270,8 @@ class LoadPlan:
 
 
 def plan_loading(options: LoaderOptions) -> LoadPlan:
-    """The plan of the first rule that fits; on a rank, with no more workers than its share of the CPUs."""
+    """The plan of the first rule that fits."""
     plan = next(plan for plan in (rule(options) for rule in _RULES) if plan is not None)
-    bounded = options.distributed and not plan.measured
-    if bounded and plan.workers > cpus.spare_cpus():
-        shared = f" by {local_ranks()} ranks" if local_ranks() > 1 else ""
-        few = f"{plan.workers} were asked for, {cpus.usable_cpus()} CPUs are usable{shared}"
-        plan = replace(plan, workers=cpus.spare_cpus(), why=few)
     if not plan.workers and options.prefetch_factor is not None:
         plan = replace(plan, why=f"{plan.why}; prefetch_factor has no meaning there")
     return plan

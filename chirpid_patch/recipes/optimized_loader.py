@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.machine.cpus import usable_cpus
+from chirpid_patch.machine.cpus import spare_cpus, usable_cpus
 from chirpid_patch.machine.ranks import local_ranks
 from chirpid_patch.randomness.seeding import worker_init_fn
 
@@ -43,11 +43,12 @@ def create_optimized_dataloader(
         if is_training
         else OptimalDataLoaderFactory.create_validation_loader
     )
+    workers = min(num_workers, spare_cpus())
     return create(
         dataset,
         batch_size,
-        num_workers=num_workers,
-        persistent_workers=num_workers > 0,
+        num_workers=workers,
+        persistent_workers=workers > 0,
         drop_last=is_training,
         worker_init_fn=worker_init_fn,
         distributed=True,
