@@ -42,6 +42,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 # The same classes as in utils.dataloader_factory and utils.performance_monitor.
 from chirpid_patch import (
+    BatchedDataLoader,
     DataLoaderPerformanceMonitor,
     OptimalDataLoaderFactory,
     WorkerSafeAugmentedDataset,
@@ -206,8 +207,8 @@ def current_loader(dataset, **options):
     return DataLoader(dataset, batch_size=BATCH_SIZE, shuffle=True, **options)
 
 
-def optimised_loader(dataset, **options):
-    return OptimalDataLoaderFactory.create_training_loader(dataset, batch_size=BATCH_SIZE, **options)
+def optimised_loader(dataset):
+    return OptimalDataLoaderFactory.create_training_loader(dataset, batch_size=BATCH_SIZE)
 
 
 seed_everything()
@@ -292,9 +293,8 @@ def load_all(workers):
     with warnings.catch_warnings():
         # Trying more workers than there are CPUs is the point here.
         warnings.filterwarnings("ignore", message=".*worker processes in total")
-        loader = OptimalDataLoaderFactory.create_training_loader(
-            safe_augmented, batch_size=8, shuffle=False, num_workers=workers
-        )
+        # The factory would start no workers for samples in memory.
+        loader = BatchedDataLoader(safe_augmented, batch_size=8, num_workers=workers)
         begun = time.perf_counter()
         xs, ys, first = [], [], None
         for x, y in loader:
@@ -403,7 +403,9 @@ import multiprocessing
 settings = {
     "current, no workers": lambda: current_loader(current),
     "optimised, factory's choice": lambda: optimised_loader(optimised),
-    "optimised, 2 workers": lambda: optimised_loader(optimised, num_workers=2),
+    "optimised, 2 workers": lambda: BatchedDataLoader(
+        optimised, batch_size=BATCH_SIZE, shuffle=True, num_workers=2
+    ),
 }
 if multiprocessing.get_start_method() == "fork":
     settings["current, 2 workers"] = lambda: current_loader(current, num_workers=2)

@@ -35,6 +35,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from chirpid_patch import (
+    BatchedDataLoader,
     DataLoaderPerformanceMonitor,
     OptimalDataLoaderFactory,
     WorkerSafeAugmentedDataset,
@@ -185,9 +186,7 @@ def test_eight_workers_augment_as_the_training_process_does():
     for workers in (0, WORKERS):
         seed_everything()
         dataset = augmented()
-        loader = OptimalDataLoaderFactory.create_training_loader(
-            dataset, batch_size=BATCH_SIZE, shuffle=False, num_workers=workers
-        )
+        loader = BatchedDataLoader(dataset, batch_size=BATCH_SIZE, num_workers=workers)
         batches[workers] = [assert_loads_every_sample_once(loader, dataset) for _ in range(2)]
         close(loader)
     for alone, with_workers in zip(batches[0], batches[WORKERS]):
@@ -277,11 +276,10 @@ def test_training_before_and_after():
 # --- memory and processes -------------------------------------------------------------------------------------------
 
 
-def persistent_loader(data, **options):
+def persistent_loader(data):
     dataset = WorkerSafeStandardizedDataset(data, range(len(data)), MEAN, STD)
-    return OptimalDataLoaderFactory.create_training_loader(
-        dataset, batch_size=16, num_workers=2, persistent_workers=True, **options
-    )
+    # The factory would start no workers for samples in memory.
+    return BatchedDataLoader(dataset, batch_size=16, shuffle=True, num_workers=2, persistent_workers=True)
 
 
 def test_memory_does_not_grow_with_persistent_workers():
