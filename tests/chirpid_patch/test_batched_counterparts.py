@@ -10,7 +10,13 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
-from chirpid_patch import OptimalDataLoaderFactory, Standardize, WorkerSafeAugmentedDataset, collate_pairs
+from chirpid_patch import (
+    BatchedDataLoader,
+    OptimalDataLoaderFactory,
+    Standardize,
+    WorkerSafeAugmentedDataset,
+    collate_pairs,
+)
 
 SAMPLES, BATCH = 23, 5
 
@@ -82,9 +88,8 @@ def test_pairs_are_stacked_as_the_lambda_did(workers: int) -> None:
     dataset = TensorDataset(spectrograms(), torch.arange(SAMPLES))
     stack = lambda batch: (torch.stack([s[0] for s in batch]), torch.stack([s[1] for s in batch]))  # noqa: E731
     plain = DataLoader(dataset, batch_size=BATCH, collate_fn=stack)
-    ours = OptimalDataLoaderFactory.create_validation_loader(
-        dataset, batch_size=BATCH, collate_fn=collate_pairs, num_workers=workers
-    )
+    ours = BatchedDataLoader(dataset, batch_size=BATCH, collate_fn=collate_pairs, num_workers=workers)
+    assert ours.worker_processes == workers
     for expected, batch in zip(plain, ours, strict=True):
         assert type(batch) is tuple
         assert torch.equal(batch[0], expected[0])

@@ -15,10 +15,10 @@ from torch import nn
 from torch.utils.data import default_collate
 
 from chirpid_patch import (
+    BatchedDataLoader,
     Compose,
     GaussianNoise,
     Lambda,
-    OptimalDataLoaderFactory,
     SpecAugment,
     Standardize,
     WorkerSafeAugmentedDataset,
@@ -205,6 +205,7 @@ def test_loaders_with_and_without_workers_give_the_same_epochs() -> None:
     for workers in (0, 2):
         seed_all(5)
         dataset = WorkerSafeAugmentedDataset(DATA, transforms=[own(stages())])
-        loader = OptimalDataLoaderFactory.create_training_loader(dataset, batch_size=6, num_workers=workers)
+        loader = BatchedDataLoader(dataset, batch_size=6, shuffle=True, num_workers=workers)
+        assert loader.worker_processes == workers
         epochs.append([x for _ in range(2) for x, _ in loader])
     assert all(torch.equal(a, b) for a, b in zip(*epochs, strict=True))

@@ -202,6 +202,7 @@ class TestTraining:
             )
             assert isinstance(made, BatchedDataLoader)
             made.in_process = not workers  # samples in memory need none
+            assert made.worker_processes == workers
             return made
 
         here = loader(0)

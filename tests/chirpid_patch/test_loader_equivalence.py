@@ -261,13 +261,16 @@ def test_nested_broken_off_and_parallel_iteration_are_independent() -> None:
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_loader_is_a_data_loader_to_its_callers(workers: int) -> None:
     data = tensor_data(10)
-    loader = Factory.create_training_loader(data, 4, num_workers=workers, persistent_workers=workers > 0)
-    assert isinstance(loader, DataLoader)
+    options: dict[str, Any] = {"num_workers": workers, "persistent_workers": workers > 0}
+    made = Factory.create_training_loader(data, 4, **options)
+    assert isinstance(made, DataLoader) and made.num_workers == workers
+    loader = BatchedDataLoader(data, batch_size=4, shuffle=True, **options)
+    assert isinstance(loader, DataLoader) and loader.worker_processes == workers
     assert (len(loader), loader.batch_size, loader.dataset, loader.drop_last) == (3, 4, data, False)
     assert isinstance(loader.sampler, RandomSampler) and isinstance(loader.batch_sampler, BatchSampler)
     assert (loader.persistent_workers, loader.prefetch_factor) == ((True, 2) if workers else (False, None))
     assert len(iter(loader)) == 3
-    loader.shutdown()  # type: ignore[attr-defined]
+    loader.shutdown()
 
 
 @pytest.mark.parametrize("make", [DataLoader, BatchedDataLoader, Factory.create_loader])

@@ -20,9 +20,9 @@ def augmented(base: Any) -> WorkerSafeAugmentedDataset:
     return WorkerSafeAugmentedDataset(base, {"time_mask_param": 2, "p": 0.7})
 
 
-def ranked(**options: Any) -> Any:
+def ranked(samples: Any, **options: Any) -> Any:
     return OptimalDataLoaderFactory.create_training_loader(
-        augmented(tensor_data(26)), 2, distributed=True, rank=1, world_size=2, seed=4, **options
+        augmented(samples), 2, distributed=True, rank=1, world_size=2, seed=4, **options
     )
 
 
@@ -46,8 +46,8 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "a generator": lambda: BatchedDataLoader(
         PairDataset(13), batch_size=2, shuffle=True, num_workers=1, generator=torch.Generator().manual_seed(5)
     ),
-    "a rank": ranked,
-    "a rank with workers": lambda: ranked(num_workers=1),
+    "a rank": lambda: ranked(tensor_data(26)),
+    "a rank with workers": lambda: ranked(PairDataset(26), num_workers=1),
 }
 
 

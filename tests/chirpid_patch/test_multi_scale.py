@@ -14,6 +14,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
+from chirpid_patch import BatchedDataLoader
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.scales import scaling
@@ -114,7 +115,8 @@ def test_augmentation_is_the_same_at_every_scale_for_any_number_of_workers_and_t
     epochs = []
     for options in ({}, {"num_workers": 2}, {"prefetch_threads": 1}):
         torch.manual_seed(5)
-        loader = OptimalDataLoaderFactory.create_training_loader(dataset, 4, **options)
+        loader: Any = BatchedDataLoader(dataset, batch_size=4, shuffle=True, **options)
+        assert loader.worker_processes == options.get("num_workers", 0)
         epochs.append([torch.cat([batch["base_image"] for batch in loader]) for _ in range(1 if options else 2)])
     assert torch.equal(epochs[0][0], epochs[1][0]) and torch.equal(epochs[0][0], epochs[2][0])
     assert not torch.equal(epochs[0][0], epochs[0][1])
