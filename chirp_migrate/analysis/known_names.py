@@ -27,7 +27,9 @@ def one_of(*names: re.Pattern[str] | str) -> re.Pattern[str]:
 FACTORY = "OptimalDataLoaderFactory"
 #: What makes loaders of its own from those that its `prepare` is given.
 ACCELERATOR = re.compile(r"accelerate\.(accelerator\.)?Accelerator")
-#: Methods of the factory that make loaders, and what for.
+#: Functions, and methods of the factory, that make loaders.
+FACTORY_FUNCTIONS = ("create_loader", "create_training_loader", "create_validation_loader", "create_test_loader")
+#: The same by their qualified names, and what for.
 FACTORY_METHOD = re.compile(
     rf"chirpid_patch\.(factory\.)?({FACTORY}\.)?create_(?P<role>training_|validation_|test_|)loader"
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Set
 from dataclasses import replace
 
@@ -17,6 +16,8 @@ from chirp_migrate.analysis.loaders.loader_uses import Use, may_build, use_of
 from chirp_migrate.edits.imports import hidden, local_import_edits
 from chirp_migrate.rules.api import (
     FACTORY,
+    FACTORY_FUNCTIONS,
+    FACTORY_METHOD,
     TORCH_LOADER,
     CallEdit,
     Edit,
@@ -36,7 +37,6 @@ from chirp_migrate.rules.api import (
 from chirp_migrate.rules.chp013_non_blocking_transfer import pinned_instead
 from chirp_migrate.rules.moving import is_moved
 
-_METHOD = re.compile(r"create_(\w+_)?loader")
 #: Messages of mentions that are not rewritten, by the reason.
 _NOT_REWRITTEN = {
     "ambiguous-name": "not rewritten: `DataLoader` may be PyTorch's or {} here; import the two under different names "
@@ -89,7 +89,7 @@ class DataLoaderFactory(Rule):
         "persistent_workers) and chooses the rest for the dataset and the machine at hand."
     )
     safety = Safety.SAFE
-    trigger = ("DataLoader", FACTORY)
+    trigger = ("DataLoader", FACTORY, *FACTORY_FUNCTIONS)
     counts_sites = True
     in_place = True
 
@@ -108,18 +108,21 @@ class DataLoaderFactory(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite every call that resolves to PyTorch's ``DataLoader``; report other uses of the class."""
         spellings = {"DataLoader", *self.names(project)}
-        nodes: list[cst.Name | cst.Attribute] = [name for name in module.find(cst.Name) if name.value in spellings]
-        attributes = module.find(cst.Attribute)
-        nodes += [one for one in attributes if one.attr.value in spellings or _METHOD.fullmatch(one.attr.value)]
+        known = {*spellings, *FACTORY_FUNCTIONS}
+        nodes: list[cst.Name | cst.Attribute] = [name for name in module.find(cst.Name) if name.value in known]
+        nodes += [one for one in module.find(cst.Attribute) if one.attr.value in known]
         mentions: list[tuple[cst.Name | cst.Attribute, Use, str]] = []
         made = set[str]()
         for node in sorted(nodes, key=lambda one: module.span(one)[0]):
-            if isinstance(node, cst.Attribute) and node.attr.value not in spellings:
-                if project.resolved_names(module, node.value) == {f"chirpid_patch.{FACTORY}"}:
-                    made.add(node.attr.value)
+            if not is_read(module, node):
+                continue
+            last = node.attr.value if isinstance(node, cst.Attribute) else node.value
+            names = project.resolved_names(module, node)
+            if last not in spellings:
+                if names and all(map(FACTORY_METHOD.fullmatch, names)):
+                    made.add(last)
                     yield Proposal(module.span(node)[0], "built by the factory", fine=True)
-            elif is_read(module, node):
-                names = project.resolved_names(module, node)
+            else:
                 foreign = {name for name in names if not TORCH_LOADER.fullmatch(name)}
                 if foreign < names:
                     mentions.append((node, use_of(module, project, node), " or ".join(sorted(foreign))))

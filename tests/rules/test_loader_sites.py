@@ -525,3 +525,17 @@ def test_what_a_test_replaces_in_pytorch_stays_where_it_is_asked_for_again() -> 
     text = "import torch\nx = torch.utils.data.DataLoader(d)\n"
     after, findings = migrate(text, test_a="patch('torch.utils.data.DataLoader')")
     assert after == text and reasons(findings) == ["replaced"]
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("from chirpid_patch import create_loader\nx = create_loader(d)\n", 1),
+        ("import chirpid_patch\nx = chirpid_patch.create_training_loader(d)\n", 1),
+        ("def create_loader(d):\n    return d\n\n\nx = create_loader(d)\n", 0),
+    ],
+)
+def test_the_runtimes_functions_are_loaders_that_are_migrated(text: str, made: int) -> None:
+    after, findings = migrate(text)
+    assert after == text
+    assert [one.message for one in findings if one.status is Status.FINE] == ["built by the factory"] * made

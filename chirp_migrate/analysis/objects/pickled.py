@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
 
-from chirp_migrate.analysis.known_names import DATASET, DATASET_WORDS, FACTORY, ITERABLE_DATASET, dataset_names
+from chirp_migrate.analysis.known_names import (
+    DATASET,
+    DATASET_WORDS,
+    FACTORY,
+    FACTORY_FUNCTIONS,
+    ITERABLE_DATASET,
+    dataset_names,
+)
 from chirp_migrate.analysis.objects.importers import with_importers
 from chirp_migrate.analysis.objects.libraries import hazard_class
 from chirp_migrate.analysis.objects.running import Run
@@ -106,7 +113,7 @@ class Unpicklable:
         self._busy: set[tuple[str, str]] = set()
         self._others: list[tuple[Instance, list[Found]]] = []
         self._found: dict[ast.AST, Found] = {}
-        loaders = {"DataLoader", FACTORY, *project.aliases("DataLoader")}
+        loaders = {"DataLoader", FACTORY, *FACTORY_FUNCTIONS, *project.aliases("DataLoader")}
         self._words_of_loaders = _any_of(loaders)
         self._words_of_loading = _any_of({*loaders, *DATASET_WORDS, *dataset_names(project)})
         self._made: set[ast.AST] = set()
