@@ -59,8 +59,11 @@ def moment(iso: str) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """``1 file``, ``2 files``, ``2 classes``."""
-    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
+    """``1 file``, ``2 files``, ``2 classes``, ``2 entries``."""
+    if number != 1:
+        noun = re.sub(r"(?<=[^aeiou])y$", "ie", noun)
+        noun += "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}"
 
 
 def shortened(names: Iterable[str], most: int = _NAMED) -> str:

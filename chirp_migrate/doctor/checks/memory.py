@@ -43,7 +43,7 @@ def _history(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
                 loader.dataset_place if loader.dataset_place.file else loader.place,
                 "memory",
                 f"{path} grows with every epoch, and so does the memory.",
-                f"It had {count(entries, 'entry').replace('entrys', 'entries')} for {loader.samples} samples, "
+                f"It had {count(entries, 'entry')} for {loader.samples} samples, "
                 f"{entries - began} of them from the last epoch ({loader}).",
                 f"Empty {path} before each epoch, or do not keep what each sample adds.",
             )

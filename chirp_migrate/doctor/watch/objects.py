@@ -11,7 +11,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dis import get_instructions
-from functools import _lru_cache_wrapper, lru_cache
+from functools import _lru_cache_wrapper, cached_property, lru_cache
 from itertools import islice
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -38,10 +38,9 @@ _LONGEST_TEXT = 80
 _MANY_OBJECTS, _MOST_VALUES = 10_000, 4_096
 _MOST_COUNTED = 20_000
 _PLAIN = (int, float, bool, str)
-#: What reads attributes by computed names; classes whose code does not count; where descriptors keep functions.
+#: What reads attributes by computed names; modules whose classes do not count.
 _READ_ANY = frozenset({"getattr", "vars", "__dict__", "attrgetter"})
-_OTHERS_CODE = frozenset({"torch", *sys.stdlib_module_names}) - {"__main__"}
-_FUNCTIONS = ("fget", "__func__", "func", "__wrapped__")
+_OTHERS_CODE = frozenset({"torch", *sys.stdlib_module_names})
 _CONTAINERS = (dict, list, set, OrderedDict, defaultdict, deque)
 _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 _LEAVES = (torch.Tensor, torch.nn.Module, np.ndarray, str, bytes, type, FunctionType, ModuleType, *_GENERATORS)
@@ -178,9 +177,22 @@ def _names_read(reader: Any) -> frozenset[str]:
     if isinstance(reader, FunctionType):
         return frozenset(_loaded(reader.__code__))
     kinds = [one for one in reader.__mro__ if one.__module__.partition(".")[0] not in _OTHERS_CODE]
-    members = [one for kind in kinds for one in vars(kind).values()]
-    functions = [function for one in members for function in (one, *(getattr(one, name, None) for name in _FUNCTIONS))]
+    functions = [_function_of(one) for kind in kinds for one in vars(kind).values()]
     return frozenset(name for one in functions if isinstance(one, FunctionType) for name in _loaded(one.__code__))
+
+
+def _function_of(member: Any) -> Any:
+    """The function that a member of a class calls; of any other member the member itself."""
+    match member:
+        case property():
+            return member.fget
+        case staticmethod() | classmethod():
+            return member.__func__
+        case cached_property():
+            return member.func
+        case _lru_cache_wrapper():
+            return member.__wrapped__
+    return member
 
 
 def _loaded(code: CodeType) -> Iterator[str]:
