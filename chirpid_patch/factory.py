@@ -145,11 +145,14 @@ def create_loader(
         ValueError: what ``DataLoader`` raises; arguments that exclude each other; a ``device`` that is not there.
     """
     given = {name: value for name, value in locals().items() if name not in ("dataset", "batch_size", "shuffle")}
-    defaults = inspect.signature(create_loader).parameters  # some of which some versions of PyTorch do not take
-    left = {name: value for name, value in given.items() if value is not defaults[name].default}
+    left = {name: value for name, value in given.items() if value is not _DEFAULTS[name]}
     return _create(
         LoaderOptions.parse(dataset, batch_size, shuffle, {**left, "num_workers": num_workers}, training=True)
     )
+
+
+#: Defaults that are left out: some versions of PyTorch do not take some of these arguments.
+_DEFAULTS = {one.name: one.default for one in inspect.signature(create_loader).parameters.values()}
 
 
 def _lists_arguments(function: _Function) -> _Function:

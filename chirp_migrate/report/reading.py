@@ -82,13 +82,13 @@ def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None, do
     verdict, kept_with = (
         _kept(runs, VERDICT, decode) if verdict_file is None else (_document_in(verdict_file, "verify", decode), None)
     )
-    told = [_tell_run(run, runs) for run in chosen]
-    doubts = [*_doubts(told, verdict, kept_with, runs)]
+    stories = [_tell_run(run, runs) for run in chosen]
+    doubts = [*_doubts(stories, verdict, kept_with, runs)]
     if doctor is None:
         doctor, kept_with = _kept(runs, DOCTOR, doctor_document.decode)
         if kept_with is not None and kept_with < runs[-1].number:
             doubts.append(f"Run {kept_with + 1} was applied after the last doctor: run doctor again.")
-    return Story(root.name, tuple(told), verdict, tuple(doubts), doctor)
+    return Story(root.name, tuple(stories), verdict, tuple(doubts), doctor)
 
 
 def _story_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> Story:
@@ -154,8 +154,8 @@ def _told(
     findings: dict[str, list[Finding]] = {}
     for one in plan.findings:
         in_vain = one.path in unwritten and one.status is Status.REWRITE
-        told = replace(one, status=Status.REPORT, why="file-not-written") if in_vain else one
-        findings.setdefault(one.path, []).append(told)
+        shown = replace(one, status=Status.REPORT, why="file-not-written") if in_vain else one
+        findings.setdefault(one.path, []).append(shown)
     files: list[FileStory] = []
     reported: dict[str, tuple[FindingStory, ...]] = {}
     for file in plan.files:
@@ -235,10 +235,10 @@ def _document_in(file: Path, command: str, read: Callable[[bytes], _Document]) -
 
 
 def _doubts(
-    told: Sequence[RunStory], verdict: VerifyReport | None, kept_with: int | None, runs: Sequence[JournalRun]
+    stories: Sequence[RunStory], verdict: VerifyReport | None, kept_with: int | None, runs: Sequence[JournalRun]
 ) -> Iterator[str]:
     """What keeps the parts of a story from belonging together; the verdict was kept with the run ``kept_with``."""
-    for run in told:
+    for run in stories:
         if run.ledger is None:
             yield (
                 f"Run {run.number} was applied by a version that kept no reasons with it: its changes are shown "
@@ -247,9 +247,10 @@ def _doubts(
         edited = [file.path for file in run.files if file.edited_since]
         if edited:
             yield f"Edited since they were migrated, and shown as they were then: {', '.join(edited)}."
-    if len(told) < len(runs):
-        others = ", ".join(str(run.number) for run in runs if run.number not in {one.number for one in told})
-        yield f"Only run {told[0].number} is shown; {others} stand as well, and a verdict is on all of them together."
+    if len(stories) < len(runs):
+        others = ", ".join(str(run.number) for run in runs if run.number not in {one.number for one in stories})
+        shown = stories[0].number
+        yield f"Only run {shown} is shown; {others} stand as well, and a verdict is on all of them together."
     if verdict is None:
         return
     changed = changed_since(runs[0].root, verdict.files)

@@ -50,7 +50,7 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
-                _learn(known, imported)
+                _add_imports(known, imported)
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
                 known.setdefault(name, set())
             case ast.Constant(value=str(path)) if (found := _PATH.fullmatch(path)) is not None:
@@ -81,14 +81,14 @@ def assignments(text: str, name: str) -> Iterator[str]:
     for node in ast.walk(syntax_tree(text)):
         match node:
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
-                _learn(known, imported)
+                _add_imports(known, imported)
             case ast.Attribute(value=module, attr=attribute, ctx=ast.Store() | ast.Del()) if attribute == name:
                 targets.append(module)
     for target in targets:
         yield from _modules_of(target, known)
 
 
-def _learn(known: dict[str, set[str]], imported: list[ast.alias]) -> None:
+def _add_imports(known: dict[str, set[str]], imported: list[ast.alias]) -> None:
     """Add the names that an import binds, each with the last part of what it stands for."""
     for one in imported:
         last = one.name.rpartition(".")[2]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -26,8 +26,7 @@ def _pack(value: Any) -> _Statistic:
     if isinstance(value, np.ndarray | list | tuple):
         value = torch.as_tensor(value, dtype=torch.float32)
     if not isinstance(value, Tensor):
-        number: float | np.floating[Any] = value
-        return number
+        return cast(float, value)
     tensor = value.detach()
     if tensor.ndim == 0 and tensor.is_floating_point():
         return tensor.item(), str(tensor.dtype).removeprefix("torch.")
