@@ -141,6 +141,24 @@ def test_shapes_of_construction(before: str, after: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("look", "is_rewritten"),
+    [
+        ("print(x.func.__name__)", False),
+        ("assert x.func == DataLoader", False),
+        ("getattr(x, 'func', x)", False),
+        ("x.func(d)", True),  # the call that is meant
+        ("self.func = x", True),
+        ("print(self.func)", True),
+    ],
+)
+def test_a_partial_whose_function_the_project_reads_keeps_the_class(look: str, is_rewritten: bool) -> None:
+    header = "from functools import partial\nfrom torch.utils.data import DataLoader\n"
+    text, findings = migrate(f"{header}x = partial(DataLoader, batch_size=4)\n{look}\n")
+    assert ("create_loader" in text) is is_rewritten
+    assert [one.why for one in findings if one.status is Status.REPORT] == ([] if is_rewritten else ["used-as-value"])
+
+
+@pytest.mark.parametrize(
     ("before", "after"),
     [
         # Names: of the loader, of its dataset, of the functions around.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_mentions
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_probed
 from chirp_migrate.analysis.dataflow.value_flow import (
     Assigned,
     Called,
@@ -33,6 +34,8 @@ _LOOKS = re.compile(
     r"|unittest\.mock\.(create_autospec|patch\.object)|functools\.(wraps|update_wrapper)"
 )
 _PARTIAL = re.compile(r"functools\.partial")
+#: A look at the function of a `partial`: not a call of it, an assignment, or an attribute of `self`.
+_FUNC = r"(?<!\bself)\.\s*func\b(?!\s*(?:\(|=(?!=)))"
 
 
 def may_build(outline: Outline, spellings: Set[str]) -> bool:
@@ -94,7 +97,8 @@ def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute,
         case Given(cst.Arg(star="") as argument, call) if call.args[0] is argument and is_call_of(
             module, call, _PARTIAL
         ):
-            return _CALLED_LATER
+            is_read = project.holds(_FUNC, "func") or is_probed(project, "func")
+            return Use("used-as-value", "read as the `func` of a partial") if is_read else _CALLED_LATER
         case Assigned((cst.Name() as name,), cst.Assign()) | Default(cst.Param(name=name)):
             return _held(module, project, name)
         case Assigned((cst.Attribute(value=cst.Name(value="self"), attr=attribute),), cst.Assign()):
