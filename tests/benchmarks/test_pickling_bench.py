@@ -28,6 +28,7 @@ def test_a_few_made_up_programs_are_told_apart() -> None:
     assert failing >= 8 and wrong == []
 
 
+@pytest.mark.exhaustive  # a few of them run with the fast tests
 @pytest.mark.slow
 def test_made_up_programs_are_told_apart() -> None:
     failing, wrong = _wrong(11, SEED + 1)

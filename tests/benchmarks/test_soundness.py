@@ -38,6 +38,7 @@ def test_objects_of_an_earlier_run_are_loaded_by_both_versions() -> None:
     assert "pickle.loads(SAVED)" in outcome.after and outcome.rewritten and not outcome.difference
 
 
+@pytest.mark.exhaustive  # a few such programs run with the fast tests
 @pytest.mark.slow
 def test_programs_made_up_at_random_do_the_same() -> None:
     command = [sys.executable, BENCHMARKS / "soundness.py", "--programs", "200", "--first", str(FIRST)]

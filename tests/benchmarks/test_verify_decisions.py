@@ -71,6 +71,7 @@ def test_the_slower_backend_differs_in_one_wait() -> None:
     assert f"{added}\n    results = _run_epochs(" in function
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_recording_is_decided_and_tabled(tmp_path: Path) -> None:
     pool = recording()

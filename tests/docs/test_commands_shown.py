@@ -25,6 +25,8 @@ COMMANDS = main.list_commands(click.Context(main))
 #: Whose arguments in running text are looked at.
 PROGRAMS = ("chirp-migrate", "make", "python", ".venv/bin/python")
 PAGES = written_pages()
+#: Pages that a newcomer follows; the commands of the others run with the exhaustive tests.
+FIRST_READ = ("README.md", "docs/tutorial.md")
 
 
 def name(page: Page) -> str:
@@ -39,7 +41,14 @@ def shell_blocks(page: Page) -> list[Block]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("bash") or not shutil.which("git"), reason="needs bash and git")
-@pytest.mark.parametrize("page", [page for page in PAGES if shell_blocks(page)], ids=name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=() if page.name in FIRST_READ else pytest.mark.exhaustive, id=page.name)
+        for page in PAGES
+        if shell_blocks(page)
+    ],
+)
 def test_blocks_of_commands_run_as_shown(page: Page, tmp_path: Path) -> None:
     folder = tmp_path / "clone"
     folder.mkdir()

@@ -150,6 +150,7 @@ ABOUT_POSIX = (
 )
 
 
+@pytest.mark.exhaustive  # the other tests here run both packages without POSIX
 def test_the_tests_of_both_packages_pass(tmp_path: Path) -> None:
     left_out = [f"--deselect={name}" for name in ABOUT_POSIX]
     options = ["-q", "-m", "not slow", "--no-posix", "-o", f"cache_dir={tmp_path}", *left_out]

@@ -101,7 +101,7 @@ def test_everybody_counts_the_same_lines(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["backend", "grown_backend"])
+@pytest.mark.parametrize("name", [pytest.param("backend", marks=pytest.mark.exhaustive), "grown_backend"])
 def test_everybody_counts_the_same_lines_of_a_whole_backend(tmp_path: Path, name: str) -> None:
     root = copy_of(name, tmp_path / name)
     for file in all_counts_agree(root):

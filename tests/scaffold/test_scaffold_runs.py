@@ -137,7 +137,7 @@ def test_the_added_tests_fail_on_a_dataset_that_is_not_worker_safe(backend: Path
 @pytest.mark.parametrize(
     ("text", "counts", "reason"),
     [
-        (DATASET_UTILS + NEEDS_PARAMETERS, "4 passed", ""),
+        pytest.param(DATASET_UTILS + NEEDS_PARAMETERS, "4 passed", "", marks=pytest.mark.exhaustive),
         (DATASET_UTILS + NEVER_BUILT, "2 passed, 2 skipped", "create_augmented_dataset_wrapper raises TypeError: reco"),
         (f"import a_package_that_is_not_there\n{DATASET_UTILS}", "4 skipped", "cannot be imported: No module named"),
     ],

@@ -44,6 +44,7 @@ def test_killed_or_out_of_disk_nothing_is_lost(tmp_path: Path) -> None:
     assert f"| runs of apply killed | 4 | {killed}" in (tmp_path / "interruption.md").read_text()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_where_no_disk_can_be_mounted_writes_fail_part_way(tmp_path: Path) -> None:
     content, _ = results(tmp_path, "--no-mount", "--kills", "0", "--rollbacks", "0", "--full", "2", "--files", "8")

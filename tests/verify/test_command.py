@@ -136,7 +136,7 @@ def test_an_interrupted_run_is_brought_to_an_end_first(write_backend: Callable[.
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sent", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive)])
 def test_an_interrupt_ends_the_processes_and_removes_the_temporary_files(
     write_backend: Callable[..., Path], sent: signal.Signals
 ) -> None:

@@ -57,6 +57,7 @@ def watched(root: Path, scratch: Path, given: dict[str, object]) -> dict[str, di
     return watch(Children(trees, discovery, options), discovery, {}).sides
 
 
+@pytest.mark.exhaustive  # a command of it is verified below
 @pytest.mark.slow
 def test_a_workload_gives_the_same_history_to_the_last_bit(root: Path, tmp_path: Path) -> None:
     found = watched(root, tmp_path, {"samples": 40, "epochs": 2, "shape": (3, 16, 16)})

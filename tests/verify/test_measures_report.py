@@ -27,6 +27,7 @@ STEP_MS = 3.0
 SETTINGS = VerifyOptions(SIZES, rounds=3, threads=1, simulate_step_ms=STEP_MS, worker_counts=(0, 2), extra_s=60.0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], tmp_path: Path) -> None:
     tree = write_backend("tree")

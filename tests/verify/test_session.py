@@ -152,7 +152,7 @@ def test_a_cheat_is_named_and_nothing_is_timed(write_backend: Callable[..., Path
             *("import a_module_that_is_missing", "a_module_that_is_missing", "ModuleNotFoundError"),
             marks=pytest.mark.exhaustive,  # test_failing_trees.py imports another
         ),
-        ("raise SystemExit(0)", "raised SystemExit", ""),
+        pytest.param("raise SystemExit(0)", "raised SystemExit", "", marks=pytest.mark.exhaustive),
         pytest.param(
             "import os; print('last words', flush=True); os._exit(7)",
             "exit code 7 and gave no result",

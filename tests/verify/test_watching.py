@@ -103,7 +103,11 @@ def test_an_entry_point_that_is_broken_before_the_migration_is_named_and_blocks_
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("dies", "how"), [("os._exit(7)", "ended with exit code 7"), ("time.sleep(1000)", "did not end within 15 s")]
+    ("dies", "how"),
+    [
+        ("os._exit(7)", "ended with exit code 7"),
+        pytest.param("time.sleep(1000)", "did not end within 15 s", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_an_entry_point_that_is_lost_only_where_it_is_timed_is_named_and_blocks_nothing(
     dies: str, how: str, write_backend: Callable[..., Path], tmp_path: Path
