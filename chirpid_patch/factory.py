@@ -142,7 +142,8 @@ def create_loader(
     Raises:
         TypeError: an argument that neither this nor ``DataLoader`` has; ``rank``, ``world_size`` or ``seed`` without
             ``distributed``; an iterable dataset with it.
-        ValueError: what ``DataLoader`` raises; arguments that exclude each other; a ``device`` that is not there.
+        ValueError: what ``DataLoader`` raises; arguments that exclude each other; a CUDA ``device`` that is not there.
+        RuntimeError: ``device`` is no device of this PyTorch; the error is that of ``torch.device``.
     """
     given = {name: value for name, value in locals().items() if name not in ("dataset", "batch_size", "shuffle")}
     left = {name: value for name, value in given.items() if value is not _DEFAULTS[name]}
