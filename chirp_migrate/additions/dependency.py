@@ -36,10 +36,8 @@ __all__ = [
 
 _DISTRIBUTION = "chirpid-patch"
 _COMMENT = "  # provides chirpid_patch, the migrated data loading"
-#: The entry of earlier versions, when the runtime came with the tool: no training needs the tool.
-_EARLIER = re.compile(rf"chirp-migrate>=\d+\.\d+({_COMMENT})?")
 #: The entry that ``apply`` adds to a list of dependencies; in a requirements file it has the comment.
-_ADDED = re.compile(rf"chirpid-patch>=\d+\.\d+,<\d+(\.\d+)?({_COMMENT})?|{_EARLIER.pattern}")
+_ADDED = re.compile(rf"chirpid-patch>=\d+\.\d+,<\d+(\.\d+)?({_COMMENT})?")
 
 #: Requirement files of a project, the first that exists is the one.
 _REQUIREMENTS = (
@@ -88,8 +86,7 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     The first list that names torch is extended: ``requirements.txt``, ``requirements/base.txt`` and its like,
     ``dependencies`` under ``[project]`` in ``pyproject.toml``, ``install_requires`` of ``setup.cfg``, or else the
     extras of ``pyproject.toml``. Where no list names torch, the requirements file of a project without metadata of a
-    package is extended. A list that asks for the distribution already stays as it is. The new entry replaces the entry
-    for the whole tool that earlier versions added.
+    package is extended. A list that names the runtime already does not change.
 
     Args:
         root: folder of the project.
@@ -209,10 +206,10 @@ def dependency_removal(root: Path) -> FilePlan | None:
     return None
 
 
-def without_requirement(text: str, added: re.Pattern[str] = _ADDED) -> str:
+def without_requirement(text: str) -> str:
     """Return a requirements file or ``setup.cfg`` without the lines that ``apply`` added."""
     lines = text.splitlines(keepends=True)
-    kept = [line for line in lines if not added.fullmatch(line.strip())]
+    kept = [line for line in lines if not _ADDED.fullmatch(line.strip())]
     after = "".join(kept)
     return after if text.endswith(("\n", "\r")) or len(kept) == len(lines) else after.rstrip("\r\n")
 
@@ -233,17 +230,17 @@ def without_entry(text: str) -> str:
         whole: Any = tomlkit.parse(text)
         for content in (expected, whole):
             for table, name in lists:
-                _remove(_inside(content, table)[name], _ADDED)
+                _remove(_inside(content, table)[name])
         after = tomlkit.dumps(whole)
     except tomlkit.exceptions.TOMLKitError:
         return text
     return after if _parsed(after) == expected else text
 
 
-def _remove(entries: Any, added: re.Pattern[str]) -> None:
+def _remove(entries: Any) -> None:
     """Remove the entries of a list that ``apply`` added."""
     for place in reversed(range(len(entries))):
-        if isinstance(entries[place], str) and added.fullmatch(entries[place]):
+        if isinstance(entries[place], str) and _ADDED.fullmatch(entries[place]):
             del entries[place]
 
 
@@ -277,9 +274,7 @@ def with_requirement(text: str, wanted: str) -> str:
         raise ValueError("it pins hashes")
     if re.search(r"\\\s*\Z", body):
         raise ValueError("its last line is continued on a line that is not there")
-    newline, text = _newline(body), without_requirement(text, _EARLIER)
-    body = text.removeprefix("\ufeff")
-    line = wanted + _COMMENT
+    newline, line = _newline(body), wanted + _COMMENT
     if not body:
         return text + line + newline
     return text + line + newline if body.endswith("\n") else text + newline + line
@@ -313,9 +308,7 @@ def _extended(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
         kept = tomlkit.dumps(whole)
         for content in (expected, whole):
             for name in names:
-                entries = _inside(content, table)[name]
-                _remove(entries, _EARLIER)
-                entries.append(wanted)
+                _inside(content, table)[name].append(wanted)
         after = tomlkit.dumps(whole)
     except tomlkit.exceptions.TOMLKitError as error:
         raise ValueError(f"it cannot be added to ({error})") from None
@@ -352,8 +345,6 @@ def with_install_requires(text: str, wanted: str) -> str:
         return text
     if before and before[0].startswith("file:"):
         raise ValueError("its `install_requires` names a file")
-    text = without_requirement(text, _EARLIER)
-    before = _install_requires(text) or []
     lines = text.splitlines(keepends=True)
     first = next(n for n, line in enumerate(lines) if re.match(r"install_requires[ \t]*[=:]", line))
     last = first

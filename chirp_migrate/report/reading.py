@@ -241,8 +241,8 @@ def _doubts(
     for run in stories:
         if run.ledger is None:
             yield (
-                f"Run {run.number} was applied by a version that kept no reasons with it: its changes are shown "
-                "without rules and ledger."
+                f"The plan of run {run.number} is missing in its journal: the changes of this run are shown without "
+                "rules and reasons."
             )
         edited = [file.path for file in run.files if file.edited_since]
         if edited:

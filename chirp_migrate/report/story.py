@@ -98,7 +98,7 @@ class RunStory:
         reported: what was seen and not rewritten: status ``opt-in``, ``refused``, ``report`` or ``suppressed``.
         skipped: files that could not be handled or written, with the reason.
         left_out: what was not looked at on purpose.
-        ledger: the account; None where the journal keeps none (written by an earlier version).
+        ledger: the account; None if the plan that the journal keeps with the run is missing.
         notes: what else the user should know.
     """
 

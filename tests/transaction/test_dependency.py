@@ -28,8 +28,6 @@ else:
 WANTED = "chirpid-patch>=0.1,<0.2"
 COMMENT = "  # provides chirpid_patch, the migrated data loading"
 LINE = f"{WANTED}{COMMENT}"
-#: The entry of earlier versions, when the runtime came with the tool.
-EARLIER = "chirp-migrate>=0.1"
 
 
 def test_the_requirement_is_the_release_line_of_this_program() -> None:
@@ -59,30 +57,6 @@ def test_the_tool_requires_the_runtime_that_it_adds() -> None:
 def test_a_requirements_file_gets_one_line(before: str, after: str) -> None:
     assert with_requirement(before, WANTED) == after
     assert with_requirement(after, WANTED) == after
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (f"torch\n{EARLIER}{COMMENT}\nnumpy\n", f"torch\nnumpy\n{LINE}\n"),
-        (f"torch\r\n{EARLIER}{COMMENT}", f"torch\r\n{LINE}"),
-        (f"{EARLIER}{COMMENT}\n", f"{LINE}\n"),
-    ],
-)
-def test_the_runtime_replaces_the_tool_that_an_earlier_version_added(before: str, after: str) -> None:
-    assert with_requirement(before, WANTED) == after
-    assert with_requirement(f"{WANTED}\n{before}", WANTED) == f"{WANTED}\n{before}"
-
-    entry = f'[project]\ndependencies = [\n    "torch",\n    "{EARLIER}",\n]\n'
-    assert with_project_dependency(entry, WANTED) == entry.replace(EARLIER, WANTED)
-    alone = f'[project]\ndependencies = ["{EARLIER}"]\n'
-    assert with_project_dependency(alone, WANTED) == alone.replace(EARLIER, WANTED)
-    extra = f'[project.optional-dependencies]\ntrain = ["torch", "{EARLIER}"]\n'
-    assert with_extra_dependency(extra, WANTED) == extra.replace(EARLIER, WANTED)
-    listed = f"[options]\ninstall_requires =\n    torch\n    {EARLIER}\nzip_safe = no\n"
-    assert with_install_requires(listed, WANTED) == listed.replace(EARLIER, WANTED)
-    only = f"[options]\ninstall_requires =\n    {EARLIER}\n"
-    assert with_install_requires(only, WANTED) == only.replace(EARLIER, WANTED)
 
 
 @pytest.mark.parametrize("line", ["chirpid-patch", "Chirpid_Patch==0.1.0", "  chirpid.patch[x] ; python_version > '3'"])

@@ -49,6 +49,23 @@ def test_a_record_is_read_as_it_was_written(
     assert read_record(write_record(record)) == record
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"files": [{"path": "a.py"}]}, r"`action` is missing at `\$\.files\[0\]`"),
+        ({"state": 3}, r"`int` where `str` should be at `\$\.state`"),
+        ({"state": "done"}, r"invalid enum value 'done' at `\$\.state`"),
+        ({"folders": ["../x"]}, r"the path '\.\./x' leads outside the tree"),
+    ],
+)
+def test_what_is_damaged_is_named_by_its_place(change: dict[str, Any], reason: str) -> None:
+    record = write_record(
+        Record(tool="0.1.0", state=State.APPLIED, created="2026-01-02T03:04:05Z", folders=(), files=())
+    )
+    with pytest.raises(ValueError, match=reason):
+        read_record(json.dumps({**json.loads(record), **change}).encode())
+
+
 def test_the_journal_tells_what_was_done(tree: Path) -> None:
     write_tree(tree)
     assert not applied_runs(tree)

@@ -178,14 +178,6 @@ def test_vendoring_takes_the_place_of_a_dependency_that_was_added(tmp_path: Path
     assert run("rollback", root).exit_code == 0 and snapshot(root, journal=False) == applied
 
 
-def test_vendoring_takes_the_place_of_the_tool_that_an_earlier_version_added(tmp_path: Path) -> None:
-    migrated = "from chirpid_patch import OptimalDataLoaderFactory\n"
-    earlier = "torch\nchirp-migrate>=0.1  # provides chirpid_patch, the migrated data loading\n"
-    root = write_files(tmp_path, {"train.py": migrated, "requirements.txt": earlier})
-    assert run("apply", "--vendor", root).exit_code == 0
-    assert (root / "requirements.txt").read_text() == "torch\n"
-
-
 def test_vendoring_by_a_plan_works_as_well(tmp_path: Path) -> None:
     root = write_files(tmp_path / "mine", {"train.py": LOADER, "requirements.txt": "torch\n"})
     assert run("apply", root).exit_code == 0

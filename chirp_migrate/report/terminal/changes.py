@@ -41,7 +41,7 @@ def show_run(run: RunStory, screen: Screen) -> None:
     for note in run.notes:
         screen.text(note)
     if run.ledger is None:
-        screen.text("The account of this run was not kept: an earlier version of chirp-migrate made it.")
+        screen.text("The plan of this run is missing in its journal, so its rules and reasons are not shown.")
     for sentence in () if run.ledger is None else ledger_sentences(run.ledger, planned=planned):
         screen.text(sentence, hang=2)
     _rules(run, screen)
@@ -141,7 +141,7 @@ def _added(files: list[FileStory], screen: Screen, *, planned: bool) -> None:
         return
     screen.heading("Files to add" if planned else "Added files")
     for note, of_note in groupby(sorted(files, key=lambda one: (one.note, one.path)), key=lambda one: one.note):
-        # An earlier version's journal does not say why it added a file.
+        # Without its plan, a journal does not show why a run added a file.
         screen.text("added" if note == "rewrite" else NOTES.get(note, note), 2)
         for file in of_note:
             since = ", edited since" if file.edited_since else ""

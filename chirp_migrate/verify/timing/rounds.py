@@ -56,16 +56,12 @@ class TimedRound:
         seconds: side (``before``, ``after``, ``cached``) → entry point → seconds of the user's own run.
         others: share of the CPUs that other processes used meanwhile; None where that is not watched.
         duration_s: seconds that the whole round took, starting the processes and warming up included.
-        order, disturbed, counts: of rounds of earlier versions.
     """
 
     seconds: Mapping[str, Mapping[str, float]]
     others: float | None = None
     duration_s: float = 0.0
     visits: Mapping[str, Mapping[str, Visit]] = field(default_factory=dict)
-    order: tuple[str, str] | None = None
-    disturbed: bool = False
-    counts: bool = True
 
     @classmethod
     def of(
@@ -83,7 +79,7 @@ class TimedRound:
         return cls(seconds, others, duration_s, visits)
 
     def visits_of(self, side: str) -> Mapping[str, Visit]:
-        """What was timed of a side, by entry point; nothing in a round of an earlier version."""
+        """The visits of a side by entry point; empty for a side that was not timed."""
         return self.visits.get(side, {})
 
     @property
@@ -110,13 +106,10 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         others_median, others_most: share of the CPUs that others used, 0 to 1; None where it is not watched.
         others_limit: share from which on a round counts as disturbed.
         not_watched: why it is not watched.
-        discarded, disturbed_but_counted: of verifications by earlier versions.
     """
 
     made: list[TimedRound] = []
     count: int = 0
-    discarded: int = 0
-    disturbed_but_counted: int = 0
     looks: list[Look] = []
     ended_with: str | None = None
     others_median: float | None = None
