@@ -181,13 +181,17 @@ def test_an_entry_point_without_end_is_ended_within_the_time_budget(tmp_path: Pa
     ("arguments", "problem"),
     [
         ((), "has no utils/ folder"),
+        (("--", "torchrun", "train.py"), "torchrun is not Python"),
         (("--", "torchrun", "train.py"), "only `chirp-migrate verify --command` runs other programs"),
         (("--", "python", "nowhere.py"), "there is no nowhere.py"),
+        (("--", "python", "-m", "trian"), "there is no module trian to be imported from PATH; did you mean train?"),
+        (("--", "python", "-m", "nowhere.train"), "there is no module nowhere.train"),
+        (("--", "python", "-m", "package"), "there is no module package.__main__"),
         (("--workload", "nowhere.py:workload"), "there is no nowhere.py"),
     ],
 )
 def test_what_cannot_be_run_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], problem: str) -> None:
-    root = script(tmp_path)
+    root = write_files(script(tmp_path), {"package/__init__.py": ""})
     before, after = (arguments, ()) if arguments[:1] != ("--",) else ((), arguments)
     result = run("doctor", *before, root, *after)
     assert result.exit_code == 2 and problem in result.stderr and len(result.stderr.splitlines()) <= 2
