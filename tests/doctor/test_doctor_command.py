@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support import copy_of, run, snapshot, write_files
+from support import copy_of, run, sentence, snapshot, write_files
 
 STREAM = """
 import torch
@@ -94,6 +94,17 @@ def test_a_script_of_any_length_is_ended_after_two_epochs_and_changes_nothing(tm
     place = result_of_sarif["locations"][0]["physicalLocation"]
     assert result_of_sarif["ruleId"] == "duplicated-samples"
     assert (place["artifactLocation"]["uri"], place["region"]) == ("train.py", {"startLine": 5})
+
+
+def test_only_the_document_is_printed_where_a_program_reads_it(tmp_path: Path) -> None:
+    result = run("doctor", script(tmp_path, epochs=2), "--sarif", "-", "--", "python", "train.py")
+    assert [one["ruleId"] for one in json.loads(result.stdout)["runs"][0]["results"]] == ["duplicated-samples"]
+    assert "Doctor: 1 problem in 1 entry point." in result.stderr
+
+
+def test_two_documents_are_not_written_to_the_same_place(tmp_path: Path) -> None:
+    result = run("doctor", script(tmp_path), "--json", "-", "--sarif", "-", "--", "python", "train.py")
+    assert result.exit_code == 2 and "--json and --sarif would be written to the same place" in sentence(result)
 
 
 @pytest.mark.parametrize("daemon", [True, False])
