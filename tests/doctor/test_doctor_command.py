@@ -208,6 +208,23 @@ def test_what_cannot_be_run_is_one_sentence(tmp_path: Path, arguments: tuple[str
     assert result.exit_code == 2 and problem in result.stderr and len(result.stderr.splitlines()) <= 2
 
 
+@pytest.mark.parametrize(
+    ("files", "command"),
+    [
+        ({"scripts/fit.py": 'if __name__ == "__main__":\n    pass\n', "data.py": "N = 3\n"}, "python scripts/fit.py"),
+        (
+            {"fit.py": 'if __name__ == "__main__":\n    pass\n', "lr.py": "if '__main__' == __name__: pass\n"},
+            "python train.py",
+        ),
+        ({"data.py": "NAME = __name__\n"}, "python train.py"),
+    ],
+)
+def test_where_no_training_is_found_a_script_is_named(tmp_path: Path, files: dict[str, str], command: str) -> None:
+    message = sentence(run("doctor", write_files(tmp_path / "project", files)))
+    assert f"append the training script to the command, as in `-- {command}`" in message
+    assert "or run `chirp-migrate init-workload " in message
+
+
 def test_a_command_of_settings_has_no_loaders_to_see(tmp_path: Path) -> None:
     settings = '[tool.chirp-migrate.verify]\ncommand = ["{python}", "train.py"]\n'
     root = write_files(script(tmp_path), {"pyproject.toml": settings})

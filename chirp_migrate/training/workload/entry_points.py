@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from chirp_migrate.console.text import count
 from chirp_migrate.training.errors import InvalidTree
+from chirp_migrate.training.process.imports import modules_of
 
 __all__ = [
     "DATA_PARAMETERS",
@@ -265,8 +267,8 @@ def discover(root: Path, model: str | None = None) -> Discovery:
     utils = root / "utils"
     if not utils.is_dir():
         raise InvalidTree(
-            f"{root} has no utils/ folder, so it is no ChirpID-shaped backend whose training is found by itself: "
-            f"run `chirp-migrate init-workload {root}` and say there what to train."
+            f"{root} has no utils/ folder, so it is no ChirpID-shaped backend whose training is found automatically: "
+            f"{_instead(root)}."
         )
     entry_points: dict[str, EntryPoint] = {}
     left_out: list[str] = []
@@ -281,10 +283,29 @@ def discover(root: Path, model: str | None = None) -> Discovery:
     if not entry_points:
         names = ", ".join(f"{name}.py" for name in TRAINING_MODULES)
         raise InvalidTree(
-            f"no entry point found under {utils}: verify looks for training functions in {names}; for others run "
-            f"`chirp-migrate init-workload {root}` and say there what to train."
+            f"no entry point found under {utils}, where training functions in {names} count: {_instead(root)}."
         )
     return Discovery(tuple(entry_points.values()), model or _find_model(utils), tuple(left_out))
+
+
+def _instead(root: Path) -> str:
+    """What to do where no training is found: the only script of the project is named."""
+    scripts = [path for path in modules_of(root).values() if _is_script(path)]
+    script = scripts[0].relative_to(root).as_posix() if len(scripts) == 1 else "train.py"
+    return (
+        f"append the training script to the command, as in `-- python {quote(script)}`, or run `chirp-migrate "
+        f"init-workload {quote(str(root))}` and list the training calls in the file that it writes"
+    )
+
+
+def _is_script(path: Path) -> bool:
+    """Whether a file has a guard: ``if __name__ == "__main__":`` at the top level."""
+    tree = _parse(path)
+    return tree is not None and any(
+        isinstance(one, ast.If)
+        and any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(one.test))
+        for one in tree.body
+    )
 
 
 def _parse(path: Path) -> ast.Module | None:
@@ -371,8 +392,8 @@ def _find_model(utils: Path) -> str:
     if candidates:
         return f"utils.models:{'BirdCNN' if 'BirdCNN' in candidates else candidates[0]}"
     raise InvalidTree(
-        f"no model found in {path}: verify trains BirdCNN or the first class there with num_classes; name another with "
-        "--model package.module:ClassName."
+        f"no model found in {path}, where BirdCNN counts or the first class with num_classes: name another with "
+        f"`verify --model package.module:ClassName`, or {_instead(utils.parent)}."
     )
 
 
