@@ -331,6 +331,21 @@ class Recording(msgspec.Struct):
         found = [run for run in self.runs if run.started_in == started and run.epoch == epoch]
         return sorted(found, key=lambda run: run.worker)
 
+    def samples_of(self, one: LoaderPass) -> dict[int, str]:
+        """Hash of each sample of a pass that was hashed, by index."""
+        found: dict[int, str] = {}
+        for task in (task for run in self.runs_of(one) for task in run.tasks):
+            if task.indices and len(task.indices) == len(task.samples):
+                found.update(zip(task.indices, task.samples, strict=True))
+            found.update(task.some)
+        return found
+
+    def compare(self, first: LoaderPass, second: LoaderPass) -> tuple[int, int]:
+        """How many samples of two passes were compared by index, and how many of them are equal."""
+        before, after = self.samples_of(first), self.samples_of(second)
+        both = before.keys() & after.keys()
+        return len(both), sum(before[index] == after[index] for index in both)
+
     def series(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
         """The passes over each dataset, in order; a loader that is built anew for each epoch counts as one."""
         found: dict[tuple[Place, int], list[tuple[LoaderInfo, LoaderPass]]] = {}

@@ -68,6 +68,8 @@ PROBLEMS = {
     "order_sorted_by_class": ["order"],
     "overlap_of_folds": [],
     "overlap_of_measured_fit": [],
+    "overlap_of_random_splits": ["overlap"],
+    "overlap_of_short_epochs": ["overlap"],
     "overlap_split_with_replacement": ["overlap"],
     "overlap_validation_in_training": ["overlap"],
     "pickle_lambda_in_steps": ["not-picklable"],
@@ -176,6 +178,24 @@ def test_an_object_that_cannot_be_pickled_is_named_by_its_attribute_path(
     report: dict[str, Any], program: str, path: str
 ) -> None:
     assert path in problem(report, program)["message"]
+
+
+@pytest.mark.parametrize(
+    ("program", "is_certain"),
+    [
+        ("overlap_of_random_splits", True),
+        ("overlap_split_with_replacement", True),
+        ("overlap_of_short_epochs", False),
+        ("overlap_validation_in_training", False),
+    ],
+)
+def test_an_overlap_that_may_be_a_measure_of_the_fit_has_two_readings(
+    report: dict[str, Any], program: str, is_certain: bool
+) -> None:
+    message = problem(report, program)["message"]
+    assert message.startswith("Validation samples are also training samples")
+    assert ("so validation results are too good." in message) is is_certain
+    assert ("or the loader measures how well training fits" in message) is not is_certain
 
 
 @pytest.mark.parametrize(

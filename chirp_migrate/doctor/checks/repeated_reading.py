@@ -29,8 +29,8 @@ def check(seen: Recording) -> Iterator[Problem]:
             loader.dataset_place if loader.dataset_place.file else loader.place,
             "repeated-reading",
             "Each epoch reads and decodes the same samples again, and the training waits for them.",
-            f"{_equal(seen, epochs)[0]} samples were compared, and were the same in both epochs. In the second epoch "
-            f"the training waited {sum(later.waits_s):.1f} of {later.seconds:.1f} s for {loader}.",
+            f"{seen.compare(epochs[0][1], later)[0]} samples were compared, and were the same in both epochs. In the "
+            f"second epoch the training waited {sum(later.waits_s):.1f} of {later.seconds:.1f} s for {loader}.",
             f"Decode once into a memory-mapped array (docs/caching.md): {size / _MIB:,.1f} MiB for {loader.samples} "
             f"samples would save up to {sum(later.waits_s) / share:.1f} s of each epoch.",
         )
@@ -52,7 +52,7 @@ def is_read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) 
     if is_in_memory(seen, *epochs[0]):
         return False
     later = epochs[1][1]
-    compared, equal = _equal(seen, epochs)
+    compared, equal = seen.compare(epochs[0][1], later)
     tasks = [task for run in seen.runs_of(later) for task in run.tasks if task.indices]
     read = sum(len(task.indices) for task in tasks)
     return (
@@ -61,16 +61,3 @@ def is_read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) 
         and sum(later.waits_s) >= _LEAST_WAIT_S
         and sum(task.seconds for task in tasks) >= _LEAST_SAMPLE_S * read
     )
-
-
-def _equal(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> tuple[int, int]:
-    """How many samples of the second epoch were compared with the first, and how many of them were equal."""
-    first, second = ([task for run in seen.runs_of(one) for task in run.tasks] for _, one in epochs[:2])
-    before = {
-        index: sample
-        for task in first
-        if len(task.indices) == len(task.samples)
-        for index, sample in zip(task.indices, task.samples, strict=True)
-    }
-    pairs = [(before[index], sample) for task in second for index, sample in task.some.items() if index in before]
-    return len(pairs), sum(one == other for one, other in pairs)
