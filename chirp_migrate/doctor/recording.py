@@ -131,6 +131,8 @@ class LoaderPass(msgspec.Struct):
         seconds: from the beginning to the last batch.
         doubles: bytes of each float64 tensor of the first batch, by its place in the batch.
         normalization: calls of BatchNorm in training mode.
+        carries_state: whether a recurrent module began the second batch with a state that is not zero, and the first
+            batch without such a state.
         device: type of the device of the first module that was called; empty if none was.
         moved: bytes of each large tensor of the first batch that is in CPU memory, by its place in the batch.
         is_pinned: whether that memory is pinned.
@@ -155,6 +157,7 @@ class LoaderPass(msgspec.Struct):
     seconds: float = 0.0
     doubles: dict[str, int] = {}
     normalization: dict[str, NormalizationCall] = {}
+    carries_state: bool = False
     device: str = ""
     moved: dict[str, int] = {}
     is_pinned: bool = False

@@ -17,7 +17,11 @@ _LARGEST_CLASS = 0.7
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare the indices of two training epochs; a fixed order counts only if the sampler should change it."""
+    """Compare the indices of two training epochs; a fixed order counts only if the sampler should change it.
+
+    Samples that are sorted by class count unless a recurrent model carries its state from batch to batch, as in
+    truncated backpropagation through time: it reads its sequence in order, whatever the labels are.
+    """
     for passes in seen.training_series():
         loader = passes[0][0]
         orders = [_order(seen.runs_of(one)) for _, one in passes]
@@ -32,13 +36,15 @@ def check(seen: Recording) -> Iterator[Problem]:
                 if loader.replicas > 1
                 else "Seed once, before the first epoch, and keep one generator for the loader.",
             )
-        elif (evidence := _sorted_by_class(loader, seen.runs_of(passes[0][1]))) is not None:
+            continue
+        evidence = _sorted_by_class(loader, seen.runs_of(passes[0][1]))
+        if evidence is not None and not any(one.carries_state for _, one in passes):
             yield Problem.at(
                 loader.place,
                 "order",
                 "Training reads the samples sorted by class, so most batches hold one class.",
                 evidence,
-                "Give the training loader shuffle=True.",
+                "Give the training loader shuffle=True, unless a state goes from batch to batch.",
             )
 
 

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import psutil
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.rnn import RNNBase, RNNCellBase
 from torch.utils.data import (
     DataLoader,
     DistributedSampler,
@@ -43,6 +44,7 @@ from chirp_migrate.doctor.watch.reading import Sink, WorkerLoop, read_runs, reco
 from chirp_migrate.doctor.watch.samples import bytes_of_doubles, bytes_to_move, describe_batch, is_pinned, strided
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
+from chirp_migrate.training.watch.samples import contents
 from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import batch_samples
 from chirpid_patch.loading.worker_start import start_method
@@ -54,6 +56,7 @@ __all__ = ["watched"]
 
 _EPOCHS = 2
 _LEAST_BATCHES = 8
+_BATCHES_WITH_STATE = 2
 _COMPARED = 64
 """Samples of each later training epoch, about, that are compared with the first epoch."""
 _SHARE_OF_PASS = 0.2
@@ -109,6 +112,7 @@ class _Watch(Interception):
         self._every, self._is_fetched = 1, False
         self._process = psutil.Process()
         self._samplers = Interception(self._watch_sampler, Sampler)
+        self._begins_with_state: dict[int, dict[tuple[int, int], bool]] = {}
         self._loading: Any = None
         self._drawn: dict[int, list[list[Any]]] = {}
 
@@ -334,6 +338,8 @@ class _Watch(Interception):
             first = next(module.parameters(recurse=False), None)
             if first is not None:
                 one.parameters, one.device = str(first.dtype), first.device.type
+        if isinstance(module, (RNNBase, RNNCellBase)) and len(one.sizes) <= _BATCHES_WITH_STATE:
+            self._see_state(one, module, arguments)
         if not module.training or not isinstance(module, _BatchNorm) or not arguments:
             return
         kind = type(module).__name__
@@ -342,6 +348,15 @@ class _Watch(Interception):
         given = arguments[0]
         if isinstance(given, torch.Tensor) and given.shape[0] == 1 and one.sizes[-1] == 1:
             calls.with_one_sample += 1
+
+    def _see_state(self, one: LoaderPass, module: torch.nn.Module, arguments: Any) -> None:
+        """Note whether the first call of a recurrent module in a batch gets a state that is not zero."""
+        batch = one.number, len(one.sizes)
+        begins = self._begins_with_state.setdefault(id(module), {})
+        if batch not in begins:
+            states = [leaf for leaf in contents(arguments[1:]).values() if isinstance(leaf, torch.Tensor)]
+            begins[batch] = any(not leaf.is_meta and bool(leaf.any()) for leaf in states)
+            one.carries_state |= begins[batch] and not begins.get((one.number, len(one.sizes) - 1), True)
 
 
 @contextmanager
