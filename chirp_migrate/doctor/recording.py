@@ -15,6 +15,7 @@ __all__ = [
     "NormalizationCall",
     "Place",
     "Recording",
+    "Results",
     "Task",
     "Unpicklable",
 ]
@@ -71,6 +72,7 @@ class LoaderInfo(msgspec.Struct):
             Tensors do not count: they are shared.
         held_bytes: bytes of the tensors and arrays that the dataset holds.
         objects: number of Python objects in each large container that the dataset holds.
+        functions: where each function is defined with which the dataset reads, by name.
     """
 
     number: int
@@ -92,6 +94,7 @@ class LoaderInfo(msgspec.Struct):
     sent_bytes: int = 0
     held_bytes: int = 0
     objects: dict[str, int] = {}
+    functions: dict[str, Place] = {}
 
     def __str__(self) -> str:
         return f"the loader at {self.place}" if self.place.file else f"a loader of {self.dataset}"
@@ -223,6 +226,26 @@ class Moments(msgspec.Struct):
         return found
 
 
+class Results(msgspec.Struct):
+    """What a function of a dataset returned while one batch was read.
+
+    Attributes:
+        calls, seconds: how often it was called, and for how long.
+        hashes: of some of its results, or of all.
+        bytes: of the last result that was hashed.
+    """
+
+    calls: int = 0
+    seconds: float = 0.0
+    hashes: list[str] = []
+    bytes: int = 0
+
+    @property
+    def mean_s(self) -> float:
+        """Seconds of a call."""
+        return self.seconds / max(1, self.calls)
+
+
 class Task(msgspec.Struct):
     """One batch, as the process saw it that read it.
 
@@ -240,6 +263,7 @@ class Task(msgspec.Struct):
         seconds: to read the batch and collate it; 0 if it was not measured.
         some: hash of a few of the samples, by index, in later training epochs.
         memory: bytes of memory that only this process has, after the batch; measured now and then, 0 otherwise.
+        results: what functions of the dataset returned, by name; empty before Python 3.12.
     """
 
     indices: list[int] = []
@@ -254,6 +278,7 @@ class Task(msgspec.Struct):
     seconds: float = 0.0
     some: dict[int, str] = {}
     memory: int = 0
+    results: dict[str, Results] = {}
 
 
 class FetcherRun(msgspec.Struct):
@@ -337,7 +362,7 @@ class Recording(msgspec.Struct):
     def samples_of(self, one: LoaderPass) -> dict[int, str]:
         """Hash of each sample of a pass that was hashed, by index."""
         found: dict[int, str] = {}
-        for task in (task for run in self.runs_of(one) for task in run.tasks):
+        for task in self.tasks_of(one):
             if task.indices and len(task.indices) == len(task.samples):
                 found.update(zip(task.indices, task.samples, strict=True))
             found.update(task.some)
@@ -348,6 +373,10 @@ class Recording(msgspec.Struct):
         before, after = self.samples_of(first), self.samples_of(second)
         both = before.keys() & after.keys()
         return len(both), sum(before[index] == after[index] for index in both)
+
+    def tasks_of(self, one: LoaderPass) -> list[Task]:
+        """The batches of a pass, by worker number."""
+        return [task for run in self.runs_of(one) for task in run.tasks]
 
     def series(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
         """The passes over each dataset, in order; a loader that is built anew for each epoch counts as one."""

@@ -41,6 +41,7 @@ from chirp_migrate.doctor.watch.objects import held_bytes, inner_datasets, large
 from chirp_migrate.doctor.watch.pickling import sent_bytes, unpicklable_parts
 from chirp_migrate.doctor.watch.places import Places
 from chirp_migrate.doctor.watch.reading import Sink, WorkerLoop, read_runs, recorded_fetchers
+from chirp_migrate.doctor.watch.results import reading_functions
 from chirp_migrate.doctor.watch.samples import bytes_of_doubles, bytes_to_move, describe_batch, is_pinned, strided
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
@@ -283,6 +284,9 @@ class _Watch(Interception):
             replicas=sampler.num_replicas if isinstance(sampler, DistributedSampler) and sampler.shuffle else 0,
             held_bytes=held_bytes(dataset),
             objects=large_containers(dataset),
+            functions={
+                one.__qualname__: self._places.of_definition(one) for one in reading_functions(dataset).values()
+            },
         )
         if loader.num_workers:
             info.unpicklable = list(unpicklable_parts(loader, self._places))
