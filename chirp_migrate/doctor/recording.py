@@ -66,7 +66,7 @@ class LoaderInfo(msgspec.Struct):
         num_workers, persistent_workers, drop_last, start_method: as the loader has them.
         sampler: class name of the sampler.
         is_random_order: whether the sampler is one of PyTorch's that order samples at random.
-        replicas: number of processes that a ``DistributedSampler`` divides the samples among; 0 for other samplers.
+        is_distributed: whether the sampler is a ``DistributedSampler`` that shuffles, for any number of processes.
         unpicklable: objects that could not be sent to spawned workers; empty without workers.
         sent_bytes: bytes that each start of a worker copies by pickle; 0 if workers are forked, or it is not known.
             Tensors do not count: they are shared.
@@ -89,7 +89,7 @@ class LoaderInfo(msgspec.Struct):
     start_method: str
     sampler: str
     is_random_order: bool
-    replicas: int = 0
+    is_distributed: bool = False
     unpicklable: list[Unpicklable] = []
     sent_bytes: int = 0
     held_bytes: int = 0

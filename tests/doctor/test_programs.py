@@ -63,6 +63,7 @@ PROBLEMS = {
     "noise_seeded_by_worker": [],
     "noise_seeded_each_epoch": ["equal-randomness"],
     "order_epoch_never_set": ["order"],
+    "order_epoch_never_set_alone": ["order"],
     "order_epoch_set": [],
     "order_equal_in_folds": [],
     "order_equal_in_trials": [],

@@ -26,14 +26,14 @@ def check(seen: Recording) -> Iterator[Problem]:
         loader = passes[0][0]
         orders = [_order(seen.runs_of(one)) for _, one in passes]
         repeats = len(orders) > 1 and _is_same_order(orders[0], orders[1])
-        if repeats and (loader.replicas > 1 or loader.is_random_order):
+        if repeats and (loader.is_distributed or loader.is_random_order):
             yield Problem.at(
                 loader.place,
                 "order",
                 f"The random order of the training samples ({loader.sampler}) is the same in every epoch.",
                 f"Both epochs of {loader} begin with the samples {_begin(orders[0])}",
                 "Call sampler.set_epoch(epoch) before each epoch."
-                if loader.replicas > 1
+                if loader.is_distributed
                 else "Seed once, before the first epoch, and keep one generator for the loader.",
             )
             continue

@@ -281,7 +281,7 @@ class _Watch(Interception):
             start_method=start_method({"multiprocessing_context": loader.multiprocessing_context}),
             sampler=type(sampler).__name__,
             is_random_order=isinstance(sampler, (RandomSampler, SubsetRandomSampler)),
-            replicas=sampler.num_replicas if isinstance(sampler, DistributedSampler) and sampler.shuffle else 0,
+            is_distributed=isinstance(sampler, DistributedSampler) and bool(sampler.shuffle),
             held_bytes=held_bytes(dataset),
             objects=large_containers(dataset),
             functions={
