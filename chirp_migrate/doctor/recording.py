@@ -73,6 +73,8 @@ class LoaderInfo(msgspec.Struct):
         held_bytes: bytes of the tensors and arrays that the dataset holds.
         objects: number of Python objects in each large container that the dataset holds.
         functions: where each function is defined with which the dataset reads, by name.
+        unguarded: line of the main script that leads to the first pass and runs again if a worker imports the script;
+            an empty place if there is none, or workers are forked or cannot be sent the loader's objects.
     """
 
     number: int
@@ -95,6 +97,7 @@ class LoaderInfo(msgspec.Struct):
     held_bytes: int = 0
     objects: dict[str, int] = {}
     functions: dict[str, Place] = {}
+    unguarded: Place = Place()
 
     def __str__(self) -> str:
         return f"the loader at {self.place}" if self.place.file else f"a loader of {self.dataset}"
@@ -323,12 +326,12 @@ class Recording(msgspec.Struct):
         cpus: CPUs that the training may use.
         most_handles: file descriptors that a process may have; 0 if that is not known.
         loaders, passes, runs: see their types.
+        worker_starts: numbers of the passes that started workers, if at least one worker began its loop.
         has_own_data: whether the number of samples is the user's own, and not a choice of doctor.
         seconds: wall time.
         is_cut: whether its time was up before its third epoch began and before it ended.
         error: what the entry point raised, in one line; empty if it trained.
         printed: the end of the traceback, or of the output of a process that was lost.
-        by_workers: what processes printed before the entry point lost a worker; empty if it lost none.
     """
 
     label: str
@@ -337,12 +340,12 @@ class Recording(msgspec.Struct):
     loaders: list[LoaderInfo] = []
     passes: list[LoaderPass] = []
     runs: list[FetcherRun] = []
+    worker_starts: list[int] = []
     has_own_data: bool = True
     seconds: float = 0.0
     is_cut: bool = False
     error: str = ""
     printed: str = ""
-    by_workers: str = ""
 
     def of_loader(self, loader: LoaderInfo) -> list[LoaderPass]:
         """The passes over a loader, in order."""

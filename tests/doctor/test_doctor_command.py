@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -129,18 +130,47 @@ def test_workers_that_are_not_forked_find_the_script(tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout.strip()) == (0, "Doctor: no problems in 1 entry point.")
 
 
-def test_a_script_without_a_guard_is_named_under_spawn(tmp_path: Path) -> None:
-    text = STREAM.format(epochs=2, workers=1, end="").replace('if __name__ == "__main__":\n    main()', "main()")
-    root = write_files(
-        tmp_path / "project",
-        {"train.py": text.replace("num_workers=1", "num_workers=1, multiprocessing_context='spawn'")},
-    )
-    result = run("doctor", root, "--", "python", "train.py")
+HAS_FORKSERVER = "forkserver" in multiprocessing.get_all_start_methods()
+
+
+def unforked(folder: Path, method: str, guard: str, rows: str = "iter(torch.eye(8).unbind())") -> Path:
+    text = STREAM.format(epochs=2, workers=1, end="").replace('if __name__ == "__main__":\n    ', guard)
+    text = text.replace("num_workers=1", f"num_workers=1, multiprocessing_context={method!r}")
+    return write_files(folder / "project", {"train.py": text.replace("iter(torch.eye(8).unbind())", rows)})
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("spawn", ("python", "train.py")),
+        pytest.param(
+            "forkserver",
+            ("python", "-m", "train"),
+            marks=pytest.mark.skipif(not HAS_FORKSERVER, reason="this system has no fork server"),
+        ),
+    ],
+)
+def test_a_script_without_a_guard_is_named(tmp_path: Path, method: str, words: tuple[str, ...]) -> None:
+    result = run("doctor", unforked(tmp_path, method, ""), "--", *words)
     assert result.exit_code == 1
     lines = " ".join(result.stdout.split())
     assert lines.startswith("train.py:17: The script trains when a worker process imports it, so no worker can start.")
-    assert "the loader at train.py:12 starts by spawn" in lines and "[unguarded-main]" in lines
+    assert f"of the loader at train.py:12 began. Workers started by {method} import the script" in lines
+    assert "[unguarded-main]" in lines
     assert "Doctor: 1 problem in 1 entry point, of which 1 failed." in lines
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        'if __name__ == "__main__":\n    ',
+        "import multiprocessing\nmultiprocessing.current_process().name == 'MainProcess' and ",
+    ],
+)
+def test_workers_that_began_before_the_run_fails_imported_the_script(tmp_path: Path, guard: str) -> None:
+    root = unforked(tmp_path, "spawn", guard, rows="__import__('os')._exit(3)")
+    result = run("doctor", root, "--", "python", "train.py")
+    assert result.exit_code == 14 and "exited unexpectedly" in result.stderr
 
 
 def test_a_worker_that_ends_for_another_reason_is_no_script_without_a_guard(tmp_path: Path) -> None:

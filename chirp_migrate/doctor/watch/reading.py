@@ -24,7 +24,7 @@ from chirp_migrate.doctor.watch.objects import generator_states, large_container
 from chirp_migrate.doctor.watch.results import ResultWatch
 from chirp_migrate.doctor.watch.samples import describe_batch
 
-__all__ = ["Sink", "WorkerLoop", "read_runs", "recorded_fetchers"]
+__all__ = ["Sink", "WorkerLoop", "read_runs", "recorded_fetchers", "worker_starts"]
 
 _TASKS_WITH_GENERATORS = 2
 _MOST_TASKS = 400
@@ -157,6 +157,7 @@ class WorkerLoop:
     def __call__(self, *arguments: Any, **named: Any) -> None:
         """Be a worker process."""
         path = Path(self._folder, f"{self._started_in}-{os.getpid()}.jsonl")
+        path.touch()  # an empty file shows that the worker got as far as this
         epochs = iter(range(1_000_000))
 
         def sink(dataset: Any) -> Sink | None:
@@ -193,6 +194,11 @@ def recorded_fetchers(make_sink: Callable[[Any], Sink | None]) -> Iterator[None]
         yield
     finally:
         kind.create_fetcher = before
+
+
+def worker_starts(folder: Path) -> list[int]:
+    """Numbers of the loader passes that started workers, if at least one worker began its loop."""
+    return sorted({int(path.name.partition("-")[0]) for path in folder.glob("*.jsonl")})
 
 
 def read_runs(folder: Path) -> list[FetcherRun]:

@@ -40,7 +40,7 @@ from chirp_migrate.doctor.recording import (
 from chirp_migrate.doctor.watch.objects import held_bytes, inner_datasets, large_containers, open_files, plain_values
 from chirp_migrate.doctor.watch.pickling import sent_bytes, unpicklable_parts
 from chirp_migrate.doctor.watch.places import Places
-from chirp_migrate.doctor.watch.reading import Sink, WorkerLoop, read_runs, recorded_fetchers
+from chirp_migrate.doctor.watch.reading import Sink, WorkerLoop, read_runs, recorded_fetchers, worker_starts
 from chirp_migrate.doctor.watch.results import reading_functions
 from chirp_migrate.doctor.watch.samples import bytes_of_doubles, bytes_to_move, describe_batch, is_pinned, strided
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
@@ -93,6 +93,7 @@ def watched(
     finally:
         recording.seconds = time.perf_counter() - began
         watch.end_workers()
+        recording.worker_starts = worker_starts(folder)
         recording.runs += read_runs(folder)
 
 
@@ -291,6 +292,7 @@ class _Watch(Interception):
         if loader.num_workers:
             info.unpicklable = list(unpicklable_parts(loader, self._places))
             if info.start_method != "fork" and not info.unpicklable:
+                info.unguarded = self._places.of_unguarded_main()
                 with suppress(Exception):  # the user's __getstate__ may work only once
                     info.sent_bytes = sent_bytes(loader)
         self._loaders.append(loader)
