@@ -56,7 +56,7 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
             "`chirp-migrate doctor . -- python train.py`, or --workload."
         )
     progress(Step("finding and copying the training"))
-    discovery = training_of(root, root, options)
+    discovery = training_of(root, root, options, "doctor")
     if options.source is not Source.HOOK:
         discovery = chosen(discovery, options.select)
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-doctor-", ignore_cleanup_errors=True) as name:

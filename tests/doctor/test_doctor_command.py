@@ -250,9 +250,11 @@ def test_what_cannot_be_run_is_one_sentence(tmp_path: Path, arguments: tuple[str
     ],
 )
 def test_where_no_training_is_found_a_script_is_named(tmp_path: Path, files: dict[str, str], command: str) -> None:
-    message = sentence(run("doctor", write_files(tmp_path / "project", files)))
-    assert f"append the training script to the command, as in `-- {command}`" in message
-    assert "or run `chirp-migrate init-workload " in message
+    root = write_files(tmp_path / "project", files)
+    for name in ("doctor", "tune"):
+        message = sentence(run(name, root))
+        assert f"run a script with `chirp-migrate {name} {root} -- {command}`" in message
+        assert f"or run `chirp-migrate init-workload {root}`" in message
 
 
 def test_a_command_of_settings_has_no_loaders_to_see(tmp_path: Path) -> None:

@@ -254,12 +254,13 @@ def is_chirpid_shaped(root: Path) -> bool:
     return any((root / "utils" / f"{module}.py").is_file() for module in TRAINING_MODULES)
 
 
-def discover(root: Path, model: str | None = None) -> Discovery:
+def discover(root: Path, model: str | None = None, command: str = "verify") -> Discovery:
     """Find the training entry points and the model of the backend at ``root``.
 
     Args:
         root: folder of the backend.
         model: ``module:ClassName`` to train instead of the one found in ``utils/models.py``.
+        command: the command that runs the training; a message shows how it runs a script.
 
     Raises:
         InvalidTree: there is no ``utils/`` folder, no entry point, or no model taking ``num_classes``.
@@ -268,7 +269,7 @@ def discover(root: Path, model: str | None = None) -> Discovery:
     if not utils.is_dir():
         raise InvalidTree(
             f"{root} has no utils/ folder, so it is no ChirpID-shaped backend whose training is found automatically: "
-            f"{_instead(root)}."
+            f"{_instead(root, command)}."
         )
     entry_points: dict[str, EntryPoint] = {}
     left_out: list[str] = []
@@ -283,18 +284,18 @@ def discover(root: Path, model: str | None = None) -> Discovery:
     if not entry_points:
         names = ", ".join(f"{name}.py" for name in TRAINING_MODULES)
         raise InvalidTree(
-            f"no entry point found under {utils}, where training functions in {names} count: {_instead(root)}."
+            f"no entry point found under {utils}, where training functions in {names} count: {_instead(root, command)}."
         )
-    return Discovery(tuple(entry_points.values()), model or _find_model(utils), tuple(left_out))
+    return Discovery(tuple(entry_points.values()), model or _find_model(utils, command), tuple(left_out))
 
 
-def _instead(root: Path) -> str:
+def _instead(root: Path, command: str) -> str:
     """What to do where no training is found: the only script of the project is named."""
     scripts = [path for path in modules_of(root).values() if _is_script(path)]
     script = scripts[0].relative_to(root).as_posix() if len(scripts) == 1 else "train.py"
     return (
-        f"append the training script to the command, as in `-- python {quote(script)}`, or run `chirp-migrate "
-        f"init-workload {quote(str(root))}` and list the training calls in the file that it writes"
+        f"run a script with `chirp-migrate {command} {quote(str(root))} -- python {quote(script)}`, or run "
+        f"`chirp-migrate init-workload {quote(str(root))}` and list the training calls in the file that it writes"
     )
 
 
@@ -385,7 +386,7 @@ def _parameters(function: ast.FunctionDef) -> tuple[str, ...]:
     return tuple(a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs])
 
 
-def _find_model(utils: Path) -> str:
+def _find_model(utils: Path, command: str) -> str:
     path = utils / "models.py"
     tree = _parse(path)
     candidates = [] if tree is None else list(_models(tree))
@@ -393,7 +394,7 @@ def _find_model(utils: Path) -> str:
         return f"utils.models:{'BirdCNN' if 'BirdCNN' in candidates else candidates[0]}"
     raise InvalidTree(
         f"no model found in {path}, where BirdCNN counts or the first class with num_classes: name another with "
-        f"`verify --model package.module:ClassName`, or {_instead(utils.parent)}."
+        f"`verify --model package.module:ClassName`, or {_instead(utils.parent, command)}."
     )
 
 
