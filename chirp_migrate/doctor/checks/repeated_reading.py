@@ -63,7 +63,8 @@ def read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> 
     tasks = [task for task in seen.tasks_of(later) if task.indices]
     seconds = sum(task.seconds for task in tasks)
     if (
-        is_in_memory(seen, loader, first)
+        not tasks
+        or is_in_memory(seen, loader, first)
         or later.waited_share < _LEAST_WAITED
         or sum(later.waits_s) < _LEAST_WAIT_S
         or seconds < _LEAST_SAMPLE_S * sum(len(task.indices) for task in tasks)
@@ -92,8 +93,8 @@ def _below(seen: Recording, loader: LoaderInfo, first: LoaderPass, later: Loader
     if share < _LEAST_SHARE or len(set(again)) < max(_LEAST_COMPARED, len(again) / 2) or not known.issuperset(again):
         return None
     return _Again(
-        f"{len(again)} results of {name} were compared, and it returned each of them in the first epoch, too; "
-        f"{100 * share:.0f} % of the time to read was spent there.",
+        f"{len(again)} results of {name} were compared, and each is also a result of the first epoch. {name} took "
+        f"{100 * share:.0f} % of the time to read.",
         share,
         max(each.bytes for each in before),
         loader.functions[name],
