@@ -10,7 +10,7 @@ import click
 from chirp_migrate.cli.command_settings import EXPRESSION, SCRIPT_ARGUMENT, WORKLOAD
 from chirp_migrate.cli.options import Command, File, Number, argument, option, output_options
 from chirp_migrate.cli.verify import options_of
-from chirp_migrate.console.output import Output, check_writable, write_bytes
+from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.report.kept_verdict import keep_problems
@@ -77,6 +77,8 @@ def doctor(
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: give the root of your project.")
     check_writable(sarif_file)
+    if sarif_file is not None and sarif_file == output.json_file:
+        raise UsageProblem("--json and --sarif would be written to the same place: give one of them another file.")
     named = [f"--workload={workload}"] if workload is not None else []
     named += [f"--select={select}"] if select is not None else []
     options = options_of(*named, f"--time-budget={budget_s}", "--", str(path), *script)
@@ -97,7 +99,7 @@ def doctor(
         write_bytes(sarif_file, sarif_bytes(report, path.resolve()))
     from chirp_migrate.doctor.report import show
 
-    show(report, output.screen())
+    show(report, output.screen(err=STANDARD_OUTPUT in (sarif_file, output.json_file)))
     if not_kept is not None:
         output.say(not_kept)
     sys.exit(report.exit_code)

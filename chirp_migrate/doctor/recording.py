@@ -15,6 +15,7 @@ __all__ = [
     "NormalizationCall",
     "Place",
     "Recording",
+    "Results",
     "Task",
     "Unpicklable",
 ]
@@ -65,12 +66,15 @@ class LoaderInfo(msgspec.Struct):
         num_workers, persistent_workers, drop_last, start_method: as the loader has them.
         sampler: class name of the sampler.
         is_random_order: whether the sampler is one of PyTorch's that order samples at random.
-        replicas: number of processes that a ``DistributedSampler`` divides the samples among; 0 for other samplers.
+        is_distributed: whether the sampler is a ``DistributedSampler`` that shuffles, for any number of processes.
         unpicklable: objects that could not be sent to spawned workers; empty without workers.
         sent_bytes: bytes that each start of a worker copies by pickle; 0 if workers are forked, or it is not known.
             Tensors do not count: they are shared.
         held_bytes: bytes of the tensors and arrays that the dataset holds.
         objects: number of Python objects in each large container that the dataset holds.
+        functions: where each function is defined with which the dataset reads, by name.
+        unguarded: line of the main script that leads to the first pass and runs again if a worker imports the script;
+            an empty place if there is none, or workers are forked or cannot be sent the loader's objects.
     """
 
     number: int
@@ -87,11 +91,13 @@ class LoaderInfo(msgspec.Struct):
     start_method: str
     sampler: str
     is_random_order: bool
-    replicas: int = 0
+    is_distributed: bool = False
     unpicklable: list[Unpicklable] = []
     sent_bytes: int = 0
     held_bytes: int = 0
     objects: dict[str, int] = {}
+    functions: dict[str, Place] = {}
+    unguarded: Place = Place()
 
     def __str__(self) -> str:
         return f"the loader at {self.place}" if self.place.file else f"a loader of {self.dataset}"
@@ -131,6 +137,8 @@ class LoaderPass(msgspec.Struct):
         seconds: from the beginning to the last batch.
         doubles: bytes of each float64 tensor of the first batch, by its place in the batch.
         normalization: calls of BatchNorm in training mode.
+        carries_state: whether a recurrent module began the second batch with a state that is not zero, and the first
+            batch without such a state.
         device: type of the device of the first module that was called; empty if none was.
         moved: bytes of each large tensor of the first batch that is in CPU memory, by its place in the batch.
         is_pinned: whether that memory is pinned.
@@ -155,6 +163,7 @@ class LoaderPass(msgspec.Struct):
     seconds: float = 0.0
     doubles: dict[str, int] = {}
     normalization: dict[str, NormalizationCall] = {}
+    carries_state: bool = False
     device: str = ""
     moved: dict[str, int] = {}
     is_pinned: bool = False
@@ -220,6 +229,26 @@ class Moments(msgspec.Struct):
         return found
 
 
+class Results(msgspec.Struct):
+    """What a function of a dataset returned while one batch was read.
+
+    Attributes:
+        calls, seconds: how often it was called, and for how long.
+        hashes: of some of its results, or of all.
+        bytes: of the last result that was hashed.
+    """
+
+    calls: int = 0
+    seconds: float = 0.0
+    hashes: list[str] = []
+    bytes: int = 0
+
+    @property
+    def mean_s(self) -> float:
+        """Seconds of a call."""
+        return self.seconds / max(1, self.calls)
+
+
 class Task(msgspec.Struct):
     """One batch, as the process saw it that read it.
 
@@ -237,6 +266,7 @@ class Task(msgspec.Struct):
         seconds: to read the batch and collate it; 0 if it was not measured.
         some: hash of a few of the samples, by index, in later training epochs.
         memory: bytes of memory that only this process has, after the batch; measured now and then, 0 otherwise.
+        results: what functions of the dataset returned, by name; empty before Python 3.12.
     """
 
     indices: list[int] = []
@@ -251,6 +281,7 @@ class Task(msgspec.Struct):
     seconds: float = 0.0
     some: dict[int, str] = {}
     memory: int = 0
+    results: dict[str, Results] = {}
 
 
 class FetcherRun(msgspec.Struct):
@@ -295,12 +326,12 @@ class Recording(msgspec.Struct):
         cpus: CPUs that the training may use.
         most_handles: file descriptors that a process may have; 0 if that is not known.
         loaders, passes, runs: see their types.
+        worker_starts: numbers of the passes that started workers, if at least one worker began its loop.
         has_own_data: whether the number of samples is the user's own, and not a choice of doctor.
         seconds: wall time.
         is_cut: whether its time was up before its third epoch began and before it ended.
         error: what the entry point raised, in one line; empty if it trained.
         printed: the end of the traceback, or of the output of a process that was lost.
-        by_workers: what processes printed before the entry point lost a worker; empty if it lost none.
     """
 
     label: str
@@ -309,12 +340,12 @@ class Recording(msgspec.Struct):
     loaders: list[LoaderInfo] = []
     passes: list[LoaderPass] = []
     runs: list[FetcherRun] = []
+    worker_starts: list[int] = []
     has_own_data: bool = True
     seconds: float = 0.0
     is_cut: bool = False
     error: str = ""
     printed: str = ""
-    by_workers: str = ""
 
     def of_loader(self, loader: LoaderInfo) -> list[LoaderPass]:
         """The passes over a loader, in order."""
@@ -330,6 +361,25 @@ class Recording(msgspec.Struct):
         epoch = sum(started <= number < one.number for number in earlier)
         found = [run for run in self.runs if run.started_in == started and run.epoch == epoch]
         return sorted(found, key=lambda run: run.worker)
+
+    def samples_of(self, one: LoaderPass) -> dict[int, str]:
+        """Hash of each sample of a pass that was hashed, by index."""
+        found: dict[int, str] = {}
+        for task in self.tasks_of(one):
+            if task.indices and len(task.indices) == len(task.samples):
+                found.update(zip(task.indices, task.samples, strict=True))
+            found.update(task.some)
+        return found
+
+    def compare(self, first: LoaderPass, second: LoaderPass) -> tuple[int, int]:
+        """How many samples of two passes were compared by index, and how many of them are equal."""
+        before, after = self.samples_of(first), self.samples_of(second)
+        both = before.keys() & after.keys()
+        return len(both), sum(before[index] == after[index] for index in both)
+
+    def tasks_of(self, one: LoaderPass) -> list[Task]:
+        """The batches of a pass, by worker number."""
+        return [task for run in self.runs_of(one) for task in run.tasks]
 
     def series(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
         """The passes over each dataset, in order; a loader that is built anew for each epoch counts as one."""

@@ -32,10 +32,8 @@ __all__ = ["examine"]
 _ROLE = Role("The training process", "", "--time-budget")
 _GRACE_S = 20.0
 """Seconds beyond its time after which an entry point counts as hung."""
-_LOST_WORKER = "exited unexpectedly"
-"""Words of the error that PyTorch raises if a worker process ends by itself."""
 _LAST_WORDS_S = 0.3
-"""Seconds in which the output of a worker that has ended arrives."""
+"""Seconds in which the last output of a script arrives."""
 
 
 def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorReport:
@@ -58,7 +56,7 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
             "`chirp-migrate doctor . -- python train.py`, or --workload."
         )
     progress(Step("finding and copying the training"))
-    discovery = training_of(root, root, options)
+    discovery = training_of(root, root, options, "doctor")
     if options.source is not Source.HOOK:
         discovery = chosen(discovery, options.select)
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-doctor-", ignore_cleanup_errors=True) as name:
@@ -132,9 +130,6 @@ class _Watching:
                 self._left = [replace(self._left[0], name=name) for name in part.value]
                 continue
             recording = msgspec.convert(part.value, Recording, str_keys=True)
-            if _LOST_WORKER in recording.error:
-                time.sleep(_LAST_WORDS_S)
-                recording.by_workers = child.printed
             if recording.error.startswith("SystemExit"):  # the script has printed why
                 time.sleep(_LAST_WORDS_S)
                 recording.printed = child.printed

@@ -91,7 +91,7 @@ def _of_training(request: Request, options: VerifyOptions, tree: Path, progress:
             "the settings for verify name a command, whose loaders cannot be seen: give tune a --workload or --dataset."
         )
     progress(Step("finding and copying what is trained"))
-    discovery = training_of(root, root, options)
+    discovery = training_of(root, root, options, "tune")
     too_large = copy_tree(root, tree)
     if too_large:
         progress(f"left out of the copy for their size: {', '.join(too_large)} (--dataset reads them where they are)")

@@ -66,7 +66,7 @@ def _overlap(traces: Sequence[Trace]) -> Iterator[tuple[str, str]]:
             shared.setdefault(training.loader, {})[one.loader] = len(both), len(set(one.base_indices))
     for loaders in shared.values():
         if all(both >= max(_LEAST_SHARED, _LEAST_SHARE * all_of_it) for both, all_of_it in loaders.values()):
-            yield "overlap", "Validation samples are also training samples, so validation results are too good."
+            yield "overlap", "Validation samples are also training samples."
 
 
 def _dropped(traces: Sequence[Trace], has_own_data: bool) -> Iterator[tuple[str, str]]:

@@ -143,14 +143,17 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
     return VerifyOptions(_sizes(said, entry), entry, **own, may_halve="samples" not in said)
 
 
-def training_of(tree: Path, root: Path, options: VerifyOptions) -> Discovery:
+def training_of(tree: Path, root: Path, options: VerifyOptions, command: str = "verify") -> Discovery:
     """What is trained in ``tree``, ``root`` or a copy of it; a hook's calls have no names yet.
+
+    Args:
+        command: the command that runs the training.
 
     Raises:
         InvalidTree: nothing is found, or no file is where the hook is said to be.
     """
     if options.entry is None:
-        found = discover(tree, options.model)
+        found = discover(tree, options.model, command)
         if options.own_epochs is not None:
             own = [replace(one, own=replace(one.own, epochs=options.own_epochs)) for one in found.entry_points]
             found = replace(found, entry_points=tuple(own))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 from pathlib import Path
 
 import pytest
-from support import copy_of, run, snapshot, write_files
+from support import copy_of, run, sentence, snapshot, write_files
 
 STREAM = """
 import torch
@@ -96,6 +97,17 @@ def test_a_script_of_any_length_is_ended_after_two_epochs_and_changes_nothing(tm
     assert (place["artifactLocation"]["uri"], place["region"]) == ("train.py", {"startLine": 5})
 
 
+def test_only_the_document_is_printed_where_a_program_reads_it(tmp_path: Path) -> None:
+    result = run("doctor", script(tmp_path, epochs=2), "--sarif", "-", "--", "python", "train.py")
+    assert [one["ruleId"] for one in json.loads(result.stdout)["runs"][0]["results"]] == ["duplicated-samples"]
+    assert "Doctor: 1 problem in 1 entry point." in result.stderr
+
+
+def test_two_documents_are_not_written_to_the_same_place(tmp_path: Path) -> None:
+    result = run("doctor", script(tmp_path), "--json", "-", "--sarif", "-", "--", "python", "train.py")
+    assert result.exit_code == 2 and "--json and --sarif would be written to the same place" in sentence(result)
+
+
 @pytest.mark.parametrize("daemon", [True, False])
 def test_a_thread_that_loads_ahead_does_not_keep_a_script_from_its_end(tmp_path: Path, daemon: bool) -> None:
     root = write_files(tmp_path / "project", {"train.py": AHEAD.format(daemon=daemon)})
@@ -118,18 +130,47 @@ def test_workers_that_are_not_forked_find_the_script(tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout.strip()) == (0, "Doctor: no problems in 1 entry point.")
 
 
-def test_a_script_without_a_guard_is_named_under_spawn(tmp_path: Path) -> None:
-    text = STREAM.format(epochs=2, workers=1, end="").replace('if __name__ == "__main__":\n    main()', "main()")
-    root = write_files(
-        tmp_path / "project",
-        {"train.py": text.replace("num_workers=1", "num_workers=1, multiprocessing_context='spawn'")},
-    )
-    result = run("doctor", root, "--", "python", "train.py")
+HAS_FORKSERVER = "forkserver" in multiprocessing.get_all_start_methods()
+
+
+def unforked(folder: Path, method: str, guard: str, rows: str = "iter(torch.eye(8).unbind())") -> Path:
+    text = STREAM.format(epochs=2, workers=1, end="").replace('if __name__ == "__main__":\n    ', guard)
+    text = text.replace("num_workers=1", f"num_workers=1, multiprocessing_context={method!r}")
+    return write_files(folder / "project", {"train.py": text.replace("iter(torch.eye(8).unbind())", rows)})
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("spawn", ("python", "train.py")),
+        pytest.param(
+            "forkserver",
+            ("python", "-m", "train"),
+            marks=pytest.mark.skipif(not HAS_FORKSERVER, reason="this system has no fork server"),
+        ),
+    ],
+)
+def test_a_script_without_a_guard_is_named(tmp_path: Path, method: str, words: tuple[str, ...]) -> None:
+    result = run("doctor", unforked(tmp_path, method, ""), "--", *words)
     assert result.exit_code == 1
     lines = " ".join(result.stdout.split())
     assert lines.startswith("train.py:17: The script trains when a worker process imports it, so no worker can start.")
-    assert "the loader at train.py:12 starts by spawn" in lines and "[unguarded-main]" in lines
+    assert f"of the loader at train.py:12 began. Workers started by {method} import the script" in lines
+    assert "[unguarded-main]" in lines
     assert "Doctor: 1 problem in 1 entry point, of which 1 failed." in lines
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        'if __name__ == "__main__":\n    ',
+        "import multiprocessing\nmultiprocessing.current_process().name == 'MainProcess' and ",
+    ],
+)
+def test_workers_that_began_before_the_run_fails_imported_the_script(tmp_path: Path, guard: str) -> None:
+    root = unforked(tmp_path, "spawn", guard, rows="__import__('os')._exit(3)")
+    result = run("doctor", root, "--", "python", "train.py")
+    assert result.exit_code == 14 and "exited unexpectedly" in result.stderr
 
 
 def test_a_worker_that_ends_for_another_reason_is_no_script_without_a_guard(tmp_path: Path) -> None:
@@ -181,16 +222,39 @@ def test_an_entry_point_without_end_is_ended_within_the_time_budget(tmp_path: Pa
     ("arguments", "problem"),
     [
         ((), "has no utils/ folder"),
+        (("--", "torchrun", "train.py"), "torchrun is not Python"),
         (("--", "torchrun", "train.py"), "only `chirp-migrate verify --command` runs other programs"),
         (("--", "python", "nowhere.py"), "there is no nowhere.py"),
+        (("--", "python", "-m", "trian"), "there is no module trian to be imported from PATH; did you mean train?"),
+        (("--", "python", "-m", "nowhere.train"), "there is no module nowhere.train"),
+        (("--", "python", "-m", "package"), "there is no module package.__main__"),
         (("--workload", "nowhere.py:workload"), "there is no nowhere.py"),
     ],
 )
 def test_what_cannot_be_run_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], problem: str) -> None:
-    root = script(tmp_path)
+    root = write_files(script(tmp_path), {"package/__init__.py": ""})
     before, after = (arguments, ()) if arguments[:1] != ("--",) else ((), arguments)
     result = run("doctor", *before, root, *after)
     assert result.exit_code == 2 and problem in result.stderr and len(result.stderr.splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("files", "command"),
+    [
+        ({"scripts/fit.py": 'if __name__ == "__main__":\n    pass\n', "data.py": "N = 3\n"}, "python scripts/fit.py"),
+        (
+            {"fit.py": 'if __name__ == "__main__":\n    pass\n', "lr.py": "if '__main__' == __name__: pass\n"},
+            "python train.py",
+        ),
+        ({"data.py": "NAME = __name__\n"}, "python train.py"),
+    ],
+)
+def test_where_no_training_is_found_a_script_is_named(tmp_path: Path, files: dict[str, str], command: str) -> None:
+    root = write_files(tmp_path / "project", files)
+    for name in ("doctor", "tune"):
+        message = sentence(run(name, root))
+        assert f"run a script with `chirp-migrate {name} {root} -- {command}`" in message
+        assert f"or run `chirp-migrate init-workload {root}`" in message
 
 
 def test_a_command_of_settings_has_no_loaders_to_see(tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ def test_what_goes_wrong_in_the_process_that_measures_is_told(
         (["--unaugmented", "a:b"], "--unaugmented belongs to a --dataset"),
         (["--workload", "chirp_verify.py:workload", "--dataset", "a:b"], "give one of them"),
         (["--workload", "nowhere.py:workload"], "there is no nowhere.py"),
+        (["--", "python", "-m", "nowhere"], "there is no module nowhere to be imported from PATH"),
         ([], "has no utils/ folder"),
         (["--config", "nowhere.yaml"], "cannot be read"),
         (["--plot", "picture.txt"], "is no picture"),

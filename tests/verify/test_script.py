@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support import run
 
+from chirp_migrate.training.errors import NotFound
 from chirp_migrate.training.workload.script import Script, prepare_script, script_in
 
 TRAIN = """
@@ -80,6 +81,16 @@ def test_a_script_runs_as_the_main_program_and_leaves_the_process_as_it_was(
     assert (sys.argv, sys.path) == (argv, path)
 
 
+def test_a_module_that_fails_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "imports_other.py").write_text("import such_module_is_missing\n")
+    with pytest.raises(ModuleNotFoundError, match="such_module_is_missing"):
+        prepare_script(["python", "-m", "imports_other"])()
+    with pytest.raises(NotFound, match=r"no module imports_others to .* did you mean imports_other\?"):
+        prepare_script(["python", "-m", "imports_others"])()
+
+
 @pytest.mark.slow
 def test_a_script_of_any_length_is_verified_without_a_file_for_it(tmp_path: Path) -> None:
     before, after = project(tmp_path / "before"), project(tmp_path / "after")
@@ -127,6 +138,7 @@ def test_loading_problems_that_were_seen_are_counted_last(tmp_path: Path) -> Non
     [
         ((), ("torchrun", "train.py"), "only `chirp-migrate verify --command` runs other programs"),
         ((), ("python", "nowhere.py"), "there is no nowhere.py"),
+        ((), ("python", "-m", "nowhere"), "there is no module nowhere to be imported from PATH; its"),
         (("--command", "true"), ("python", "train.py"), "says all of what is trained"),
     ],
 )
@@ -134,8 +146,9 @@ def test_what_cannot_be_run_is_one_sentence(
     options: tuple[str, ...], words: tuple[str, ...], told: str, tmp_path: Path
 ) -> None:
     root = project(tmp_path / "after")
-    result = run("verify", root, "--baseline", tmp_path, *options, "--", *words)
-    assert result.exit_code == 2 and told in result.stderr and len(result.stderr.splitlines()) == 1
+    result = run("verify", root, "--baseline", project(tmp_path / "before"), *options, "--", *words)
+    assert result.exit_code == 2 and told in result.stderr.splitlines()[-1]
+    assert result.stderr.count("chirp-migrate: ") == 1
 
 
 @pytest.mark.slow

@@ -17,28 +17,34 @@ _LARGEST_CLASS = 0.7
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare the indices of two training epochs; a fixed order counts only if the sampler should change it."""
+    """Compare the indices of two training epochs; a fixed order counts only if the sampler should change it.
+
+    Samples that are sorted by class count unless a recurrent model carries its state from batch to batch, as in
+    truncated backpropagation through time: it reads its sequence in order, whatever the labels are.
+    """
     for passes in seen.training_series():
         loader = passes[0][0]
         orders = [_order(seen.runs_of(one)) for _, one in passes]
         repeats = len(orders) > 1 and _is_same_order(orders[0], orders[1])
-        if repeats and (loader.replicas > 1 or loader.is_random_order):
+        if repeats and (loader.is_distributed or loader.is_random_order):
             yield Problem.at(
                 loader.place,
                 "order",
                 f"The random order of the training samples ({loader.sampler}) is the same in every epoch.",
                 f"Both epochs of {loader} begin with the samples {_begin(orders[0])}",
                 "Call sampler.set_epoch(epoch) before each epoch."
-                if loader.replicas > 1
+                if loader.is_distributed
                 else "Seed once, before the first epoch, and keep one generator for the loader.",
             )
-        elif (evidence := _sorted_by_class(loader, seen.runs_of(passes[0][1]))) is not None:
+            continue
+        evidence = _sorted_by_class(loader, seen.runs_of(passes[0][1]))
+        if evidence is not None and not any(one.carries_state for _, one in passes):
             yield Problem.at(
                 loader.place,
                 "order",
                 "Training reads the samples sorted by class, so most batches hold one class.",
                 evidence,
-                "Give the training loader shuffle=True.",
+                "Give the training loader shuffle=True, unless a state goes from batch to batch.",
             )
 
 

@@ -19,10 +19,16 @@ def check(seen: Recording) -> Iterator[Problem]:
 
     Left out are loaders of the training dataset itself, which measure how well training fits; samples of few bytes,
     which may be equal by chance; and all loaders if another validation loader after the same training has no overlap.
+
+    A part of the training samples, read alone, has two readings: a validation set that was not held out, or a measure
+    of the fit. The code is the same, so the message names both. One reading is left if some samples of each loader are
+    not in the other one, as of a random split that was made twice: no measure of the fit reads other samples, too.
+    Samplers that leave samples out and random transforms hide equal samples, so for that each sample must have been
+    read, and the training samples must be the same in a second epoch.
     """
     trained = seen.trained_datasets()
     training: tuple[LoaderInfo, LoaderPass] | None = None
-    shared: dict[int, dict[int, tuple[LoaderInfo, int, int]]] = {}
+    shared: dict[int, dict[int, tuple[LoaderInfo, int, int, bool]]] = {}
     for one in seen.passes:
         loader = seen.loaders[one.loader]
         if one.trains:
@@ -30,20 +36,28 @@ def check(seen: Recording) -> Iterator[Problem]:
         elif training is not None and one.evaluates and loader.dataset_ids[0] not in trained:
             train, validation = _samples(seen, training[1]), _samples(seen, one)
             if train and validation:
-                found = loader, len(train & validation), len(validation)
+                crosses = bool(train - validation and validation - train)
+                are_whole = _is_whole(seen, *training) and _is_whole(seen, loader, one)
+                is_certain = crosses and are_whole and _repeats(seen, training[1])
+                found = loader, len(train & validation), len(validation), is_certain
                 shared.setdefault(training[0].number, {}).setdefault(loader.number, found)
     for number, loaders in shared.items():
-        if any(not both for _, both, _ in loaders.values()):
+        if any(not both for _, both, _, _ in loaders.values()):
             continue
-        for loader, both, all_of_it in loaders.values():
+        for loader, both, all_of_it, is_certain in loaders.values():
             if both >= max(_LEAST_SHARED, _LEAST_SHARE * all_of_it):
                 yield Problem.at(
                     loader.place,
                     "overlap",
-                    "Validation samples are also training samples, so validation results are too good.",
+                    "Validation samples are also training samples, so validation results are too good."
+                    if is_certain
+                    else "Validation samples are also training samples. Either the split is wrong and the results are "
+                    "too good, or the loader measures how well training fits and nothing validates.",
                     f"{both} of {all_of_it} samples of {loader} are equal to samples of {seen.loaders[number]}, to the "
                     "last byte.",
-                    "Split the samples once, so that no sample is in both parts.",
+                    "Split the samples once, so that no sample is in both parts."
+                    if is_certain
+                    else "Validate with samples that do not train. A measure of the fit is not reported beside that.",
                 )
 
 
@@ -54,3 +68,17 @@ def _samples(seen: Recording, one: LoaderPass) -> set[str]:
     unique = set(samples)
     is_large = all(task.sample_bytes >= _LEAST_BYTES for task in tasks if task.samples)
     return unique if is_large and len(unique) >= (1 - _MOST_REPEATED) * len(samples) else set()
+
+
+def _is_whole(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
+    """Whether a pass read each sample of the dataset."""
+    return len(seen.samples_of(one)) == loader.samples
+
+
+def _repeats(seen: Recording, one: LoaderPass) -> bool:
+    """Whether the samples of a training pass are the same in the next epoch."""
+    for (_, first), *later in seen.training_series():
+        if first.number == one.number and later:
+            compared, equal = seen.compare(first, later[0][1])
+            return 0 < compared == equal
+    return False

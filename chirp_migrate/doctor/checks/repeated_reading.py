@@ -3,74 +3,100 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from chirp_migrate.doctor.document import Problem
-from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
+from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Place, Recording
 
-__all__ = ["check", "is_in_memory", "is_read_again"]
+__all__ = ["check", "is_in_memory", "read_again"]
 
 _LEAST_COMPARED = 8
 _LEAST_WAITED, _LEAST_WAIT_S = 0.5, 0.5
 _LEAST_SAMPLE_S = 1e-3
+_LEAST_SHARE = 0.5
 _HELD_SHARE = 0.5
 _MIB = 2**20
 
 
+class _Again(NamedTuple):
+    """What is read again: the evidence, its share of the time to read, its bytes for a sample, and its place."""
+
+    evidence: str
+    share: float
+    bytes: int
+    place: Place
+    below: str = ""
+
+
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare the samples of two training epochs by index, and compare reading with the time of the epoch."""
+    """Compare the samples of two training epochs by index, and compare reading with the time of the epoch.
+
+    Samples that random transforms change are compared below these: if the functions of the dataset that take most of
+    the time return nothing in the second epoch that they did not return in the first one.
+    """
     for series in seen.series():
         epochs = [(loader, one) for loader, one in series if one.trains and not loader.is_stream]
-        if len(epochs) < 2 or not is_read_again(seen, epochs):
+        again = read_again(seen, epochs) if len(epochs) > 1 else None
+        if again is None:
             continue
         loader, later = epochs[1]
-        size = _bytes(seen, loader, epochs[0][1])
-        share = sum(later.sizes) / loader.samples
+        saved_s = again.share * sum(later.waits_s) * loader.samples / sum(later.sizes)
         yield Problem.at(
-            loader.dataset_place if loader.dataset_place.file else loader.place,
+            again.place if again.place.file else loader.place,
             "repeated-reading",
-            "Each epoch reads and decodes the same samples again, and the training waits for them.",
-            f"{_equal(seen, epochs)[0]} samples were compared, and were the same in both epochs. In the second epoch "
-            f"the training waited {sum(later.waits_s):.1f} of {later.seconds:.1f} s for {loader}.",
-            f"Decode once into a memory-mapped array (docs/caching.md): {size / _MIB:,.1f} MiB for {loader.samples} "
-            f"samples would save up to {sum(later.waits_s) / share:.1f} s of each epoch.",
+            f"Each epoch reads and decodes the same samples again{again.below}, and the training waits for them.",
+            f"{again.evidence} In the second epoch the training waited {sum(later.waits_s):.1f} of "
+            f"{later.seconds:.1f} s for {loader}.",
+            f"Decode once into a memory-mapped array (docs/caching.md): {again.bytes * loader.samples / _MIB:,.1f} MiB "
+            f"for {loader.samples} samples would save up to {saved_s:.1f} s of each epoch.",
         )
 
 
 def is_in_memory(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
     """Whether the dataset holds about as many bytes in tensors and arrays as its samples have."""
-    return loader.held_bytes >= _HELD_SHARE * _bytes(seen, loader, one)
+    return loader.held_bytes >= _HELD_SHARE * _sample_bytes(seen, one) * loader.samples
 
 
-def _bytes(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> int:
-    """Bytes of all samples, by the samples of the first epoch."""
-    tasks = [task for run in seen.runs_of(one) for task in run.tasks]
-    return max((task.sample_bytes for task in tasks), default=0) * loader.samples
+def read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> _Again | None:
+    """What is the same in both epochs and slow to read; None if nothing is."""
+    (loader, first), (_, later) = epochs[:2]
+    tasks = [task for task in seen.tasks_of(later) if task.indices]
+    seconds = sum(task.seconds for task in tasks)
+    if (
+        not tasks
+        or is_in_memory(seen, loader, first)
+        or later.waited_share < _LEAST_WAITED
+        or sum(later.waits_s) < _LEAST_WAIT_S
+        or seconds < _LEAST_SAMPLE_S * sum(len(task.indices) for task in tasks)
+    ):
+        return None
+    compared, equal = seen.compare(first, later)
+    if equal == compared >= _LEAST_COMPARED:
+        evidence = f"{compared} samples were compared, and were the same in both epochs."
+        return _Again(evidence, 1.0, _sample_bytes(seen, first), loader.dataset_place)
+    found = [_below(seen, loader, first, later, name) for name in loader.functions]
+    return max(filter(None, found), key=lambda one: one.share, default=None)
 
 
-def is_read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> bool:
-    """Whether all compared samples are the same in both epochs, and reading them is slow."""
-    if is_in_memory(seen, *epochs[0]):
-        return False
-    later = epochs[1][1]
-    compared, equal = _equal(seen, epochs)
-    tasks = [task for run in seen.runs_of(later) for task in run.tasks if task.indices]
-    read = sum(len(task.indices) for task in tasks)
-    return (
-        equal == compared >= _LEAST_COMPARED
-        and later.waited_share >= _LEAST_WAITED
-        and sum(later.waits_s) >= _LEAST_WAIT_S
-        and sum(task.seconds for task in tasks) >= _LEAST_SAMPLE_S * read
+def _sample_bytes(seen: Recording, one: LoaderPass) -> int:
+    return max((task.sample_bytes for task in seen.tasks_of(one)), default=0)
+
+
+def _below(seen: Recording, loader: LoaderInfo, first: LoaderPass, later: LoaderPass, name: str) -> _Again | None:
+    """A function of the dataset that takes most of the time and returns the same in both epochs."""
+    before, now = (
+        [task.results[name] for task in seen.tasks_of(one) if name in task.results] for one in (first, later)
     )
-
-
-def _equal(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> tuple[int, int]:
-    """How many samples of the second epoch were compared with the first, and how many of them were equal."""
-    first, second = ([task for run in seen.runs_of(one) for task in run.tasks] for _, one in epochs[:2])
-    before = {
-        index: sample
-        for task in first
-        if len(task.indices) == len(task.samples)
-        for index, sample in zip(task.indices, task.samples, strict=True)
-    }
-    pairs = [(before[index], sample) for task in second for index, sample in task.some.items() if index in before]
-    return len(pairs), sum(one == other for one, other in pairs)
+    known = {one for each in before for one in each.hashes}
+    again = [one for each in now for one in each.hashes]
+    share = sum(each.seconds for each in now) / sum(task.seconds for task in seen.tasks_of(later))
+    if share < _LEAST_SHARE or len(set(again)) < max(_LEAST_COMPARED, len(again) / 2) or not known.issuperset(again):
+        return None
+    return _Again(
+        f"{len(again)} results of {name} were compared, and each is also a result of the first epoch. {name} took "
+        f"{100 * share:.0f} % of the time to read.",
+        share,
+        max(each.bytes for each in before),
+        loader.functions[name],
+        " below random transforms",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chirp_migrate.console.text import count
-from chirp_migrate.doctor.checks.repeated_reading import is_in_memory, is_read_again
+from chirp_migrate.doctor.checks.repeated_reading import is_in_memory, read_again
 from chirp_migrate.doctor.document import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 
@@ -34,7 +34,7 @@ def check(seen: Recording) -> Iterator[Problem]:
                 f"{epochs[0][1].seconds:.1f} and {epochs[1][1].seconds:.1f} s.",
                 "Keep the workers: persistent_workers=True.",
             )
-        elif all(map(_waits_for_samples, (one for _, one in epochs))) and not is_read_again(seen, epochs):
+        elif all(map(_waits_for_samples, (one for _, one in epochs))) and read_again(seen, epochs) is None:
             yield from _slow_reading(seen, loader, epochs[1][1], is_in_memory(seen, *epochs[0]))
 
 

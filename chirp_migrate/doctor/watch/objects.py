@@ -26,6 +26,7 @@ __all__ = [
     "generator_states",
     "held_bytes",
     "inner_datasets",
+    "is_others_code",
     "large_containers",
     "open_files",
     "plain_values",
@@ -176,9 +177,14 @@ def _names_read(reader: Any) -> frozenset[str]:
     """Names of attributes that a function, or the methods of a class, load; also of functions that load any."""
     if isinstance(reader, FunctionType):
         return frozenset(_loaded(reader.__code__))
-    kinds = [one for one in reader.__mro__ if one.__module__.partition(".")[0] not in _OTHERS_CODE]
+    kinds = [one for one in reader.__mro__ if not is_others_code(one)]
     functions = [_function_of(one) for kind in kinds for one in vars(kind).values()]
     return frozenset(name for one in functions if isinstance(one, FunctionType) for name in _loaded(one.__code__))
+
+
+def is_others_code(kind: type) -> bool:
+    """Whether a class is of PyTorch or of Python's library."""
+    return kind.__module__.partition(".")[0] in _OTHERS_CODE
 
 
 def _function_of(member: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
 from pathlib import Path
@@ -33,6 +34,20 @@ class Places:
             frame = frame.f_back
         return Place()
 
+    def of_unguarded_main(self) -> Place:
+        """The line of the main script on the call stack that also runs where the script is imported.
+
+        Lines under any ``if`` do not count. The script of a package, ``__main__.py``, is not imported by workers.
+        """
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            place = self._place(frame.f_code.co_filename, frame.f_lineno)
+            is_main = frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__"
+            if is_main and place.file and Path(place.file).name != "__main__.py":
+                return Place() if _is_under_if(self._tree / place.file, place.line) else place
+            frame = frame.f_back
+        return Place()
+
     def of_definition(self, value: Any) -> Place:
         """Where a function or class is defined; an empty place if that is not in the folder."""
         if isinstance(value, FunctionType):
@@ -49,3 +64,8 @@ class Places:
         if not file or file.startswith("<") or not path.is_relative_to(self._tree) or not path.is_file():
             return Place()
         return Place(path.relative_to(self._tree).as_posix(), line)
+
+
+def _is_under_if(path: Path, line: int) -> bool:
+    blocks = (one for one in ast.walk(ast.parse(path.read_bytes())) if isinstance(one, ast.If))
+    return any(one.lineno <= line <= (one.end_lineno or line) for one in blocks)

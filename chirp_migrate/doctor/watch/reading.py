@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,9 +21,10 @@ from torch.utils.data._utils import worker
 
 from chirp_migrate.doctor.recording import FetcherRun, Task
 from chirp_migrate.doctor.watch.objects import generator_states, large_containers, plain_values, sizes
+from chirp_migrate.doctor.watch.results import ResultWatch
 from chirp_migrate.doctor.watch.samples import describe_batch
 
-__all__ = ["Sink", "WorkerLoop", "read_runs", "recorded_fetchers"]
+__all__ = ["Sink", "WorkerLoop", "read_runs", "recorded_fetchers", "worker_starts"]
 
 _TASKS_WITH_GENERATORS = 2
 _MOST_TASKS = 400
@@ -73,6 +74,7 @@ class _Fetcher:
         self._run, self._write, self._every = sink
         self._begun, self._count = False, 0
         self._memory: _Memory | None = None
+        self._results: ResultWatch | None = None
         self._thread_times: dict[int, float] | None = None
 
     def fetch(self, requested: Any) -> Any:
@@ -83,10 +85,12 @@ class _Fetcher:
                 run.generators, run.sizes, run.values = generator_states(dataset), sizes(dataset), plain_values(dataset)
                 if run.worker >= 0 and large_containers(dataset):
                     self._memory = _Memory()
+                self._results = ResultWatch(dataset, self._every)
             self._write(run)
         began = time.perf_counter()
         try:
-            batch = self._fetcher.fetch(requested)
+            with nullcontext() if self._results is None else self._results.watching():
+                batch = self._fetcher.fetch(requested)
         except StopIteration:
             self._write(_End())
             raise
@@ -96,6 +100,7 @@ class _Fetcher:
             with suppress(Exception):  # a batch that cannot be described is not recorded
                 task = describe_batch(requested, batch, every=self._every)
                 task.seconds = seconds
+                task.results = {} if self._results is None else self._results.taken()
                 if self._count <= _TASKS_WITH_GENERATORS:
                     task.generators = generator_states(self._dataset)
                 if self._count <= _EACH_OF_FIRST or self._count % _EVERY == 0:
@@ -152,6 +157,7 @@ class WorkerLoop:
     def __call__(self, *arguments: Any, **named: Any) -> None:
         """Be a worker process."""
         path = Path(self._folder, f"{self._started_in}-{os.getpid()}.jsonl")
+        path.touch()  # an empty file shows that the worker got as far as this
         epochs = iter(range(1_000_000))
 
         def sink(dataset: Any) -> Sink | None:
@@ -188,6 +194,11 @@ def recorded_fetchers(make_sink: Callable[[Any], Sink | None]) -> Iterator[None]
         yield
     finally:
         kind.create_fetcher = before
+
+
+def worker_starts(folder: Path) -> list[int]:
+    """Numbers of the loader passes that started workers, if at least one worker began its loop."""
+    return sorted({int(path.name.partition("-")[0]) for path in folder.glob("*.jsonl")})
 
 
 def read_runs(folder: Path) -> list[FetcherRun]:

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import psutil
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.rnn import RNNBase, RNNCellBase
 from torch.utils.data import (
     DataLoader,
     DistributedSampler,
@@ -39,10 +40,12 @@ from chirp_migrate.doctor.recording import (
 from chirp_migrate.doctor.watch.objects import held_bytes, inner_datasets, large_containers, open_files, plain_values
 from chirp_migrate.doctor.watch.pickling import sent_bytes, unpicklable_parts
 from chirp_migrate.doctor.watch.places import Places
-from chirp_migrate.doctor.watch.reading import Sink, WorkerLoop, read_runs, recorded_fetchers
+from chirp_migrate.doctor.watch.reading import Sink, WorkerLoop, read_runs, recorded_fetchers, worker_starts
+from chirp_migrate.doctor.watch.results import reading_functions
 from chirp_migrate.doctor.watch.samples import bytes_of_doubles, bytes_to_move, describe_batch, is_pinned, strided
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
+from chirp_migrate.training.watch.samples import contents
 from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import batch_samples
 from chirpid_patch.loading.worker_start import start_method
@@ -54,6 +57,7 @@ __all__ = ["watched"]
 
 _EPOCHS = 2
 _LEAST_BATCHES = 8
+_BATCHES_WITH_STATE = 2
 _COMPARED = 64
 """Samples of each later training epoch, about, that are compared with the first epoch."""
 _SHARE_OF_PASS = 0.2
@@ -89,6 +93,7 @@ def watched(
     finally:
         recording.seconds = time.perf_counter() - began
         watch.end_workers()
+        recording.worker_starts = worker_starts(folder)
         recording.runs += read_runs(folder)
 
 
@@ -109,6 +114,7 @@ class _Watch(Interception):
         self._every, self._is_fetched = 1, False
         self._process = psutil.Process()
         self._samplers = Interception(self._watch_sampler, Sampler)
+        self._begins_with_state: dict[int, dict[tuple[int, int], bool]] = {}
         self._loading: Any = None
         self._drawn: dict[int, list[list[Any]]] = {}
 
@@ -276,13 +282,17 @@ class _Watch(Interception):
             start_method=start_method({"multiprocessing_context": loader.multiprocessing_context}),
             sampler=type(sampler).__name__,
             is_random_order=isinstance(sampler, (RandomSampler, SubsetRandomSampler)),
-            replicas=sampler.num_replicas if isinstance(sampler, DistributedSampler) and sampler.shuffle else 0,
+            is_distributed=isinstance(sampler, DistributedSampler) and bool(sampler.shuffle),
             held_bytes=held_bytes(dataset),
             objects=large_containers(dataset),
+            functions={
+                one.__qualname__: self._places.of_definition(one) for one in reading_functions(dataset).values()
+            },
         )
         if loader.num_workers:
             info.unpicklable = list(unpicklable_parts(loader, self._places))
             if info.start_method != "fork" and not info.unpicklable:
+                info.unguarded = self._places.of_unguarded_main()
                 with suppress(Exception):  # the user's __getstate__ may work only once
                     info.sent_bytes = sent_bytes(loader)
         self._loaders.append(loader)
@@ -334,6 +344,8 @@ class _Watch(Interception):
             first = next(module.parameters(recurse=False), None)
             if first is not None:
                 one.parameters, one.device = str(first.dtype), first.device.type
+        if isinstance(module, (RNNBase, RNNCellBase)) and len(one.sizes) <= _BATCHES_WITH_STATE:
+            self._see_state(one, module, arguments)
         if not module.training or not isinstance(module, _BatchNorm) or not arguments:
             return
         kind = type(module).__name__
@@ -342,6 +354,15 @@ class _Watch(Interception):
         given = arguments[0]
         if isinstance(given, torch.Tensor) and given.shape[0] == 1 and one.sizes[-1] == 1:
             calls.with_one_sample += 1
+
+    def _see_state(self, one: LoaderPass, module: torch.nn.Module, arguments: Any) -> None:
+        """Note whether the first call of a recurrent module in a batch gets a state that is not zero."""
+        batch = one.number, len(one.sizes)
+        begins = self._begins_with_state.setdefault(id(module), {})
+        if batch not in begins:
+            states = [leaf for leaf in contents(arguments[1:]).values() if isinstance(leaf, torch.Tensor)]
+            begins[batch] = any(not leaf.is_meta and bool(leaf.any()) for leaf in states)
+            one.carries_state |= begins[batch] and not begins.get((one.number, len(one.sizes) - 1), True)
 
 
 @contextmanager

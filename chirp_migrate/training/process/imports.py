@@ -6,14 +6,16 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from chirp_migrate.console.text import instead
 from chirp_migrate.training.errors import NotFound, NotUsable
 
-__all__ = ["PACKAGE_ROOT", "check_imports", "enter_tree", "missing_module", "modules_of", "named"]
+__all__ = ["PACKAGE_ROOT", "check_imports", "check_program", "enter_tree", "missing_module", "modules_of", "named"]
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 """Folder that this package is imported from."""
@@ -99,19 +101,44 @@ def modules_of(tree: Path) -> dict[str, Path]:
     return found
 
 
+def check_program(module: str) -> None:
+    """See that ``python -m`` can run a module, or the module ``__main__`` of a package. Packages are imported.
+
+    Raises:
+        NotFound: there is no such module.
+    """
+    with _found(module):
+        found = find_spec(module)
+    if found is not None and found.submodule_search_locations is not None:
+        check_program(f"{module}.__main__")
+    elif found is None:
+        raise _no_module(module)
+
+
+@contextmanager
+def _found(module: str) -> Iterator[None]:
+    """While a module is looked for: that it is missing, or a package that it is in, is the user's mistake."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name and f"{module}.".startswith(f"{error.name}."):
+            raise _no_module(module) from None
+        raise
+
+
+def _no_module(module: str) -> NotFound:
+    names = [name.removesuffix(".__init__") for name in modules_of(Path())]
+    there = f"there is no module {module} to be imported from PATH"
+    return NotFound(f"{there}; {instead(module, names, 'its modules are')}")
+
+
 def _imported(place: str) -> Any:
-    modules = modules_of(Path())
     if not place.endswith(".py"):
-        try:
+        with _found(place):
             return importlib.import_module(place)
-        except ModuleNotFoundError as error:
-            if error.name and f"{place}.".startswith(f"{error.name}."):
-                there = f"there is no module {place} to be imported from PATH"
-                raise NotFound(f"{there}; {instead(place, modules, 'its modules are')}") from None
-            raise
     path = Path(place)
     if not path.is_file():
-        files = map(str, modules.values())
+        files = map(str, modules_of(Path()).values())
         raise NotFound(f"there is no file {place} in PATH; {instead(place, files, 'its files are')}")
     folder = str(path.resolve().parent)
     if folder not in sys.path:

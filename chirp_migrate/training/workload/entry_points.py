@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from chirp_migrate.console.text import count
 from chirp_migrate.training.errors import InvalidTree
+from chirp_migrate.training.process.imports import modules_of
 
 __all__ = [
     "DATA_PARAMETERS",
@@ -252,12 +254,13 @@ def is_chirpid_shaped(root: Path) -> bool:
     return any((root / "utils" / f"{module}.py").is_file() for module in TRAINING_MODULES)
 
 
-def discover(root: Path, model: str | None = None) -> Discovery:
+def discover(root: Path, model: str | None = None, command: str = "verify") -> Discovery:
     """Find the training entry points and the model of the backend at ``root``.
 
     Args:
         root: folder of the backend.
         model: ``module:ClassName`` to train instead of the one found in ``utils/models.py``.
+        command: the command that runs the training; a message shows how it runs a script.
 
     Raises:
         InvalidTree: there is no ``utils/`` folder, no entry point, or no model taking ``num_classes``.
@@ -265,8 +268,8 @@ def discover(root: Path, model: str | None = None) -> Discovery:
     utils = root / "utils"
     if not utils.is_dir():
         raise InvalidTree(
-            f"{root} has no utils/ folder, so it is no ChirpID-shaped backend whose training is found by itself: "
-            f"run `chirp-migrate init-workload {root}` and say there what to train."
+            f"{root} has no utils/ folder, so it is no ChirpID-shaped backend whose training is found automatically: "
+            f"{_instead(root, command)}."
         )
     entry_points: dict[str, EntryPoint] = {}
     left_out: list[str] = []
@@ -281,10 +284,29 @@ def discover(root: Path, model: str | None = None) -> Discovery:
     if not entry_points:
         names = ", ".join(f"{name}.py" for name in TRAINING_MODULES)
         raise InvalidTree(
-            f"no entry point found under {utils}: verify looks for training functions in {names}; for others run "
-            f"`chirp-migrate init-workload {root}` and say there what to train."
+            f"no entry point found under {utils}, where training functions in {names} count: {_instead(root, command)}."
         )
-    return Discovery(tuple(entry_points.values()), model or _find_model(utils), tuple(left_out))
+    return Discovery(tuple(entry_points.values()), model or _find_model(utils, command), tuple(left_out))
+
+
+def _instead(root: Path, command: str) -> str:
+    """What to do where no training is found: the only script of the project is named."""
+    scripts = [path for path in modules_of(root).values() if _is_script(path)]
+    script = scripts[0].relative_to(root).as_posix() if len(scripts) == 1 else "train.py"
+    return (
+        f"run a script with `chirp-migrate {command} {quote(str(root))} -- python {quote(script)}`, or run "
+        f"`chirp-migrate init-workload {quote(str(root))}` and list the training calls in the file that it writes"
+    )
+
+
+def _is_script(path: Path) -> bool:
+    """Whether a file has a guard: ``if __name__ == "__main__":`` at the top level."""
+    tree = _parse(path)
+    return tree is not None and any(
+        isinstance(one, ast.If)
+        and any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(one.test))
+        for one in tree.body
+    )
 
 
 def _parse(path: Path) -> ast.Module | None:
@@ -364,15 +386,15 @@ def _parameters(function: ast.FunctionDef) -> tuple[str, ...]:
     return tuple(a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs])
 
 
-def _find_model(utils: Path) -> str:
+def _find_model(utils: Path, command: str) -> str:
     path = utils / "models.py"
     tree = _parse(path)
     candidates = [] if tree is None else list(_models(tree))
     if candidates:
         return f"utils.models:{'BirdCNN' if 'BirdCNN' in candidates else candidates[0]}"
     raise InvalidTree(
-        f"no model found in {path}: verify trains BirdCNN or the first class there with num_classes; name another with "
-        "--model package.module:ClassName."
+        f"no model found in {path}, where BirdCNN counts or the first class with num_classes: name another with "
+        f"`verify --model package.module:ClassName`, or {_instead(utils.parent, command)}."
     )
 
 

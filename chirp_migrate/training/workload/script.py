@@ -15,6 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from chirp_migrate.training.process.imports import check_program
+
 __all__ = ["Script", "prepare_script", "script_in"]
 
 _PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)*)?(\.exe)?", re.IGNORECASE)
@@ -42,7 +44,8 @@ def script_in(words: Sequence[str]) -> Script:
         ValueError: the command is no Python script; the message is one sentence.
     """
     if not words or not _PYTHON.fullmatch(Path(words[0]).name):
-        raise ValueError("the command after -- must be `python FILE.py …` or `python -m MODULE …`")
+        other = f"{words[0]} is not Python, and " if words else ""
+        raise ValueError(f"{other}the command after -- must be `python FILE.py …` or `python -m MODULE …`")
     rest = list(words[1:])
     while rest and rest[0] in _FLAGS:
         rest.pop(0)
@@ -54,7 +57,10 @@ def script_in(words: Sequence[str]) -> Script:
 
 
 def prepare_script(words: Sequence[str]) -> Callable[[], Any]:
-    """A call that runs the script of a command line as the main program, in the working directory."""
+    """A call that runs the script of a command line as the main program, in the working directory.
+
+    The call raises :class:`~chirp_migrate.training.errors.NotFound` if there is no module of that name.
+    """
     script = script_in(words)
 
     def run() -> None:
@@ -62,6 +68,7 @@ def prepare_script(words: Sequence[str]) -> Callable[[], Any]:
         sys.argv = [script.file or script.module, *script.arguments]
         try:
             if script.module:
+                check_program(script.module)
                 runpy.run_module(script.module, run_name="__main__", alter_sys=True)
             else:
                 sys.path.insert(0, str(Path(script.file).resolve().parent))

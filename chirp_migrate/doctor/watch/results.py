@@ -1,0 +1,148 @@
+"""Results of the functions with which a dataset reads, below the ``__getitem__`` that the loader calls.
+
+``sys.monitoring`` (Python 3.12 and later) shows what a function returns. No function is replaced or called once more.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from chirp_migrate.doctor.recording import Results
+from chirp_migrate.doctor.watch.objects import is_others_code, walk
+from chirp_migrate.training.watch.samples import contents
+from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor
+
+__all__ = ["ResultWatch", "reading_functions"]
+
+_TOOL = 4
+"""Number of a tool of ``sys.monitoring`` that no kind of tool has by convention."""
+_LEAST_S = 1e-3
+"""Mean seconds of a call below which results are not hashed."""
+_QUICK_CALLS, _QUICK_S = 64, 1e-4
+"""Functions whose first calls take less time than this on average are not watched any longer."""
+
+_of_thread = threading.local()
+
+
+def reading_functions(dataset: Any) -> dict[CodeType, FunctionType]:
+    """Functions that datasets hold, and methods of their classes, by code; not the method that the loader calls."""
+    found: dict[CodeType, FunctionType] = {}
+    for _, value in walk(dataset):
+        members = [value]
+        if isinstance(value, Dataset):
+            members = [one for kind in type(value).__mro__ if not is_others_code(kind) for one in vars(kind).values()]
+        for one in members:
+            if isinstance(one, FunctionType) and (one.__name__ == "__getitem__" or not one.__name__.startswith("__")):
+                found[one.__code__] = one
+    called = getattr(type(dataset), "__getitem__", None)
+    if isinstance(called, FunctionType):
+        found.pop(called.__code__, None)
+    return found
+
+
+class ResultWatch:
+    """Sees what the functions of a dataset return while this thread reads a batch.
+
+    Args:
+        every: 1 hashes all results, more than 1 one of so many, and 0 none.
+    """
+
+    def __init__(self, dataset: Any, every: int) -> None:
+        self._every = every
+        self._names = {code: one.__qualname__ for code, one in reading_functions(dataset).items()}
+        self._calls: dict[CodeType, Results] = {}
+        self._begun: dict[CodeType, list[float]] = {}
+        self._taken: dict[str, Results] = {}
+        if sys.version_info >= (3, 12) and self._names:
+            _install(self._names)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch the functions that this thread calls."""
+        self._begun, self._taken = {}, {}
+        _of_thread.watch = self
+        try:
+            yield
+        finally:
+            _of_thread.watch = None
+
+    def taken(self) -> dict[str, Results]:
+        """What the last batch showed, by the name of the function."""
+        return self._taken
+
+    def is_quick(self, code: CodeType) -> bool:
+        """Whether calls of a function take so little time that watching them costs more."""
+        all_of_it = self._calls.get(code)
+        return all_of_it is not None and all_of_it.calls >= _QUICK_CALLS and all_of_it.mean_s < _QUICK_S
+
+    def begin(self, code: CodeType) -> None:
+        """Note the start of a call."""
+        self._begun.setdefault(code, []).append(time.perf_counter())
+
+    def end(self, code: CodeType, value: Any) -> None:
+        """Note the end of a call."""
+        begun = self._begun.get(code)
+        if not begun or code not in self._names:
+            return
+        seconds = time.perf_counter() - begun.pop()
+        all_of_it = self._calls.setdefault(code, Results())
+        of_batch = self._taken.setdefault(self._names[code], Results())
+        for one in (all_of_it, of_batch):
+            one.calls += 1
+            one.seconds += seconds
+        if self._every and all_of_it.calls % self._every == 0 and all_of_it.mean_s >= _LEAST_S:
+            with suppress(Exception):  # a result that cannot be read is not recorded
+                of_batch.bytes = _add(of_batch.hashes, value) or of_batch.bytes
+
+
+def _add(hashes: list[str], value: Any) -> int:
+    """Add the hash of the tensors, arrays and images of a result; their bytes."""
+    whole, size = Hash(), 0
+    for leaf in contents(value).values():
+        if isinstance(leaf, torch.Tensor):
+            add_tensor(whole, leaf)
+            size += leaf.nbytes
+        elif hasattr(type(leaf), "tobytes") and getattr(leaf, "fp", None) is None:  # an image that was decoded
+            content = leaf.tobytes()
+            whole.update(content)
+            size += len(content)
+    if size:
+        hashes.append(str(whole.hexdigest())[:16])
+    return size
+
+
+if sys.version_info >= (3, 12):
+    from sys import monitoring
+
+    def _install(codes: dict[CodeType, str]) -> None:
+        """Have the interpreter report these functions; no function if another program has the number of the tool."""
+        if monitoring.get_tool(_TOOL) is None:
+            monitoring.use_tool_id(_TOOL, __name__)
+            monitoring.register_callback(_TOOL, monitoring.events.PY_START, _started)
+            monitoring.register_callback(_TOOL, monitoring.events.PY_RETURN, _returned)
+        if monitoring.get_tool(_TOOL) == __name__:
+            for code in codes:
+                monitoring.set_local_events(_TOOL, code, monitoring.events.PY_START | monitoring.events.PY_RETURN)
+
+    def _started(code: CodeType, _offset: int) -> Any:
+        watch: ResultWatch | None = getattr(_of_thread, "watch", None)
+        if watch is None:
+            return None
+        watch.begin(code)
+        return monitoring.DISABLE if watch.is_quick(code) else None
+
+    def _returned(code: CodeType, _offset: int, value: Any) -> Any:
+        watch: ResultWatch | None = getattr(_of_thread, "watch", None)
+        if watch is None:
+            return None
+        watch.end(code, value)
+        return monitoring.DISABLE if watch.is_quick(code) else None
