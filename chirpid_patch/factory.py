@@ -46,7 +46,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class _Unsaid(Enum):
     """The default of ``shuffle``, which, unlike None, leaves the order to a sampler that is given."""
 
-    UNSAID = "as the method's name says"
+    UNSAID = "as the name of the method requires"
 
     def __repr__(self) -> str:
         return "UNSAID"
@@ -296,7 +296,7 @@ def _as_measured(options: LoaderOptions) -> LoadPlan | None:
 
 
 def _none_before(options: LoaderOptions) -> LoadPlan | None:
-    return None if options.num_workers else _workers(options, 0, "none were asked for")
+    return None if options.num_workers else _workers(options, 0, "no workers were requested")
 
 
 def _stream(options: LoaderOptions) -> LoadPlan | None:
@@ -318,12 +318,12 @@ def _in_memory(options: LoaderOptions) -> LoadPlan | None:
 
 
 def _thread_safe(options: LoaderOptions) -> LoadPlan | None:
-    why = "threads load ahead, as the dataset is said to be thread-safe"
+    why = "threads load ahead, because the caller declares the dataset thread-safe"
     return _workers(options, 0, why) if options.thread_safe else None
 
 
 def _as_before(options: LoaderOptions) -> LoadPlan:
-    return _workers(options, options.num_workers, "as many as were asked for")
+    return _workers(options, options.num_workers, "as many as requested")
 
 
 _RULES: tuple[Callable[[LoaderOptions], LoadPlan | None], ...] = (

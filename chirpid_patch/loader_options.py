@@ -142,7 +142,7 @@ class LoaderOptions:
         if self.adjust_workers and self.tune:
             raise ValueError("adjust_workers and tune both choose the number of workers: leave one of them out")
         if not self.tune and (self.tune_step is not None or self.tune_seconds != LoaderOptions.tune_seconds):
-            raise ValueError("tune_seconds and tune_step say how to measure: give tune=True with them")
+            raise ValueError("tune_seconds and tune_step configure the measurement: give tune=True with them")
 
     def _check_as_torch_does(self) -> None:
         """Raise what ``DataLoader`` raises for arguments about workers, whether or not any are then used."""

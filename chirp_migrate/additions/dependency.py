@@ -103,7 +103,7 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     if not edits:
         if not others:
             what = f"No list of dependencies here names torch, so none was changed. Install {wanted}"
-            return None, f"{what} where the migrated files are run, or use --vendor."
+            return None, f"{what} where the migrated files run, or use --vendor."
         whom = f"{' and '.join(others)}, which {'names' if len(others) == 1 else 'name'} torch"
         return None, f"The changed files import chirpid_patch: add {wanted} to {whom}, or use --vendor."
     path, edit = edits[0]
@@ -111,16 +111,16 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     where = " and ".join(others or [path])
     by_hand = f"The changed files import chirpid_patch: add {wanted} to {where}, or use --vendor."
     if not (root / path).resolve().is_relative_to(root.resolve()):
-        return None, f"{path} is a link that leaves the folder and was left as it is. {by_hand}"
+        return None, f"{path} is a link that leaves the folder and was not changed. {by_hand}"
     try:
         before = read_file(root / path)
         after = edit(before.decode("utf-8"), wanted).encode("utf-8")
     except OSError as error:
         return None, f"{path} cannot be read ({error.strerror}). {by_hand}"
     except UnicodeDecodeError:
-        return None, f"{path} is not UTF-8 and was left as it is. {by_hand}"
+        return None, f"{path} is not UTF-8 and was not changed. {by_hand}"
     except ValueError as error:
-        return None, f"{path} was left as it is: {error}. {by_hand}"
+        return None, f"{path} was not changed: {error}. {by_hand}"
     plan = None if after == before else FilePlan(path, before, after, "dependency")
     if others:
         whom = f"{' and '.join(others)} {'names' if len(others) == 1 else 'name'} torch besides {path}"
@@ -276,7 +276,7 @@ def with_requirement(text: str, wanted: str) -> str:
     if re.search(r"(?m)^[^#\n]*--(?:hash=|require-hashes)", body):
         raise ValueError("it pins hashes")
     if re.search(r"\\\s*\Z", body):
-        raise ValueError("its last line is continued on a line that is not there")
+        raise ValueError("its last line ends with a backslash, and no line follows")
     newline, text = _newline(body), without_requirement(text, _EARLIER)
     body = text.removeprefix("\ufeff")
     line = wanted + _COMMENT
@@ -318,9 +318,9 @@ def _extended(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
                 entries.append(wanted)
         after = tomlkit.dumps(whole)
     except tomlkit.exceptions.TOMLKitError as error:
-        raise ValueError(f"it cannot be added to ({error})") from None
+        raise ValueError(f"chirp-migrate cannot edit it ({error})") from None
     if kept != text or _parsed(after) != expected:
-        raise ValueError("its list of dependencies is written in a way that is not understood here")
+        raise ValueError("its list of dependencies has a form that chirp-migrate cannot parse")
     return after
 
 
@@ -368,7 +368,7 @@ def with_install_requires(text: str, wanted: str) -> str:
     lines[last] = f"{ended}{indent}{wanted}{newline}"
     after = "".join(lines)
     if _install_requires(after) != [*before, wanted]:
-        raise ValueError("its list of dependencies is written in a way that is not understood here")
+        raise ValueError("its list of dependencies has a form that chirp-migrate cannot parse")
     return after
 
 

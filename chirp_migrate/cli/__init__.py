@@ -33,7 +33,7 @@ _COMMANDS = {
     "report": "Write a report of changes, reasons and the verdict.",
     "doctor": "Report loading problems that a training run shows.",
     "tune": "Find the fastest loader settings.",
-    "init-workload": "Create a starter file that tells verify what to train.",
+    "init-workload": "Create a starter file that defines what verify trains.",
     "rules": "List the rules and their purpose.",
     "explain": "Explain one rule, with an example.",
     "completion": "Print a shell completion script.",

@@ -154,15 +154,15 @@ def told_of_runs(path: Path) -> Iterator[None]:
         if not meanwhile:
             raise
         raise Refused(
-            f"another run ({', '.join(sorted(meanwhile))}) was applied here meanwhile, so this one wrote nothing: run "
-            "it again if something is left."
+            f"another run ({', '.join(sorted(meanwhile))}) was applied here meanwhile, so this run wrote nothing: run "
+            "apply again if something is left."
         ) from refusal
     except KeyboardInterrupt:
         runs = sorted(_applied(root) - before)
         if runs:
             said = f"run {', '.join(runs)} is applied; `chirp-migrate rollback {quote(str(path))}` undoes it."
         elif root is not None and is_unfinished(root):
-            said = f"it was not undone; `chirp-migrate rollback {quote(str(path))}` does that."
+            said = f"the run was not undone; `chirp-migrate rollback {quote(str(path))}` undoes it."
         else:
             said = "nothing was written, or it was undone: all files are as before."
         raise Interrupted(f"interrupted: {said}") from None
@@ -189,7 +189,7 @@ def apply_plan(
         CommitFailed: the system did not let us write.
     """
     recorded = plan.seen_from(journal_root(request.path))
-    with output.progress("asking git for uncommitted changes") as progress:
+    with output.progress("checking for uncommitted changes") as progress:
         if not allow_dirty:
             guard(recorded.root, [file.path for file in recorded.files if file.before is not None])
         settings = request.again(plan.options).settings
@@ -215,7 +215,10 @@ def check_pins(plan: Plan) -> None:
 def _pin_problem(plan: Plan) -> str:
     """Which pins contradict what the written files import; "" if none does."""
     pins = contradictions(plan.root, journal_root(plan.root)) if need_runtime(plan.files) else []
-    return f"{'; '.join(pins)}: the project could not be installed with what the migrated files import." * bool(pins)
+    return (
+        f"{'; '.join(pins)}: the project could not be installed together with the runtime of the migrated files."
+        * bool(pins)
+    )
 
 
 def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozenset[str]]:

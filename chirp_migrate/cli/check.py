@@ -33,7 +33,7 @@ from chirp_migrate.transaction.journal import APPLIED_PLAN, is_unfinished
 
 #: What stands behind a finding that ``apply`` would not rewrite.
 _MARKS = {
-    Status.OPT_IN: "proposed, --unsafe applies it",
+    Status.OPT_IN: "suggestion, --unsafe applies it",
     Status.REPORT: "listed only",
     Status.SUPPRESSED: "suppressed",
     Status.REFUSED: "refused",
@@ -70,7 +70,7 @@ _MARKS = {
     help="First write `# chirp: ignore[CODE]` above every finding, so that only new findings count.",
 )  # fmt: skip
 @option("--strict", is_flag=True, help="Also count remarks, advice and suggestions.")
-@output_options("the findings, whatever the format,")
+@output_options("the findings, for every --format,")
 def check(request: Request, form: str, target: Path, add_ignore: bool, strict: bool, output: Output) -> None:
     """Exit with 1 if `apply` would change anything at PATH; run none of the project's code.
 
@@ -165,7 +165,7 @@ def _verdict(found: Check, path: Path) -> str:
     verdict = f"Work remains: {', '.join(parts)}." if parts else clean
     if plan.files:
         verdict += f" To rewrite: chirp-migrate apply {shlex.quote(str(path))}"
-    uncounted = [f"{len(found.others)} listed or proposed (--strict counts them)"] if found.others else []
+    uncounted = [f"{len(found.others)} remarks or suggestions (--strict counts them)"] if found.others else []
     uncounted += [f"{len(found.suppressed)} suppressed"] if found.suppressed else []
     uncounted += [f"{len(found.unchanged)} unchanged (nothing to gain)"] if found.unchanged else []
     in_tests = applied.loaders_in_tests(plan)

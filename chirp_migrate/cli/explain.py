@@ -83,7 +83,7 @@ def _show(rule: Rule, reports: Sequence[tuple[Finding, str]], screen: Screen) ->
         screen.text(source, 2, "dim")
         screen.text(finding.message, 6)
     screen.line()
-    screen.text(f"To leave a place alone: # chirp: ignore[{rule.code}]")
+    screen.text(f"To skip one place: # chirp: ignore[{rule.code}]")
 
 
 def _rule(selector: str) -> Rule:

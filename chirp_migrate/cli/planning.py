@@ -97,7 +97,7 @@ _looked_at = (
 _what_is_added = (
     _added(
         "--scaffold/--no-scaffold", default=None,
-        help="Add factory and monitor modules, a notebook and tests to utils/ and beside it.  "
+        help="Add factory and monitor modules, a notebook and tests to utils/ and next to it.  "
         "[default: where utils/ has training modules]",
     ),
     _added(
@@ -133,5 +133,5 @@ def read_plan_file(file: Path, request: Request) -> PlanFile:
         Refused: the tree is not as it was when the plan was made.
     """
     if not request.is_bare:
-        raise UsageProblem("--plan says what is done already: leave out the options that choose rules and files.")
+        raise UsageProblem("--plan already chooses rules and files: leave out the options that choose rules and files.")
     return load_plan(file, root_of(request.path))

@@ -49,7 +49,7 @@ from chirp_migrate.report.terminal.render import show_story
     "--doctor", "doctor_file", type=File(dir_okay=False), metavar="FILE",
     help="Output of `doctor --json FILE`.  [default: the last doctor of PATH]",
 )  # fmt: skip
-@output_options("all that the report says", "Print the verdict and its figures alone.", "Explain the words, too.")
+@output_options("all that the report contains", "Print the verdict and its figures alone.", "Explain the words, too.")
 def report(
     path: Path,
     page_file: Path | None,

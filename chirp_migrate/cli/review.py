@@ -46,7 +46,7 @@ _SHOWN_LINES = 40
     cls=Command,
     epilog=epilog(
         {
-            ExitCode.OK: "everything is decided (and applied, if you said so)",
+            ExitCode.OK: "everything is decided (and applied, if you chose to)",
             ExitCode.WORK_REMAINS: "quit before everything was decided; what was is kept",
             ExitCode.USAGE: "PATH cannot be migrated, or an option, setting or plan is wrong",
             ExitCode.REFUSED: "refused, nothing changed (as for apply)",
@@ -83,8 +83,8 @@ def review(
     screen = output.screen()
     if not session.items:
         is_done = all(finding.status is Status.FINE for finding in found.plan.findings)
-        known = "already migrated, or nothing here that any rule knows"
-        screen.line(f"Nothing to review: {known if is_done else 'nothing of what was found is rewritten'}.")
+        known = "already migrated, or no rule applies here"
+        screen.line(f"Nothing to review: {known if is_done else 'no finding is rewritten'}.")
         sys.exit(ExitCode.OK)
     begun = len(session.choices)
     total = count(len(session.items), "hunk")
@@ -102,7 +102,7 @@ def review(
     refused = len(session.choices) - accepted
     output.write({"schema": 1, "accepted": accepted, "refused": refused, "undecided": left})
     screen.line()
-    screen.line(f"{accepted} accepted, {refused} refused, {left} undecided.")
+    screen.line(f"{accepted} accepted, {refused} refused, {left} not decided.")
     if left:
         screen.line(
             f"Kept in {plan_file}. Go on with: chirp-migrate review {quote(str(path))} --plan {quote(str(plan_file))}"
@@ -168,7 +168,7 @@ def _open(request: Request, plan_file: Path, output: Output) -> PlanFile:
             try:
                 return read_plan_file(plan_file, request)
             except Refused as stale:
-                click.echo(f"chirp-migrate: {str(stale).partition(';')[0]}: planning anew.", err=True)
+                click.echo(f"chirp-migrate: {str(stale).partition(';')[0]}: planning again.", err=True)
         if old is not None and request.is_bare:
             request = request.again(old.options)
     plan = planned(request, output)

@@ -38,7 +38,7 @@ def read_json(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise ValueError("it is some other document")
+        raise ValueError("it is another kind of document")
     return found
 
 

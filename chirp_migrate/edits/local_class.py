@@ -94,27 +94,29 @@ class LocalClass:
         check_body(module, node)
         self._check_class_state()
         for name in captures(module, *(base.value for base in node.bases)):
-            raise NotMovable(f"its base class comes from `{name}` of the function")
+            raise NotMovable(f"its base class is the local name `{name}`")
         for one in (*self.values, *self.imports):
             if re.fullmatch(r"__\w*[^\W_]", one.name):
-                raise NotMovable(f"`{one.name}` would be mangled inside of a class")
+                raise NotMovable(f"Python would mangle `{one.name}` in a class")
             self._check_reads(one)
         check_values(module, self.project, node, (*self.values, *self.imports))
         check_class(module, self.project, node, insertion_offset(module, node))
         if KEPT in module.source(node):
-            raise NotMovable(f"names with `{KEPT}` in it are taken")
+            raise NotMovable(f"names with `{KEPT}` are already in use")
         if not all(_is_plain(self.project, base) for base in base_names(module, self.project, node)):
-            raise NotMovable("its base class may keep state on each class, or look at attributes of the objects")
+            raise NotMovable("its base class may store state on subclasses, or inspect attributes of the objects")
         for pattern in _CLASS_STATE:
             for attribute in self.project.captured(pattern, "type", "__class__"):
                 if _has_word(module, self.project, node, attribute):
-                    raise NotMovable(f"the project sets `{attribute}` of the class of an object")
+                    raise NotMovable(f"the project sets `{attribute}` on the class of an object")
         if self.values:
             self._check_constructor()
             if lists_names(module):
                 raise NotMovable("its objects would have more attributes, and the module lists attributes or names")
             if may_be_copied(module, self.project, node):
-                raise NotMovable("a deep copy of what holds its objects would copy the values that it uses as well")
+                raise NotMovable(
+                    "a deep copy of an object that holds one of its objects would also copy the captured values"
+                )
 
     def _check_class_state(self) -> None:
         """See that nothing tells the class that every call made from the one that all share then."""
@@ -122,39 +124,39 @@ class LocalClass:
             parent = self.module.parents[read]
             of_super = isinstance(parent, cst.Arg) and is_super(self.module.parents[parent])
             if holds(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
-                raise NotMovable("it uses itself by its name")
+                raise NotMovable("it uses its own name")
         if _COMPARES.search(self.module.text) is not None:
             raise NotMovable("the module compares classes of objects, or lists classes")
         if (code := use_of_class(self.module, self.node)) is not None:
-            raise NotMovable(f"`{code}` in it is about this one class")
+            raise NotMovable(f"`{code}` in it refers to this one class")
         for one in find_in(self.node, cst.Attribute):
             if is_name(one.value, self.title) and mention(self.module, one) in _STORED:
-                raise NotMovable(f"`{self.module.source(one)}` in it is about this one class")
+                raise NotMovable(f"`{self.module.source(one)}` in it refers to this one class")
 
     def _check_constructor(self) -> None:
         """See that the constructor can take what is captured, and that objects keep it."""
         if any(_OWN_STATE.fullmatch(method.name.value) for method in self.methods):
-            raise NotMovable("it makes or keeps its objects in its own way")
+            raise NotMovable("it overrides how its objects are created or pickled")
         if self.init is None:
             if not _has_no_constructor(self.module, self.project, self.node):
                 raise NotMovable("the constructor of its base class would have to be called")
         elif not isinstance(self.init.body, cst.IndentedBlock):
             raise NotMovable("its constructor is written in one line")
         elif self.module.scopes.names_bound(self.init, nested=True) & {value.name for value in self.values}:
-            raise NotMovable("its constructor has a name of its own for what another method captures")
+            raise NotMovable("its constructor assigns a name that another method captures")
 
     def _check_reads(self, captured: Capture) -> None:
         """See that a captured name is only read in methods, where ``self`` is known."""
         for read in captured.reads:
             method = self.method_of(read)
             if method is None:
-                raise NotMovable(f"its class body uses `{read.value}` of the function")
+                raise NotMovable(f"its class body uses the local name `{read.value}`")
             if captured.is_import or method is self.init:
                 continue
             own = self.module.scopes.lookup("self", read)
             first = method.params.params[:1]
             if method.decorators or own is None or [one.node for one in own[1]] != list(first):
-                raise NotMovable(f"`{read.value}` of the function is used where `self` is not known")
+                raise NotMovable(f"the local name `{read.value}` is used where `self` is not available")
 
 
 def _has_word(module: Module, project: Project, node: cst.ClassDef, word: str, depth: int = 0) -> bool:

@@ -50,25 +50,25 @@ def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef
     if (respelled := module.once(_respelled)) is not None:
         raise NotMovable(f"Python reads `{respelled}` as `{unicodedata.normalize('NFKC', respelled)}`")
     if "__getattr__" in module.scopes.module.bindings:
-        raise NotMovable("the module's `__getattr__` answers for names that the module does not have")
+        raise NotMovable("the module's `__getattr__` provides names that the module does not define")
     outer = module.enclosing_function(node)
     if outer is not None and (word := looks_at_names(module, outer)) is not None:
-        raise NotMovable(f"`{word}` in the function around it may look at its names")
+        raise NotMovable(f"`{word}` in the enclosing function may read its local names")
     for one in walk(node.body):
         if isinstance(one, cst.Nonlocal):
             for item in one.names:
                 owner = module.scopes.lookup(item.name.value, one)
                 if owner is None or node not in (owner.scope.node, *module.ancestors(owner.scope.node)):
-                    raise NotMovable(f"it rebinds `{item.name.value}` of the function around it")
+                    raise NotMovable(f"it rebinds `{item.name.value}` of the enclosing function")
         elif isinstance(one, cst.Name) and one.value in (_OF_FUNCTION | _OF_CLASS):
             is_moved = one.value in _OF_CLASS and _own_class(module, one, node) is not None
             called = isinstance(module.parents[one], cst.Call) or one.value == "__class__"
             if called and not is_moved and module.scopes.lookup(one.value, one) is None:
-                raise NotMovable(f"`{one.value}` in it depends on where it stands")
+                raise NotMovable(f"`{one.value}` in it depends on its place in the code")
         elif isinstance(one, cst.Name) and re.fullmatch(r"__\w*(?<!__)", one.value):
             around = module.enclosing_class(one)
             if around is not None and around is not _own_class(module, one, node):
-                raise NotMovable(f"`{one.value}` in it is private to the class around it")
+                raise NotMovable(f"`{one.value}` in it is private to the enclosing class")
 
 
 def _respelled(module: Module) -> str | None:
@@ -98,7 +98,7 @@ def check_values(module: Module, project: Project, node: cst.CSTNode, captured: 
                 raise NotMovable(f"it uses the {kind} `{one.name}`, which would have to move first")
         sources = [binding.qualified for binding in one.bindings if binding.kind is Kind.IMPORT]
         if not all(is_imported_alike(module, project, source) for source in sources):
-            raise NotMovable(f"an import of `{one.name}` may give another value later")
+            raise NotMovable(f"an import of `{one.name}` may yield another value later")
     problem = early_binding_problem(module, project, node, captured)
     if problem is not None:
         raise NotMovable(problem)
@@ -186,7 +186,7 @@ def check_class(module: Module, project: Project, node: cst.ClassDef, offset: in
     """
     for base in node.bases:
         if not isinstance(base.value, cst.Name | cst.Attribute | cst.Subscript):
-            raise NotMovable("its base class would be made when the module is imported")
+            raise NotMovable("its base class would be created at import")
         _check_known(module, project, base.value, offset)
     for statement in node.body.body:
         if isinstance(statement, cst.FunctionDef):
@@ -196,9 +196,9 @@ def check_class(module: Module, project: Project, node: cst.ClassDef, offset: in
             check_annotations(module, statement, offset)
             for name, parameter in parameters(statement).items():
                 if not stays(module, project, parameter.default, offset):
-                    raise NotMovable(f"the default of `{name}` would be made when the module is imported")
+                    raise NotMovable(f"the default of `{name}` would be evaluated at import")
         elif not _is_constant(module, project, statement, offset):
-            raise NotMovable("its body does more than define methods, and would when the module is imported")
+            raise NotMovable("its body does more than define methods, and would do so at import")
 
 
 def _check_decorator(module: Module, project: Project, node: cst.BaseExpression, offset: int) -> None:
@@ -207,7 +207,7 @@ def _check_decorator(module: Module, project: Project, node: cst.BaseExpression,
     called = node.func if isinstance(node, cst.Call) else node
     known = all(_DECORATORS.fullmatch(name) for name in project.resolved_names(module, called))
     if not known or not all(stays(module, project, one.value, offset) for one in given):
-        raise NotMovable("a decorator in it may keep something, for all calls when it is at module level")
+        raise NotMovable("a decorator in it may store state, which all calls would share at module level")
 
 
 def has_plain_decorators(module: Module, project: Project, node: cst.ClassDef) -> bool:
@@ -249,7 +249,7 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
             raise NotMovable(f"`{name}` may not be defined when the module is imported")
         path = dotted(expression) or name
         if is_replaced(module, project, path):
-            raise NotMovable(f"other code gives `{path}` a value after the module is imported")
+            raise NotMovable(f"other code assigns `{path}` after the import of the module")
         ours = any(one.kind is Kind.IMPORT and _is_ours(module, project, one.qualified) for one in owner.bindings)
         if path.startswith(f"{name}.") and ours:
             raise NotMovable(f"`{path}` may not be defined yet when the module is imported")

@@ -99,7 +99,7 @@ class MovedFunction:
         self.import_lines = move.import_lines(self.module, self.imports)
         check_values(self.module, self.project, self.node, self.captured)
         if self.method is not None and not self._takes_methods():
-            raise NotMovable("it would be a method, and the class, a base or a metaclass may look at its methods")
+            raise NotMovable("it would be a method, and the class, a base or a metaclass may inspect its methods")
         if self.method is not None and self._takes_other_objects(self.method):
             name = self.method.name.value
             raise NotMovable(f"it would be a method, and `{name}` may be called with an object of another class")
@@ -126,7 +126,7 @@ class MovedFunction:
         moving = [n for n, one in enumerate(defaulted) if not self._stays(one)]
         taken = defaulted[: moving[-1] + 1] if moving else []
         if any(one in given.posonly_params for one in taken):
-            raise NotMovable("a positional-only parameter has a default that is evaluated where the function stands")
+            raise NotMovable("the default of a positional-only parameter is evaluated where the function is defined")
         return taken + [parameter for parameter in given.kwonly_params if not self._stays(parameter)]
 
     def _stays(self, parameter: cst.Param) -> bool:
@@ -148,7 +148,7 @@ class MovedFunction:
             return
         name = bound[0].name.value
         raise NotMovable(
-            f"the default of `{name}` is evaluated where the function stands, and a caller may pass `{name}` by "
+            f"the default of `{name}` is evaluated where the function is defined, and a caller may pass `{name}` by "
             f"position; make `{name}` keyword-only"
         )
 
@@ -188,28 +188,28 @@ class MovedFunction:
         uses = list(uses)
         holds = replaced or by_partial or self.is_changed
         if any(isinstance(step_of(self.module, use), Member) for use in uses):
-            raise NotMovable("attributes of it are used")
+            raise NotMovable("the code uses attributes of it")
         if any(self._is_inspected(use) for use in uses):
-            raise NotMovable("`inspect` looks at it")
+            raise NotMovable("`inspect` reads it")
         if (place := place_of_look(self.project, CODE)) is not None:
             raise NotMovable(f"the project reads names or code of functions ({place})")
         if holds and (place := place_of_look(self.project, DETAILS)) is not None:
-            raise NotMovable(f"the project reads attributes of functions that what takes its place has not ({place})")
+            raise NotMovable(f"the project reads function attributes that the replacement does not have ({place})")
         kept = self._kept_as(uses, called)
         names = "|".join(map(re.escape, kept))
         set_directly = rf"\b(?:{names})\s*\.\s*\w+\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)"
         if self.project.search(rf"{set_directly}|\bsetattr\s*\([^,()\n]*\b(?:{names})\s*,", *kept):
-            raise NotMovable("the project sets attributes of what is called as it is")
+            raise NotMovable("the project sets attributes on an object of the same name")
         if (
             (by_partial or self.captives or self.bound)
             and not replaced
             and (self.project.holds(_TELLS_PARTIALS, "partial") or is_probed(self.project, "func", "keywords"))
         ):
-            raise NotMovable("the project asks whether something is a `partial`, which would bind its values")
+            raise NotMovable("the project checks for `partial` objects, and the rewrite would create one")
         if holds and any(self._may_be_method(use) for use in uses):
-            raise NotMovable("as an attribute of a class it is a method, and what takes its place would not be")
+            raise NotMovable("as a class attribute it is a method, and its replacement would not be one")
         if holds and may_be_copied(self.module, self.project, self.node):
-            raise NotMovable("a deep copy of what holds it would copy the values that it uses as well")
+            raise NotMovable("a deep copy of an object that holds it would also copy the captured values")
 
     def _kept_as(self, uses: Iterable[cst.CSTNode], called: Collection[str]) -> list[str]:
         """The names that it has: those of its own, of what it is given for, and of attributes that this is kept in."""
@@ -275,7 +275,9 @@ class MovedFunction:
             set_elsewhere = {wish for wish in wishes if may_be_set(self.module, project, wish)}
             return move.free_name(self.module, wishes, set_elsewhere.union(taken))
         if may_set_computed(self.module, project, owner):
-            raise NotMovable("it would be a method, and attributes are set by computed names, which may hide it")
+            raise NotMovable(
+                "it would be a method, and the project sets attributes with computed names, which may hide it"
+            )
         if _has_private_names(self.module, project, owner):
             around = f"_{outer_name(self.module, self.node)}_"
             wishes = [one if one.startswith(around) else around + one.lstrip("_") for one in wishes]
@@ -325,7 +327,7 @@ class MovedFunction:
             owner = module.scopes.lookup("partial", node)
             is_hidden = owner is not None and not isinstance(owner.scope.node, cst.Module)
             if is_hidden or is_replaced(module, self.project, "partial"):
-                raise NotMovable("`partial`, which would bind its values, means something else there")
+                raise NotMovable("the name `partial`, which the rewrite needs, means something else there")
         indent, style = module.indentation(place), self.project.code_style
         return call_text(module, style, partial, [function, *values], indent=indent, around=around), imports
 

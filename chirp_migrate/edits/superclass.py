@@ -151,17 +151,17 @@ def superclass_edits(
     if any(not store.alone for store in (*gone, *late)):
         return "one statement of its `__init__` stores several attributes"
     if not gone:
-        return "its attributes have other names than the shipped class keeps"
+        return "its attributes have other names than those of the runtime's class"
     if kept and any(is_on_self(target, *kept) for target in targets):
         return "a method assigns one of the attributes that the samples depend on"
     if any(re.search(r"\bself\b", store.value) for store in consumed):
-        return "what it stores is computed from its own attributes"
+        return "its `__init__` computes attributes from other attributes"
     statements = list(_statements(methods["__init__"]))
     anchor = max(gone, key=lambda store: statements.index(store.statement)).statement
     replaced = [store.statement for store in (*gone, *late)]
     above = statements[: statements.index(anchor)]
     if any(_reads_self(module, one) for one in above if one not in replaced):
-        return "its `__init__` reads attributes that the shipped class sets later"
+        return "its `__init__` reads attributes that the runtime's class sets later"
     indent = module.indentation(module.span(anchor)[0])
     lines = [call_text(module, style, "super().__init__", arguments, indent=indent)]
     lines += [f"self.{store.attribute} = {store.value}" for store in late]

@@ -153,7 +153,7 @@ def discover(
             raise UsageProblem(f"{path} is no Python file or notebook: give one, or the folder of your project.")
         too_large = _too_large(path.suffix, path.stat().st_size)
         if too_large is not None:
-            raise UsageProblem(f"{path} is {too_large}, so it is taken for data: split it, or leave it as it is.")
+            raise UsageProblem(f"{path} is {too_large}, so chirp-migrate treats it as data: split it, or leave it out.")
         # Its neighbours are read: what they import from it stays there.
         beside = sorted(one.name for one in root.iterdir() if one.suffix in _SIZE_LIMITS and _is_plain(one))
         is_notebook = path.suffix == ".ipynb"

@@ -26,7 +26,7 @@ from chirp_migrate.engine.settings import Settings
 from chirp_migrate.plans.plan import FilePlan, Plan
 from chirp_migrate.source.files import read_file
 
-_NO_PLACE = "There is no folder utils/ for what --scaffold adds: nothing of it was added."
+_NO_PLACE = "--scaffold needs a folder utils/, which does not exist: nothing was added."
 
 
 def plan_migration(

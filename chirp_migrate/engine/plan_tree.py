@@ -129,7 +129,7 @@ def plan_tree(
     if overlay is None:
         findings += (one for path, text in held_settings.items() for one in loaders_in_settings(path, text, rules))
     if any(hunk.imports for file in files for hunk in file.hunks) and project.import_style.problem:
-        notes.append(f"{project.import_style.problem}: imports are where isort has them by default.")
+        notes.append(f"{project.import_style.problem}: imports follow isort's defaults.")
     if overlay is None and any(hunk.imports for file in files for hunk in file.hunks):
         notes += removed_from_numpy(project)
     skipped.sort(key=lambda one: one.path)
@@ -244,7 +244,7 @@ def _unseen(path: str, source: Source, rules: Sequence[Rule]) -> list[str]:
     reasons = dict(source.unreadable)
     counting = [rule for rule in rules if rule.counts_sites]
     cells = sorted({cell for cell, _, text in source.masked if _has_a_word(text, counting)})
-    return [f"{path}: cell {cell}: {reasons.get(cell, 'magics are')} not looked at." for cell in cells]
+    return [f"{path}: cell {cell}: {reasons.get(cell, 'magics are')} not checked." for cell in cells]
 
 
 def _reason(error: Exception) -> str:

@@ -187,7 +187,7 @@ def _check_passes(path: str, text: str, number: int) -> None:
         return
     if nesting > _PASS_LIMIT:
         raise UnparsableModule("functions nested too deeply to be rewritten")
-    raise AssertionError(f"the rules do not settle on {path}")
+    raise AssertionError(f"the rules do not reach a fixpoint on {path}")
 
 
 class _Rewriting:
@@ -410,7 +410,7 @@ def _clash(module: Module, project: Project, proposal: Proposal) -> str:
     clashes = {
         "this file": conflicting(module, project, needed),
         "another file, and this one is imported with `*`": conflicting_elsewhere(module, project, needed),
-        "the code around it": hidden(module, needed, proposal.edits),
+        "the surrounding code": hidden(module, needed, proposal.edits),
     }
     for where, clash in clashes.items():
         if clash:

@@ -78,7 +78,7 @@ def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None, do
     chosen = [run for run in runs if number is None or run.number == number]
     if not chosen:
         there = ", ".join(str(run.number) for run in runs)
-        raise UsageProblem(f"there is no run {number} in {path}: those that stand are {there}.")
+        raise UsageProblem(f"there is no run {number} in {path}: the applied runs are {there}.")
     verdict, kept_with = (
         _kept(runs, VERDICT, decode) if verdict_file is None else (_document_in(verdict_file, "verify", decode), None)
     )
@@ -229,9 +229,13 @@ def _document_in(file: Path, command: str, read: Callable[[bytes], _Document]) -
     try:
         return read(read_file(file))
     except OSError as error:
-        raise UsageProblem(f"{file} cannot be read ({error.strerror}): give what `{command} --json` wrote.") from None
+        raise UsageProblem(
+            f"{file} cannot be read ({error.strerror}): give a file that `{command} --json` wrote."
+        ) from None
     except ValueError as error:
-        raise UsageProblem(f"{file} is no result of {command} ({error}): give what `{command} --json` wrote.") from None
+        raise UsageProblem(
+            f"{file} is no result of {command} ({error}): give a file that `{command} --json` wrote."
+        ) from None
 
 
 def _doubts(
@@ -250,7 +254,7 @@ def _doubts(
     if len(stories) < len(runs):
         others = ", ".join(str(run.number) for run in runs if run.number not in {one.number for one in stories})
         shown = stories[0].number
-        yield f"Only run {shown} is shown; {others} stand as well, and a verdict is on all of them together."
+        yield f"Only run {shown} is shown; {others} are applied as well, and a verdict covers all of them."
     if verdict is None:
         return
     changed = changed_since(runs[0].root, verdict.files)

@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 #: Why a file is written.
 NOTES = {
     "rewrite": "rewritten",
-    "ignore": "comments that leave findings alone",
+    "ignore": "comments that suppress findings",
     "scaffold": "added",
     "dependency": "dependency",
     "vendor": "vendored",
@@ -43,7 +43,7 @@ HUNK_KINDS = {
 }
 SAFETIES = {
     Safety.SAFE: "the same samples, order and values, or the same distribution of augmentations; applied by default",
-    Safety.BEHAVIOUR: "what training learns differs; proposed, and applied with --unsafe",
+    Safety.BEHAVIOUR: "what training learns differs; a suggestion, which --unsafe applies",
     Safety.ADVICE: "reported, never rewritten",
 }
 #: What became of a loader.

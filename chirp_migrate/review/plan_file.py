@@ -116,7 +116,7 @@ def read_document(data: bytes) -> PlanDocument:
     """
     found = read_json(data)
     if found.get("kind") != KIND:
-        raise ValueError("it is some other document")
+        raise ValueError("it is another kind of document")
     if found.get("schema") != SCHEMA:
         raise _Newer(f"{found.get('tool', 'another version')} with schema {found.get('schema')!r}")
     return read_as(found, PlanDocument)
@@ -153,7 +153,7 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
         plan_file = _Reading(read_document(data), root, tree).plan_file
     except _Newer as error:
         raise UsageProblem(
-            f"{name} was made by {error}, which this version does not know: update chirp-migrate."
+            f"{name} was made by {error}, which this version does not support: update chirp-migrate."
         ) from None
     except ValueError as error:
         raise UsageProblem(
@@ -161,8 +161,8 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
         ) from None
     if tree.changed:
         raise Refused(
-            f"not as they were when {name} was made: {', '.join(tree.changed)}; nothing was changed. Make the plan "
-            f"anew: chirp-migrate plan {quote(str(root))} -o {quote(name)}"
+            f"changed since {name} was made: {', '.join(tree.changed)}; nothing was written. Make a new "
+            f"plan: chirp-migrate plan {quote(str(root))} -o {quote(name)}"
         )
     return plan_file
 
@@ -294,13 +294,13 @@ class _Reading:
         elif after is not None:
             return FilePlan(path, before, after, entry.note)
         elif entry.content is UNSET or entry.decision is UNSET:
-            raise ValueError(f"what becomes of {path} is missing")
+            raise ValueError(f"the new content of {path} is missing")
         else:
             file = FilePlan(path, before, entry.content.encode("utf-8", errors="surrogateescape"), entry.note)
             self._choose((path, WHOLE_FILE), entry.decision, None)
         if after is None and sha256(file.after) != entry.sha256_after:
             raise ValueError(
-                f"its edits of {path} do not give what it says, so it was changed or made by another version"
+                f"its edits of {path} do not match its hash, so the plan was edited, or another version made it"
             )
         return file
 

@@ -79,7 +79,7 @@ def _select_in(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan
     try:
         after = source.encode(compose(Module(file.path, source.text), kept, file.public, style))
     except (UnparsableModule, SyntaxError) as error:
-        raise Refused(f"{file.path}: what was accepted is no Python ({error}); nothing was changed.") from None
+        raise Refused(f"{file.path}: the accepted hunks are not valid Python ({error}); nothing was changed.") from None
     except UnreadableSource as error:
         raise Refused(
             f"{file.path}: these hunks go only with the refused ones: {error}; nothing was changed."

@@ -1,4 +1,4 @@
-"""CHP001: construct loaders through the factory (R-000-2.1, R-000-2.2, R-000-4.2)."""
+"""CHP001: build loaders with the factory (R-000-2.1, R-000-2.2, R-000-4.2)."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _NOT_REWRITTEN = {
     "to have PyTorch's migrated",
     "subclass": "not rewritten: {} subclasses `DataLoader`; unless it overrides `__iter__`, inherit from "
     "`chirpid_patch.BatchedDataLoader`, which takes the same arguments",
-    "used-as-value": "`DataLoader` is {}, so the call that builds the loader is not seen; call "
+    "used-as-value": "`DataLoader` is {}, so the rule does not see the call that builds the loader; call "
     f"`{FACTORY}.create_loader` there instead",
     "replaced": "not rewritten: `{}` is patched elsewhere (for example in a test), and the patch would no longer take "
     f"effect; patch `{FACTORY}` instead and migrate this call by hand",
-    "no-dataset": "not rewritten: `DataLoader` call without a dataset",
-    "too-many-arguments": "not rewritten: `DataLoader` call with more arguments than it takes, or one twice",
+    "no-dataset": "not rewritten: the `DataLoader` call has no dataset",
+    "too-many-arguments": "not rewritten: the `DataLoader` call has too many arguments, or one of them twice",
 }
 
 
@@ -69,24 +69,23 @@ class DataLoaderFactory(Rule):
     - `name-not-hidden`: no function, class or comprehension around the call gives the factory's name another meaning;
       other rules need the same of the names that they write.
 
-    Loaders are built by `create_loader`, which takes the arguments of `DataLoader` as they are. Where each loader of a
-    file is clearly for training, validation or test, the factory's methods for these are used: names say which (of the
-    loader and its dataset, or of the functions around). All arguments stay, `pin_memory` too: a loader pins its
-    batches if the call asks for it.
+    `create_loader` builds the loaders; it takes the arguments of `DataLoader`. If each loader of a file is clearly for
+    training, validation or test, the factory's methods for these build them. The names of loader, dataset and enclosing
+    functions decide. All arguments stay, also `pin_memory`: a loader pins its batches if the call sets it.
 
     By default only calls are rewritten that gain something: docs/apply.md lists the gains.
 
-    A configuration is read only where the same function, or `__init__`, has surely called its `get` with one key (and a
-    number) by then. No class of the project may define a `get` or `__getattr__`, nor inherit from a mapping, and
-    nothing may be given a `get`.
+    The new code reads a configuration only where the same function, or `__init__`, has provably called its `get` with
+    one key (and a number) before. No class of the project may define a `get` or `__getattr__`, nor inherit from a
+    mapping, and no code may assign a `get`.
     """
 
     code = "CHP001"
     name = "dataloader-factory"
     reason = (
-        "A loader built by hand fixes its workers, pinning and prefetching for one machine and reads sample by sample. "
-        "The factory keeps everything the call says about data (batch size, order, sampler, collation, generator, "
-        "persistent_workers) and chooses the rest for the dataset and the machine at hand."
+        "A hand-written loader call fixes workers, pinning and prefetching for one machine, and reads sample by "
+        "sample. The factory keeps every argument about data (batch size, order, sampler, collation, generator, "
+        "persistent_workers). It chooses the rest for the dataset and the machine at hand."
     )
     safety = Safety.SAFE
     trigger = ("DataLoader", FACTORY, *FACTORY_FUNCTIONS)

@@ -1,4 +1,4 @@
-"""CHP002: dataset classes that standardise, augment or list samples declare what they do.
+"""CHP002: declare how dataset classes standardise, augment or list samples, for batched reading.
 
 R-000-1.1, R-000-1.2, R-000-1.3.
 """
@@ -29,7 +29,7 @@ _DOES = {
     "standardizes_samples": "standardises one sample at a time",
     "augments_samples": "augments one sample at a time",
     "augments_images": "masks an image of one sample at a time",
-    "lists_samples": "hands out the samples of a list",
+    "lists_samples": "returns the samples of a list",
 }
 
 
@@ -54,15 +54,16 @@ class WorkerSafeDatasetClass(Rule):
     - `plain-switches`: a switch is tested for being true; a transform may be tested for not being None instead.
     - `nothing-besides`: everything that the methods evaluate becomes part of the sample or decides about it, and no
       call is made twice.
-    - `clear-names`: names from outside of these methods are surely ``torch``, None, True or False.
+    - `clear-names`: names from outside of these methods are provably ``torch``, None, True or False.
     """
 
     code = "CHP002"
     name = "worker-safe-dataset-class"
     reason = (
-        "Standardising and augmenting one sample at a time costs more than reading it. A class that declares which of "
-        "its attributes hold dataset, indices, statistics and transforms is read a whole batch at a time, where that "
-        "gives the same; it stays what it was, and everything else is read by its own code."
+        "Standardising and augmenting one sample at a time costs more than reading it. A decorator names the "
+        "attributes of a class that contain dataset, indices, statistics and transforms. Loaders then read whole "
+        "batches where the result is equal. The class itself does not change, and its own code reads everything "
+        "else."
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)

@@ -1,4 +1,4 @@
-"""CHP004: lists of standardised samples are made without temporaries (R-000-1.1, R-000-4.2)."""
+"""CHP004: build lists of standardised samples without temporary tensors (R-000-1.1, R-000-4.2)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from chirp_migrate.rules.api import (
 
 _SHIPPED = "standardized_samples"
 _FOUND = "samples standardised one by one"
-_MESSAGE = f"{_FOUND}: `{_SHIPPED}` makes the same list, at once where it can"
+_MESSAGE = f"{_FOUND}: `{_SHIPPED}` builds the same list, at once where possible"
 
 
 class MaterializedStandardization(Rule):
@@ -47,19 +47,19 @@ class MaterializedStandardization(Rule):
     - `made-empty`: ``samples = []`` stands before a loop in its block, and nothing between uses it or leaves the block.
     - `unseen-till-done`: no function inside uses the list of a loop, and no code uses it after an error in the loop.
     - `plain-names`: dataset, sequence, mean and std are names, which the loop does not bind, and not that of the list.
-    - `names-have-values`: these names surely have values in front of the loop, none is bound in the body of a class,
+    - `names-have-values`: these names provably have values in front of the loop, none is bound in the body of a class,
       and no other function binds one.
     - `nothing-besides`: everything that is evaluated becomes part of the element, and nothing is called.
-    - `loop-names-unread`: what a loop binds is a name of the function, or of the module, around it, and is surely not
+    - `loop-names-unread`: what a loop binds is a name of the function, or of the module, around it, and is provably not
       read outside of it.
     """
 
     code = "CHP004"
     name = "materialized-standardization"
     reason = (
-        "A list of standardised samples is built one sample at a time, each through two temporaries. The shipped "
-        "function makes the same list, with tensors of their own, where the samples are rows of tensors in memory; "
-        "it reads any other samples one by one, as the code that it replaces does."
+        "The loop builds a list of standardised samples one at a time, each with two temporary tensors. The "
+        "runtime's function builds the same list at once where the samples are rows of tensors in memory. It reads "
+        "all other samples one by one, as the original code does."
     )
     safety = Safety.SAFE
     trigger = ("ataset",)
@@ -109,11 +109,11 @@ def _rewrite_loop(module: Module, project: Project, node: cst.For, found: Standa
     empty = made_empty(module, node, collected)
     problem = ""
     if empty is None:
-        problem = f"`{collected} = []` does not stand before the loop, in its block and unused until then"
+        problem = f"`{collected} = []` is not in the same block before the loop, or is used before the loop"
     elif may_be_seen_unfinished(module, node, collected):
-        problem = f"other code may see `{collected}` before the loop is over"
+        problem = f"other code may see `{collected}` before the loop ends"
     elif any(may_be_read_outside(module, project, node, one) for one in sorted(names_in_code(node))):
-        problem = "a name of the loop may be read outside of it"
+        problem = "a variable of the loop may be read outside the loop"
     if empty is None or problem:
         return Proposal(offset, f"{_FOUND}; not rewritten: {problem}")
     made = Edit(offset, end, _call(module, project, node, found, f"{collected} = "))

@@ -1,4 +1,4 @@
-"""CHP005: datasets made by ``type(...)`` from lambdas that augment (R-000-1.3)."""
+"""CHP005: replace augmenting datasets that ``type(...)`` creates from lambdas (R-000-1.3)."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class DatasetWrapper(Rule):
       together perhaps only while a flag called ``training``, ``train`` or ``is_training`` is true.
     - `plain-switches`: a transform is applied always, and then is no parameter with the default None, or unless it is
       None; the flag is not tested for None.
-    - `straight-line`: what the lambdas call is a plain function, defined once beside them, of assignments to names,
+    - `straight-line`: what the lambdas call is a plain function, defined once next to them, of assignments to names,
       ``if`` and ``return``, none of whose names hides one from outside.
     - `nothing-besides`: everything that is evaluated becomes part of the sample or decides about it, every sample is
       read once, and no call is made twice.
     - `own-names-only`: dataset, transforms and flag are names of functions around.
-    - `bound-once`: these surely have their values by then, and mean the same whenever a sample is read.
-    - `not-probed`: no file of the project asks by `hasattr` or `getattr` for an attribute that the new object has, as
+    - `bound-once`: these provably have their values by then, and mean the same whenever a sample is read.
+    - `not-probed`: no file of the project reads with `hasattr` or `getattr` an attribute that the new object has, as
       loops do that look for what a dataset wraps.
     - `not-copied`: no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`, `AveragedModel`,
       `pickle.dumps`, but for `state_dict()` and `parameters()`), or the dataset, and the loader that holds it, are
@@ -72,8 +72,8 @@ class DatasetWrapper(Rule):
     code = "CHP005"
     name = "dataset-wrapper"
     reason = (
-        "A dataset class made by type() from lambdas cannot be sent to worker processes, and the augmentation object "
-        "it closes over is shared. What it does is what a shipped class does for whole batches."
+        "A dataset class that type() creates from lambdas cannot be sent to worker processes, and all its objects "
+        "share one captured augmentation object. A class of the runtime does the same for whole batches."
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)
@@ -120,17 +120,19 @@ def _made_by_type(
     meaning = meaning_of_members(module, node, entries)
     captured = None if meaning is None else _captured(module, node, meaning)
     if meaning is None or captured is None or any(construction.args for construction in constructions):
-        message = "this dataset is made by type() from functions in a way this rule does not know; make it a class"
+        message = (
+            "this dataset is made by type() from functions in a form that the rule does not know; write it as a class"
+        )
         return Proposal(offset, message)
     problem = next(
         (one for place in constructions if (one := early_binding_problem(module, project, place, captured))), None
     )
     if problem is None and is_probed(project, *_ATTRIBUTES):
-        problem = "the project asks objects for `dataset` or `transforms` by `hasattr` or `getattr`"
+        problem = "the project reads `dataset` or `transforms` of objects with `hasattr` or `getattr`"
     if problem is None and any(may_be_copied(module, project, place) for place in constructions):
-        problem = "a deep copy of what holds it would copy the dataset and the transforms as well"
+        problem = "a deep copy of an object that holds it would also copy the dataset and the transforms"
     if problem is not None:
-        return Proposal(offset, f"this dataset is made by type() from lambdas, but {problem}; make it a class")
+        return Proposal(offset, f"this dataset is made by type() from lambdas, but {problem}; write it as a class")
     training = "" if meaning.training is None else f"training={meaning.training}, "
     arguments = f"{meaning.dataset}, {training}transforms=[{', '.join(str(one.function) for one in meaning.stages)}]"
     built = f"{_SHIPPED}({arguments})"

@@ -1,4 +1,4 @@
-"""CHP006: dataset classes defined inside functions move to the module, where worker processes find them (R-000-1.3)."""
+"""CHP006: move dataset classes out of functions, so that worker processes find them (R-000-1.3)."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ class LocalDatasetClass(Rule):
     """Requires, of a dataset class inside a function (samplers stay in the main process):
 
     - `only-constructed`: all that is done with it outside of itself is to call it, without ``*`` and ``**``, where
-      it surely has been defined, and with arguments that more can be added to.
+      it provably has been defined, and with arguments that more can be added to.
     - `straight-in-function`: it is defined straight in a function, not in the body of a class, nor alone in a
       block.
     - `no-decorator`: it has no decorators and no class keywords.
     - `plain-bases`: its bases are named, known where it moves, and PyTorch's or torchvision's, or classes of the
       project over such, without metaclass, ``__init_subclass__``, methods that make, copy or look at objects and
       their attributes (also by ``__dict__``, ``vars``, ``dir``), decorators that may keep something, and attributes
-      that are objects of classes of the project, which may see the class that they are asked for on. Their methods
+      that are objects of classes of the project, which may see the class on which they are read. Their methods
       only call the class of an object, or read its attributes.
     - `plain-body`: its body holds methods and constants; decorators are those of Python and PyTorch that keep
       nothing; these, bases, defaults and annotations are known where it moves, and the same: no other code gives a
       name of the module another value, nor an attribute called so.
-    - `placeless`: nothing in it depends on where it stands: ``eval``, ``vars``, ``nonlocal``, ``__dict__``,
+    - `placeless`: nothing in it depends on its place in the code: ``eval``, ``vars``, ``nonlocal``, ``__dict__``,
       ``__qualname__``; nor does the function around call ``dir``, ``eval``, ``exec``, ``locals`` or ``vars``, and
       the module has no ``__getattr__``.
-    - `no-class-state`: the same holds of its own methods, and it uses itself by its name only for ``super`` and to
+    - `no-class-state`: the same holds of its own methods, and it uses its own name only for ``super`` and to
       read attributes. No file of the project sets an attribute of the class of an object that it, or a base, names;
       and the module compares no classes of two objects, and has no ``__subclasses__``.
     - `captured-in-methods`: what it takes from the function is read in the bodies of methods, whose first parameter
@@ -96,8 +96,8 @@ class LocalDatasetClass(Rule):
     code = "CHP006"
     name = "local-dataset-class"
     reason = (
-        "Worker processes look a class up by its name in a module; a class inside a function has none, so its datasets "
-        "cannot be pickled. At module level it can, and what it took from the function comes in as arguments."
+        "Worker processes look a class up by its name in a module. A class inside a function has no such name, so "
+        "its datasets cannot be pickled. At module level it has one; the values that it captured become arguments."
     )
     safety = Safety.SAFE
     stops_workers = True
@@ -151,7 +151,7 @@ def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     local.check()
     calls = constructor_calls(module, node, title)
     if calls is None:
-        raise NotMovable("it is used as a value there")
+        raise NotMovable("the code uses it as a value")
     namesakes = [one for one in module.find(cst.ClassDef) if one.name.value == title and one is not node]
     is_free = not namesakes and movability.is_unused(module, local.project, title, local.scope)
     wish = f"_{title}" if title.startswith("Test") or module.scopes.stars else title
@@ -180,13 +180,13 @@ def _construction(local: LocalClass, call: cst.Call, name: str) -> Iterator[Edit
     for one in local.values:
         owner = module.scopes.lookup(one.name, call)
         if owner is None or owner.scope is not one.scope:
-            raise NotMovable(f"`{one.name}` means something else where it is constructed")
+            raise NotMovable(f"`{one.name}` means something else at a constructor call")
     if local.values:
         last = call.args[-1] if call.args else None
         if last is not None and isinstance(last.value, cst.GeneratorExp) and not last.value.lpar:
-            raise NotMovable("it is given a generator without brackets")
+            raise NotMovable("a constructor call passes a generator expression without parentheses")
         if last is not None and local.init is None:
-            raise NotMovable("it is given arguments for the constructor of its base class")
+            raise NotMovable("a constructor call passes arguments to the constructor of its base class")
         end = module.span(call)[1] - 1
         lead = ", " if last is not None and not isinstance(last.comma, cst.Comma) else ""
         yield Edit(end, end, lead + ", ".join(f"{value.name}={value.name}" for value in local.values))
@@ -216,7 +216,7 @@ def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequen
     """Put keyword-only parameters after the others."""
     own = function.params
     if own.star_kwarg is not None:
-        raise NotMovable("its `**` parameter would take the values that are bound to it")
+        raise NotMovable("its `**` parameter would receive the captured values")
     pieces = (*own.posonly_params, own.posonly_ind, *own.params, own.star_arg, *own.kwonly_params)
     end = module.span(own)[0]
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""CHP007: lambdas that datasets and loaders hold become functions that can be pickled (R-000-1.3)."""
+"""CHP007: turn lambdas of datasets and loaders into functions that can be pickled (R-000-1.3)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _Made = dict[tuple[str, ...], Defined]
 class PicklableFunction(Rule):
     """Requires, of a lambda that goes to a loader, a dataset or a transform:
 
-    - `own-scope`: nothing in it depends on where it stands: no call of `dir`, `eval`, `exec`, `locals`, `vars`,
+    - `own-scope`: nothing in it depends on its place in the code: no call of `dir`, `eval`, `exec`, `locals`, `vars`,
       which the function around does not call either, or `super`, no `__class__`, no name private to the class
       around, no `__getattr__` in the module. No name of the module is spelled in a way that Python reads as another
       spelling.
@@ -71,27 +71,27 @@ class PicklableFunction(Rule):
       attribute of what is called as it is, or has `.__name__` (but of a class), `__qualname__`, `__code__`,
       `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound,
       no file has `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (but of a
-      class), nor asks whether anything is a `partial`.
+      class), nor checks whether an object is a `partial`.
     - `not-copied`: if values are bound to what takes its place, no file of the project copies objects deeply
       (`deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, but for `state_dict()` and `parameters()`),
       or nothing but what `used-before-rebound` allows is done with it, and it is not returned.
     - `room-for-values`: then `partial` is `functools.partial` there.
     - `kept-signature`: a parameter whose default is made where it stands is keyword-only. It may also be given by
-      position if the function goes nowhere but into loader calls as `collate_fn` or `worker_init_fn`, for which no
-      file asks, and takes another parameter.
+      position if the function goes nowhere but into loader calls as `collate_fn` or `worker_init_fn`, which no
+      file reads, and takes another parameter.
     - `not-a-method`: if values are bound, it does not stand in the body of a class, nor is it made an attribute of
       a class, or of what may be one and would call it with itself first.
     - `quiet-class`: if it becomes a method, as it uses `self`, neither the class nor a base in the project has a
       metaclass, another keyword or a decorator, and their modules have no `__init_subclass__`, `vars`, `dir`,
       `globals`, `getmembers` or `__dict__`; and every base is known by its name. No class of the project has a
       `__getattribute__`.
-    - `own-objects`: then no file asks a class for the method around, which would get any object as its `self`; but
-      for a class that calls a method of its base.
+    - `own-objects`: then no file reads the enclosing method from a class, which could then get any object as its
+      `self`; except a class that calls a method of its base.
     - `written-names`: then no attributes of the class are set by computed names, which may hide the method.
 
-    What is shipped takes its place if every name of the module in it gets its value once, above it, and no call
+    A function of the runtime replaces it if every name of the module in it gets its value once, above it, and no call
     passes an argument by the name of its parameter. `Standardize` has attributes `mean` and `std`, for which no
-    file may ask by `hasattr` or `getattr`.
+    file may read with `hasattr` or `getattr`.
 
     A lambda that only calls a function of the project, with constants and values of the functions around, becomes a
     `partial` of that function: nothing may replace the function, and no call may pass a parameter of the lambda by its
@@ -103,9 +103,9 @@ class PicklableFunction(Rule):
     code = "CHP007"
     name = "lambda-in-loader"
     reason = (
-        "A lambda has no name that a worker process could look up, so a dataset or loader that holds one cannot be "
-        "pickled. A module-level function can; what the lambda closed over is bound with functools.partial. What is "
-        "shipped for whole batches takes the place of a lambda that does the same."
+        "Worker processes look a function up by its name in a module. A lambda has no such name, so a dataset or "
+        "loader that holds one cannot be pickled. A module-level function can be pickled; functools.partial binds "
+        "the captured values. If a function of the runtime does the same for whole batches, it replaces the lambda."
     )
     safety = Safety.SAFE
     stops_workers = True
@@ -161,7 +161,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
         return _defined_in_place(module, project, node)
     left_over = move.left_over_imports(module, span, moved.imports)
     if shipped is not None:
-        message = f"a lambda that {shipped.does}: {shipped.name} does it for whole batches"
+        message = f"a lambda that {shipped.does}: `{shipped.name}` does the same for whole batches"
         edits = move.joined([move.instead_of(module, node, shipped.source), *left_over])
         gain = loader_gains(project).of_held(module, span[0], reads_batches=True)
         return Proposal(span[0], message, edits, frozenset({runtime(shipped.name)}), gain=gain)
@@ -169,7 +169,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     if bound is not None:
         moved.check_indistinguishable([node, *reads], called, by_partial=True)
         value, imports = moved.partial_of(*bound, around=_columns_beside(module, project, span))
-        message = f"lambda cannot be pickled for workers: `{bound[0]}` with its values bound takes its place"
+        message = f"lambda cannot be pickled for workers: `{bound[0]}` with bound values"
         edits = move.joined([move.instead_of(module, node, value), *left_over])
         return Proposal(span[0], message, edits, imports, gain=loader_gains(project).of_held(module, span[0]))
     moved.check_callers([node, *reads])

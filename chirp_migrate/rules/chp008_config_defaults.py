@@ -1,4 +1,4 @@
-"""CHP008: configuration defaults for the loading options (R-000-4.1)."""
+"""CHP008: add the loading options to the default configuration (R-000-4.1)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ConfigDefaults(Rule):
     - `plain-keys`: nothing is spread into it.
     - `read-with-default`: the key that is added stands nowhere in the project but as the key of a dictionary, and in
       `.get(key, value)` with the value that it gets here.
-    - `only-looked-up`: whatever is called `…config` in the project is only asked for keys, tested, copied, merged and
+    - `only-looked-up`: every object called `…config` in the project is only read by key, tested, copied, merged and
       given on under such a name, to functions of the project; nothing shows, saves, compares or spreads it.
 
     Added are `optimize_dataloaders`, `benchmark_performance` and those flags of augmentation that the function has as
@@ -40,8 +40,9 @@ class ConfigDefaults(Rule):
     code = "CHP008"
     name = "config-defaults"
     reason = (
-        "The migrated loaders read optimize_dataloaders (False gives the original loading back) and "
-        "benchmark_performance (True logs what each epoch waited for) from the configuration; the defaults show them."
+        "The migrated loaders read two keys of the configuration: optimize_dataloaders (False restores the original "
+        "loading) and benchmark_performance (True logs the data wait of each epoch). The defaults make both keys "
+        "visible."
     )
     safety = Safety.SAFE
     trigger = ("default_config", "DEFAULT_CONFIG")
@@ -89,7 +90,7 @@ def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | No
     names = ", ".join(f"`{one}`" for one in missing)
     found = f"the default configuration lacks {names}; add them by hand. Not rewritten: "
     if len(entries) < len(node.elements):
-        return Proposal(offset, f"{found}what is unpacked into it may have them")
+        return Proposal(offset, f"{found}a dictionary that is unpacked into it may contain them")
     shown = taken_whole(project)
     if shown is not None:
         return Proposal(offset, f"{found}`{shown}` uses all of its keys")

@@ -1,4 +1,4 @@
-"""CHP009: configuration flags for augmentation that nothing reads take effect (R-000-4.1). Changes training: opt-in."""
+"""CHP009: connect augmentation flags that no code reads (R-000-4.1). Changes training: opt-in."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class WireAugmentation(Rule):
     code = "CHP009"
     name = "wire-augmentation"
     reason = (
-        "The configuration has flags for augmentation and the module imports the wrapper, but never calls it: runs "
-        "that ask for augmentation train without. Wiring it in changes what such runs learn, so it is opt-in."
+        "The configuration has flags for augmentation and the module imports the wrapper, but never calls it. Runs "
+        "that enable augmentation train without it. The call changes what such runs learn, so it needs --unsafe."
     )
     safety = Safety.BEHAVIOUR
     trigger = (_WRAPPER,)

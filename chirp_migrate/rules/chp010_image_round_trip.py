@@ -1,4 +1,4 @@
-"""CHP010: augmentation that went through a rescaled 8-bit image works on the tensor. Changes training: opt-in."""
+"""CHP010: mask the tensor instead of a rescaled 8-bit image of it. Changes training: opt-in."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class ImageRoundTrip(Rule):
     - `known-masks`: `__init__` keeps, in an attribute that `__getitem__` calls as `self.attribute(`, what is made by a
       call of a class of the project whose `__init__` has parameters of `SpecAugment` only, or that
       `if name else None`.
-    - `one-at-a-time`: what the shipped class keeps is stored one attribute a statement.
-    - `not-reassigned`: an attribute that holds the dataset or the flag, and has another name than in the shipped class
-      (`dataset`, `base_dataset`, `training`), is assigned in `__init__` only.
-    - `own-values`: nothing of that is computed from `self`.
+    - `one-at-a-time`: values for the runtime's class are stored one attribute a statement.
+    - `not-reassigned`: only `__init__` assigns an attribute with the dataset or the flag that has another name than in
+      the runtime's class (`dataset`, `base_dataset`, `training`).
+    - `own-values`: these values are not computed from `self`.
     - `stored-first`: nothing above these statements in `__init__` reads an attribute of `self`.
     """
 
     code = "CHP010"
     name = "image-round-trip"
     reason = (
-        "Turning each spectrogram into an 8-bit image and back stretches it to its own range and quantises it, so the "
-        "model trains on other values than it is validated on. Masks drawn on the tensor do not. What the model sees "
-        "changes, so it is done only when asked for."
+        "Turning each spectrogram into an 8-bit image and back stretches it to its own range and quantises it. The "
+        "model then trains on other values than it is validated on. Masks on the tensor avoid that. They change what "
+        "the model sees, so the rewrite needs --unsafe."
     )
     safety = Safety.BEHAVIOUR
     trigger = ("fromarray",)
@@ -72,7 +72,9 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
     augmenter = next((s for s in stores if re.search(rf"self\.{s.attribute}\(", getitem)), None)
     made = _mask_construction(module, project, augmenter)
     if base is None or augmenter is None or made is None:
-        return Proposal(offset, f"{found}; mask the tensor instead. Not rewritten: how it masks is not known")
+        return Proposal(
+            offset, f"{found}; mask the tensor instead. Not rewritten: the rule does not recognise its masks"
+        )
     mine = "SpecAugment" if project.is_class(f"{module.name}.SpecAugment") else "WorkerSafeSpecAugment"
     imports = {runtime(_SHIPPED)}
     if mine == "WorkerSafeSpecAugment":

@@ -1,4 +1,4 @@
-"""CHP011: labels read one whole sample at a time are read without their samples (R-000-4.2)."""
+"""CHP011: read labels without loading the samples (R-000-4.2)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from chirp_migrate.rules.api import (
 )
 
 _READ, _ITERATE = "read_labels", "iterate_labels"
-_FOUND = "labels read by loading every sample"
+_FOUND = "loads every sample just for its label"
 #: Parts of words for datasets, of which one is there.
 _WORDS = (
     *("ataset", "DATASET", "ubset", "SUBSET", "ata_set", "torch.utils", "ds[", "_ds", "in ds"),
@@ -58,7 +58,7 @@ class LabelScan(Rule):
       own functions, methods that numbers, strings and tensors have, a few functions of PyTorch and NumPy.
     - `taken-at-once`: a generator goes straight into a call that takes all of it, such as ``list`` or ``sum``.
     - `only-collects`: a loop does nothing but assign, count and append.
-    - `own-collection`: what is appended to is a variable whose every value is made in the same function, anew.
+    - `own-collection`: what is appended to is a variable, and the same function creates every value of it.
     - `dataset-stays`: the loop neither assigns nor changes what it reads.
     - `same-dataset`: reading a sample puts no other dataset in its place: it is a local variable, a parameter, or a
       name of the module that no function declares ``global`` and no other file assigns; an attribute is only set by
@@ -72,9 +72,9 @@ class LabelScan(Rule):
     code = "CHP011"
     name = "label-scan"
     reason = (
-        "Reading `dataset[i][1]` loads, standardises or augments a sample and throws it away for its label. The "
-        "runtime reads the same labels, in the same order and with the same errors, and leaves out the work on x where "
-        "nothing can depend on it; other datasets are read sample by sample, as before."
+        "`dataset[i][1]` loads, standardises or augments a sample just for its label. The runtime reads the same "
+        "labels, in the same order and with the same errors. It skips the work on x where nothing can depend on it, "
+        "and reads all other datasets sample by sample."
     )
     safety = Safety.SAFE
     trigger = (*_WORDS, *DATASET_WORDS)

@@ -1,4 +1,4 @@
-"""CHP012: functions inside functions that loaders and datasets hold move to where workers find them (R-000-1.3)."""
+"""CHP012: move local functions of datasets and loaders to where workers find them (R-000-1.3)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Made = dict[str, Defined]
 class LocalFunction(Rule):
     """Requires, of a function inside a function that goes to a loader, a dataset or a transform:
 
-    - `own-scope`: nothing in it depends on where it stands: no `nonlocal` name of the functions around, no call of
+    - `own-scope`: nothing in it depends on where it is: no `nonlocal` name of the enclosing functions, no call of
       `dir`, `eval`, `exec`, `locals`, `vars`, which the function around does not call either, or `super`, no
       `__class__`, no name private to the class around, no `__getattr__` in the module. It is no attribute of a
       class if values are bound to it. No name of the module is spelled in a way that Python reads as another
@@ -62,29 +62,29 @@ class LocalFunction(Rule):
       attribute of what is called as it is, or has `.__name__` (but of a class), `__qualname__`, `__code__`,
       `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound,
       no file has `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (but of a
-      class), nor asks whether anything is a `partial`.
+      class), nor checks whether an object is a `partial`.
     - `not-copied`: if values are bound to it, no file of the project copies objects deeply (`deepcopy`, `asdict`,
       `astuple`, `AveragedModel`, `pickle.dumps`, but for `state_dict()` and `parameters()`), or nothing but what
       `used-before-rebound` allows is done with it, and it is not returned.
     - `room-for-values`: then `partial` is `functools.partial` there, and it does not call itself.
     - `kept-signature`: a parameter whose default is made where it stands is keyword-only. It may also be given by
-      position if the function goes nowhere but into loader calls as `collate_fn` or `worker_init_fn`, for which no
-      file asks, and takes another parameter.
+      position if the function goes nowhere but into loader calls as `collate_fn` or `worker_init_fn`, which no
+      file reads, and takes another parameter.
     - `quiet-class`: if it becomes a method, as it uses `self`, neither the class nor a base in the project has a
       metaclass, another keyword or a decorator, and their modules have no `__init_subclass__`, `vars`, `dir`,
       `globals`, `getmembers` or `__dict__`; and every base is known by its name. No class of the project has a
       `__getattribute__`.
-    - `own-objects`: then no file asks a class for the method around, which would get any object as its `self`; but
-      for a class that calls a method of its base.
+    - `own-objects`: then no file reads the enclosing method from a class, which could then get any object as its
+      `self`; except a class that calls a method of its base.
     - `written-names`: then no attributes of the class are set by computed names, which may hide the method.
     - `known-annotations`: the module knows every name in its annotations above it, or does not evaluate them."""
 
     code = "CHP012"
     name = "local-function"
     reason = (
-        "Worker processes look a function up by its name in a module; one inside a function has none there, so a "
-        "loader or dataset that holds it cannot be pickled. At module level it can, and functools.partial binds what "
-        "it closed over."
+        "Worker processes look a function up by its name in a module. A local function has no such name, so a loader "
+        "or dataset that holds one cannot be pickled. At module level it has one, and functools.partial binds the "
+        "captured values."
     )
     safety = Safety.SAFE
     stops_workers = True

@@ -1,4 +1,4 @@
-"""CHP013: batches are copied to the device while Python goes on (R-000-2.1)."""
+"""CHP013: copy batches to the device while Python continues (R-000-2.1)."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class NonBlockingTransfer(Rule):
 
     - `known-loader`: the loop around it iterates over what was made, annotated or named as a loader; whose batches are
       its own.
-    - `pins`: a call that makes the loader does not say ``pin_memory=False``; where none is known, the project makes
+    - `pins`: a call that builds the loader does not set ``pin_memory=False``; where none is known, the project makes
       loaders somewhere.
     - `batch-as-it-came`: what is copied is the batch or a part of it as the loader gave it: a name, position, key or
       attribute, not something computed.
-    - `to-accelerator`: it goes to CUDA or XPU, or to what is called a device and is not surely the CPU or MPS.
-    - `plain-arguments`: it says nothing but device, dtype, memory format and copy; nothing comes from ``*`` or ``**``.
+    - `to-accelerator`: it goes to CUDA or XPU, or to what is called a device and is not provably the CPU or MPS.
+    - `plain-arguments`: its only arguments are device, dtype, memory format and copy, none from ``*`` or ``**``.
     - `not-changed`: from the statement of the copy on nothing may write to its memory: after it, in a function
       inside, in the next iteration and after the loop, the batch is only read or bound to names.
     - `no-mps`: it names CUDA itself, or no file of the backend holds ``"mps"`` or ``backends.mps``.
@@ -68,7 +68,7 @@ class NonBlockingTransfer(Rule):
       those of tensors.
     - `no-batch-encoding`: it is a part of a batch, or no file of the project imports transformers.
 
-    By default the argument is added only where it has an effect: a loader of the loop surely pins its batches (by
+    By default the argument is added only where it has an effect: a loader of the loop provably pins its batches (by
     ``pin_memory=True``, ``torch.cuda.is_available()`` or a comparison with ``"cuda"``, or because its samples are in
     memory and the factory allocates the batches), and the loop does not wait for the copy at once. ``--all-loaders``
     adds it everywhere. In a review, copies and the call that builds their loader are decided together.
@@ -77,9 +77,9 @@ class NonBlockingTransfer(Rule):
     code = "CHP013"
     name = "non-blocking-transfer"
     reason = (
-        "Copying a batch to the device makes Python wait until the copy is done. From pinned memory "
-        "`non_blocking=True` lets Python go on with the next operations, which the device runs after the copy: same "
-        "values. From other memory the copy stays an ordinary one."
+        "Copying a batch to the device makes Python wait until the copy is done. From pinned memory, "
+        "`non_blocking=True` lets Python continue with the next operations. The device runs them after the copy, so "
+        "all values stay the same. From other memory the copy blocks as before."
     )
     safety = Safety.SAFE
     for_the_curious = True
@@ -127,7 +127,7 @@ def _in_loop(
 
 
 def pinned_instead(module: Module, project: Project, call: cst.Call) -> Gain | None:
-    """What is gained if batches of the loader that ``call`` builds are copied beside Python, if they surely are."""
+    """What is gained if batches of the loader that ``call`` builds are copied beside Python, if they provably are."""
     for path, line in loader_gains(project).loops_over_pinned(module, call):
         owner = module if path == module.path else project.module(path)
         for loop, loaders in loader_loops(owner, project):
@@ -136,7 +136,9 @@ def pinned_instead(module: Module, project: Project, call: cst.Call) -> Gain | N
             for found in _in_loop(owner, project, loop, loaders):
                 if found.gain is not None and found.gain.kind is GainKind.PINNED:
                     at = owner.position(found.offset)[0]
-                    return Gain(GainKind.PINNED, "its batches are copied to the device beside Python", path, at)
+                    return Gain(
+                        GainKind.PINNED, "its batches are copied to the device while Python continues", path, at
+                    )
     return None
 
 
@@ -150,7 +152,7 @@ def _gain(
     """What copies of one statement gain, and the calls that build the loaders."""
     pinned = loader_gains(project).pinned_in(module, loop)
     if not pinned:
-        return Gain(GainKind.NOTHING, "the loader does not surely pin its batches"), frozenset()
+        return Gain(GainKind.NOTHING, "the loader may not pin its batches"), frozenset()
     path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)
     if waits_at_once(DeviceLoop(module, loop, loaders), transfers):
         return Gain(GainKind.NOTHING, "the loop waits for the copy at once"), frozenset()
@@ -209,7 +211,7 @@ def _unsure(module: Module, project: Project, call: cst.Call, path: Path, collat
     if not collated and (problem := own_transfer(project)) is not None:
         return problem
     if (place := place_of_observed_transfer(project)) is not None:
-        return f"the project looks at the arguments of such calls ({place})"
+        return f"the project inspects the arguments of such calls ({place})"
     if not path and project.holds(_TRANSFORMERS, "transformers"):
-        return "the batch may be a `BatchEncoding`, whose `to` lacks it in old versions of transformers"
+        return "the batch may be a `BatchEncoding`, whose `to` takes no `non_blocking` in old versions of transformers"
     return None

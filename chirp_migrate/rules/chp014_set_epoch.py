@@ -1,4 +1,4 @@
-"""CHP014: without `set_epoch` a distributed sampler has the same order in every epoch: opt-in, but in a guard."""
+"""CHP014: call `set_epoch`, so that a distributed sampler changes its order: opt-in outside of a guard."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _NO_PASS = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|str)")
 class SetEpoch(Rule):
     """Requires, of a loader in a loop that counts (`range`, `trange`):
 
-    - `shuffling-sampler`: a call that makes it gives a `DistributedSampler` that is not told to leave the order.
-    - `known-sampler`: the sampler has a name there, or the loader surely has that sampler and no other; where it may
-      be another one, its class is imported at the top of the module, to ask.
+    - `shuffling-sampler`: a call that makes it gives a `DistributedSampler` whose order is not fixed.
+    - `known-sampler`: the sampler has a name there, or the loader provably has that sampler and no other; where it may
+      be another one, its class is imported at the top of the module, for a check with `isinstance`.
     - `iterates-each-time`: each iteration iterates over the loader, or gives it to a call other than `len`, `print` and
       such.
     - `not-told`: no `set_epoch` is called in the same function, on this sampler or loader elsewhere in the module, or
       by a function of the project that the loop calls.
-    - `kept-sampler`: some counting loop around does not make the sampler anew in each iteration.
+    - `kept-sampler`: some counting loop around does not build the sampler again in each iteration.
     - `one-counter`: one loop has `epoch` in its variable's name, or there is only one.
     - `named-epoch`: its variable is a plain name with a letter in it.
-    - `own-lines`: where the sampler's class has to be asked, the body of the loop has lines of its own.
+    - `own-lines`: where the sampler's class has to be checked, the body of the loop has lines of its own.
 
     It is applied without `--unsafe` where the sampler is made, or the loop runs, under a condition about distributed
     training (`if args.distributed`, `if dist.is_initialized()`): a program of one process stays as it is.
@@ -54,9 +54,9 @@ class SetEpoch(Rule):
     code = "CHP014"
     name = "set-epoch"
     reason = (
-        "A DistributedSampler shuffles by its seed and the epoch it was told. A loop that never calls `set_epoch` "
-        "trains on the same order in every epoch. Telling it the epoch changes the order from the second epoch on, so "
-        "it is opt-in, unless a condition about distributed training guards it."
+        "A DistributedSampler shuffles by its seed and its epoch. A loop that never calls `set_epoch` trains on the "
+        "same order in every epoch. The call changes the order from the second epoch on. So the rewrite needs "
+        "--unsafe, unless a condition about distributed training guards the sampler."
     )
     safety = Safety.BEHAVIOUR
     finds_bugs = True
@@ -119,11 +119,11 @@ def _tell(module: Module, around: list[cst.For], sampler: DistributedSampler) ->
     lines = [f"if isinstance({sampler.name}, {sampler.guard}):", f"\t{call}"] if sampler.guard else [call]
     edit = first_in_block(module, loop.iter, loop.body, lines)
     problems = (
-        (edit is None, "it may be another sampler, or none"),
-        (not inner, "it is made anew in every iteration of the loop"),
+        (edit is None, "the name may refer to another sampler, or to none"),
+        (not inner, "the loop builds the sampler again in every iteration"),
         (len(chosen) > 1, "it is not clear which of the loops counts the epochs"),
         ("." in epoch or not epoch.strip("_"), "the loop has no name for the epoch"),
-        (not sampler.is_known, "it may be another sampler, or none"),
+        (not sampler.is_known, "the name may refer to another sampler, or to none"),
     )
     problem = next((said for is_so, said in problems if is_so), None)
     shown = call if "." not in epoch and epoch.strip("_") else f"{sampler.name}.set_epoch(epoch)"

@@ -1,4 +1,4 @@
-"""CHP016: a loader that a loop starts anew for each batch (R-000-2.1). Advice."""
+"""CHP016: report loaders that a loop restarts for each batch (R-000-2.1). Advice."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class LoaderRestarted(Rule):
     code = "CHP016"
     name = "loader-restarted-in-loop"
     reason = (
-        "`next(iter(loader))` begins a new epoch each time: the loader starts its workers anew, they load several "
-        "batches ahead, and all but the first are thrown away. Each iteration sees only the beginning of an epoch, "
-        "which without shuffling is always the same batch."
+        "`next(iter(loader))` begins a new epoch each time. The loader starts its workers again, they load several "
+        "batches, and all but the first are discarded. Each iteration sees only the beginning of an epoch, which "
+        "without shuffling is always the same batch."
     )
     safety = Safety.ADVICE
     trigger = ("next",)

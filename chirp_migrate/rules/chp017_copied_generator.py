@@ -1,4 +1,4 @@
-"""CHP017: random generators of which every worker gets a copy in the same state."""
+"""CHP017: report random generators that start in the same state in every worker."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ class CopiedGenerator(Rule):
     code = "CHP017"
     name = "copied-generator"
     reason = (
-        "PyTorch (1.9 and later) seeds the global generators of random, torch and NumPy anew in each worker and epoch. "
-        "A generator object it does not know: all workers get copies in the same state and draw the same numbers, as "
-        "they do when a worker_init_fn seeds the global ones with a constant. `np.random.get_state()[1][0]` is a "
-        "constant, too: PyTorch seeds NumPy with an array, after which that word is 2147483648."
+        "PyTorch (1.9 and later) seeds the global generators of random, torch and NumPy in each worker and epoch. It "
+        "does not seed other generator objects: all workers get copies in the same state and draw the same numbers. "
+        "The same happens if a worker_init_fn seeds the global generators with a constant. "
+        "`np.random.get_state()[1][0]` is a constant, too: PyTorch seeds NumPy with an array, and that word is then "
+        "2147483648."
     )
     safety = Safety.ADVICE
     finds_bugs = True

@@ -1,4 +1,4 @@
-"""CHP019: CUDA in worker processes that are forked, and samples moved to the GPU where they are made."""
+"""CHP019: report CUDA in forked workers, and datasets that move samples to the GPU."""
 
 from __future__ import annotations
 

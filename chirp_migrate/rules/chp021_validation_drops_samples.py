@@ -1,4 +1,4 @@
-"""CHP021: loaders that read in order, as evaluation does, and leave out the last samples (R-000-2.1)."""
+"""CHP021: report evaluation loaders that omit the last samples (R-000-2.1)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ class ValidationDropsSamples(Rule):
     code = "CHP021"
     name = "validation-drops-samples"
     reason = (
-        "With drop_last=True the last, smaller batch is left out. In training another one is each epoch; read in order "
-        "it is always the same samples, which no metric ever sees, and the metric depends on the batch size."
+        "With drop_last=True the loader omits the last, smaller batch. Shuffled training omits other samples in each "
+        "epoch. Evaluation in order always omits the same samples, so no metric ever includes them, and the metric "
+        "depends on the batch size."
     )
     safety = Safety.ADVICE
     finds_bugs = True

@@ -1,4 +1,4 @@
-"""CHP025: numbers that a training loop reads from the device in every step (R-000-2.1). Advice."""
+"""CHP025: report numbers that a training loop reads from the device in every step (R-000-2.1). Advice."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class ItemInLoop(Rule):
     code = "CHP025"
     name = "item-in-loop"
     reason = (
-        "`loss.item()` makes Python wait until the device has computed everything that was queued, so that the next "
-        "step is queued only when the device is idle. A sum of detached tensors that is read once, after the loop, "
-        "waits once; a sum that the loop shows waits as often as it is shown. It is not rewritten: whether the sum is "
-        "rounded alike depends on the device and on the loss, and the tensors change what a debugger or a progress "
-        "bar shows meanwhile."
+        "`loss.item()` makes Python wait until the device has computed everything in its queue, and the next step "
+        "enters the queue only when the device is idle. A sum of detached tensors that is read once, after the loop, "
+        "waits once. A sum that the loop prints waits as often as it is printed. The rule does not rewrite the code: "
+        "the rounding of the sum depends on the device and on the loss, and tensors change what a debugger or a "
+        "progress bar shows."
     )
     safety = Safety.ADVICE
     for_the_curious = True

@@ -1,4 +1,4 @@
-"""CHP026: predictions that are copied to the CPU batch by batch, to be collected (R-000-2.1). Advice."""
+"""CHP026: report predictions that a loop copies to the CPU batch by batch (R-000-2.1). Advice."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class CopiesInLoop(Rule):
     code = "CHP026"
     name = "copies-in-loop"
     reason = (
-        "`.cpu()`, `.numpy()` and `.tolist()` of what the device computed wait for it, in every step, although nothing "
-        "needs the values before the loop is over. Tensors that are collected as they are can be copied at once after "
-        "the loop. It is not rewritten, because the collected tensors take memory of the device meanwhile, which the "
-        "code does not tell, and because a model that runs as a CUDA graph writes its next output over the last one."
+        "`.cpu()`, `.numpy()` and `.tolist()` of a result wait for the device in every step, although nothing needs "
+        "the values before the loop ends. Collected tensors can be copied at once after the loop. The rule does not "
+        "rewrite the code: collected tensors take memory of the device, the code does not show how much, and a model "
+        "that runs as a CUDA graph writes its next output over the last one."
     )
     safety = Safety.ADVICE
     for_the_curious = True

@@ -1,4 +1,4 @@
-"""CHP028: classes that chain transforms declare it, so that they transform whole batches (R-000-1.2)."""
+"""CHP028: declare classes that chain transforms, so that loaders transform whole batches (R-000-1.2)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class ComposedTransforms(Rule):
     code = "CHP028"
     name = "composed-transforms"
     reason = (
-        "A dataset cannot see into a class of the project's own that only calls other transforms, so masks and noise "
-        "inside are drawn sample by sample. A class that declares what it calls is taken apart, and what it holds is "
-        "applied to a whole batch where it can be. The class stays as it is."
+        "A dataset cannot see inside a class of the project that only calls other transforms, so masks and noise "
+        "inside run sample by sample. A decorator declares the transforms that the class calls, and loaders apply "
+        "them to whole batches where possible. The class itself does not change."
     )
     safety = Safety.SAFE
     trigger = ("__call__",)
@@ -57,7 +57,7 @@ class ComposedTransforms(Rule):
             decorator = "composes_transforms" if found.composes else "applies_transform"
             edit = class_decorator(module, project.code_style, node, decorator, [f'"{found.attribute}"'])
             does = "only chains transforms" if found.composes else "only calls a function"
-            message = f"`{node.name.value}` {does}: `@{decorator}` declares it, so that whole batches go through"
+            message = f"`{node.name.value}` {does}: `@{decorator}` declares it, so that it applies to whole batches"
             yield Proposal(module.span(node.name)[0], message, (edit,), frozenset({runtime(decorator)}))
 
 

@@ -1,4 +1,4 @@
-"""CHP029: samples stacked one by one are gathered at once (R-000-1.1)."""
+"""CHP029: gather samples at once instead of stacking them one by one (R-000-1.1)."""
 
 from __future__ import annotations
 
@@ -47,11 +47,10 @@ class StackedSamples(Rule):
     code = "CHP029"
     name = "stacked-samples"
     reason = (
-        "`torch.stack([dataset[i][0] for i in indices])`, usually made for a mean and a deviation, reads every sample "
-        "by itself before it copies them all. The runtime gathers rows that are in memory at once into the same "
-        "tensor, so that what is computed from it stays the same to the last bit; other datasets are read sample by "
-        "sample, as before. `streaming_standardization_stats` needs no second copy of the data, but its last digits "
-        "differ."
+        "`torch.stack([dataset[i][0] for i in indices])`, mostly written for a mean and a deviation, reads every "
+        "sample alone before it copies all of them. The runtime gathers rows that are in memory at once into the "
+        "same tensor, so every result stays the same to the last bit. It reads other datasets sample by sample, as "
+        "before. `streaming_standardization_stats` needs no second copy of the data, but its last digits differ."
     )
     safety = Safety.SAFE
     trigger = ("stack",)
@@ -87,11 +86,11 @@ def _proposal(module: Module, project: Project, call: cst.Call, scan: Scan) -> P
     if problem is None and computed and not _is_at_hand(module, scan.iterable):
         problem = f"`{module.source(scan.iterable).strip()}` may be computed in between"
     if problem is None and "#" in module.source(call):
-        problem = "a comment stands in between"
+        problem = "a comment is in between"
     if problem is not None:
         dataset = module.source(scan.dataset).strip()
         return Proposal(offset, f"{_FOUND}; use `{_RUNTIME}({dataset}, indices)`. Not rewritten: {problem}")
-    message = f"{_FOUND}: `{_RUNTIME}` gathers them at once, to the same tensor"
+    message = f"{_FOUND}: `{_RUNTIME}` gathers the same tensor at once"
     edit = Edit(*module.span(call), f"{_RUNTIME}({scan.arguments(module)})")
     return Proposal(offset, message, (edit,), frozenset({runtime(_RUNTIME)}))
 

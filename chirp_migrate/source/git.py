@@ -102,7 +102,7 @@ def _prefix(base: Path) -> str | None:
 def _unusable(base: Path, found: subprocess.CompletedProcess[bytes] | None) -> str:
     said = os.fsdecode(found.stderr).strip().splitlines() if found else []
     why = f" ({said[0]})" if said else ""
-    return f"git cannot tell what is committed in {base}{why}: repair that, or pass --allow-dirty."
+    return f"git cannot list uncommitted changes in {base}{why}: repair the work tree, or pass --allow-dirty."
 
 
 def run_git(

@@ -53,14 +53,14 @@ class SourceFile:
         try:
             encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         except SyntaxError as error:
-            raise UnreadableSource(f"its encoding cannot be told: {error.msg}") from None
+            raise UnreadableSource(f"its encoding cannot be determined: {error.msg}") from None
         bom = data.startswith(codecs.BOM_UTF8)
         if encoding == "utf-8-sig":
             encoding = "utf-8"
         text = decoded(data[len(codecs.BOM_UTF8) if bom else 0 :], encoding)
         source = cls(text, encoding, bom)
         if source.data != data:
-            raise UnreadableSource(f"its {encoding} text does not give the same bytes back")
+            raise UnreadableSource(f"its {encoding} text does not encode to the same bytes")
         return source
 
     @property

@@ -120,9 +120,9 @@ class Module:
         try:
             self.tree = cst.parse_module(text)
         except cst.ParserSyntaxError as error:
-            raise UnparsableModule(f"syntax LibCST does not know in line {error.raw_line}") from error
+            raise UnparsableModule(f"syntax that LibCST does not support in line {error.raw_line}") from error
         except (cst.CSTValidationError, TypeError) as error:  # `return(x if y else z), y` needs a blank for it
-            raise UnparsableModule("syntax LibCST does not know") from error
+            raise UnparsableModule("syntax that LibCST does not support") from error
         except RecursionError as error:
             raise UnparsableModule("expressions nested too deeply to be read") from error
 

@@ -96,7 +96,7 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def __post_init__(self) -> None:
         checked_path(self.path)
         if self.action == "create" and self.sha256_before is not None:
-            raise ValueError(f"{self.path} is said to be created from something")
+            raise ValueError(f"{self.path} is a created file, but the journal names its earlier bytes")
         if self.action == "rewrite" and (self.sha256_before is None or self.mode is None):
             raise ValueError(f"what {self.path} was before is missing")
         if self.sha256_found is not None and self.mode_found is None:

@@ -264,7 +264,7 @@ def _roll_back(undoing: _Undoing, on_step: Callable[[Step], None]) -> RollbackRe
         if isinstance(error, ChangedMeanwhile):
             raise Refused(f"{error.path} changed during the rollback: nothing was rolled back, run it again.") from None
         if isinstance(error, OSError):
-            raise CommitFailed(f"{reason(error)}: nothing was rolled back, the migration still stands.") from error
+            raise CommitFailed(f"{reason(error)}: nothing was rolled back, the migration is still applied.") from error
         raise
     try:
         journal.retire(rolling)

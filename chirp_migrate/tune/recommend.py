@@ -69,7 +69,7 @@ def _workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     if way.num_workers:
         if loader.now is None or loader.now.prefetch_factor != way.prefetch_factor:
             level = loader.standings[loader.measured.index(chosen)].place is Place.LEVEL
-            same = "the smallest that is level with the best" if level else "the fastest measured"
+            same = "the smallest that is tied with the best" if level else "the fastest measured"
             advice.append(Recommendation(_name(loader, "prefetch_factor"), str(way.prefetch_factor), same))
         advice += _persistent(loader, chosen)
     return advice

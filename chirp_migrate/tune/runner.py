@@ -163,7 +163,7 @@ def _augmentation(subject: Subject, seconds: float) -> tuple[list[float], list[f
     There are five rounds, fewer where ``seconds`` are over, one at least.
     """
     if subject.options.get("batch_sampler") is not None:
-        return [], [], "its batch sampler may ask for what another dataset does not have"
+        return [], [], "its batch sampler may yield indices that another dataset does not have"
     plain = subject.unaugmented
     if plain is None:
         if not varying(subject.dataset, subject.collate):

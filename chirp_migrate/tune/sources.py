@@ -65,8 +65,8 @@ def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
     if len(found) != 1:
         names = ", ".join(f"{module}:{kind}" for module, kind in found) or "none"
         raise NotUsable(
-            f"the dataset of {config.file} is not found by itself (a class with a parameter {_TRANSFORM!r} beside "
-            f"{_TRAIN_TRANSFORMS}; found: {names}): name it with --dataset MODULE:CALLABLE"
+            f"the dataset of {config.file} was not found automatically (a class with a parameter {_TRANSFORM!r} next "
+            f"to {_TRAIN_TRANSFORMS}; found: {names}): name it with --dataset MODULE:CALLABLE"
         )
     module_name, kind = found[0]
     with user_code(f"importing {module_name}"):

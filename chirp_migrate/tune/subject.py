@@ -122,6 +122,6 @@ def _check(dataset: Any) -> None:
     try:
         length = len(dataset)
     except (TypeError, NotImplementedError):
-        raise NotUsable(f"{kind} has no length: give it a __len__ that tells its number of samples") from None
+        raise NotUsable(f"{kind} has no length: give it a __len__ that returns its number of samples") from None
     if length == 0:
         raise NotUsable(f"{kind} has no samples: give tune a dataset that is not empty")

@@ -210,12 +210,12 @@ class Sweep:
         )
         self.show(Step("reading", left_s=least))
         rate = (self.measured[0].candidate.batch_size or 1) / self._batch_s
-        beyond = f", more than the {self.seconds:.0f} s asked for" if least > 1.5 * self.seconds else ""
+        beyond = f", more than the {self.seconds:.0f} s requested" if least > 1.5 * self.seconds else ""
         if beyond and self.is_limited:
             beyond = f"; as many as fit into {self.seconds:.0f} s are measured"
         self.show(
-            f"{len(self.measured)} ways of loading {self.subject.report.name}, {rate:.0f} samples/s in the process: "
-            f"about {max(least, self.seconds):.0f} s, less where it is soon settled{beyond}"
+            f"{len(self.measured)} configurations of {self.subject.report.name}, {rate:.0f} samples/s in the process: "
+            f"about {max(least, self.seconds):.0f} s, less if the order is clear early{beyond}"
         )
 
 

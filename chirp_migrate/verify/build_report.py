@@ -236,7 +236,7 @@ def _simulated(discovery: Discovery, settings: VerifyOptions, timed: Rounds) -> 
     """What was simulated, and how busy it kept the device."""
     step_ms = settings.simulate_step_ms
     if discovery.source is Source.COMMAND:
-        text = f"SIMULATED device steps were asked for ({step_ms:g} ms), but a command cannot be given any: none were."
+        text = f"SIMULATED device steps of {step_ms:g} ms were requested, but a command cannot have any: none ran."
         return Simulated(step_ms=step_ms, what=text)
     first = timed.made[0].visits if timed.made else {}
     steps = {

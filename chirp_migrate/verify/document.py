@@ -47,8 +47,8 @@ class EntryVerdict(msgspec.Struct, frozen=True):
 
     Attributes:
         verdict: ``meets the threshold``, ``model-bound``, ``not shown``, ``inconclusive`` or ``slower``.
-        perfect: time with perfect loading / before; None where it was not measured.
-        headspace: share of the time before that perfect loading would save, 0 to 1.
+        perfect: time with zero-cost loading / before; None where it was not measured.
+        headspace: share of the time before that zero-cost loading would save, 0 to 1.
     """
 
     verdict: str = ""
@@ -181,8 +181,8 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
             ``model-bound``, ``slower``, ``not equivalent``, ``failed``.
         exit_code: of the command.
         reason: one sentence.
-        threshold, headspace: share of the time that had to be saved, and that perfect loading would save, 0 to 1.
-        ratio, perfect: time after, and time with perfect loading / time before, over all entry points.
+        threshold, headspace: share of the time that had to be saved, and that zero-cost loading would save, 0 to 1.
+        ratio, perfect: time after, and time with zero-cost loading / time before, over all entry points.
         ratios, verdicts: each entry point.
         seconds, total_seconds: of the user's own run, by what each round timed: by entry point, and of all of them.
         own_runs: what these are made of, by entry point.
@@ -255,7 +255,7 @@ def decode(data: bytes) -> VerifyReport:
     """
     found = read_json(data)
     if not {"verdict", "exit_code"} <= found.keys():
-        raise ValueError("it is some other document than verify writes")
+        raise ValueError("it is another kind of document than verify writes")
     if found.get("schema") != SCHEMA:
         raise ValueError(f"its schema is {found.get('schema')!r}, and this version of chirp-migrate reads {SCHEMA}")
     return read_as(found, VerifyReport)

@@ -125,7 +125,7 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
     """
     if "script" in said and {"workload", "command", "data", "model"} & said.keys():
         raise UsageProblem(
-            "a command after -- says all of what is trained: leave --workload, --command, --data and --model out."
+            "a command after -- defines all of the training: leave --workload, --command, --data and --model out."
         )
     if "workload" in said and "command" in said:
         raise UsageProblem("a workload and a command are given, by options or settings: keep one of them.")
@@ -134,8 +134,8 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
     entry = _entry(root, said)
     if entry is not None and "model" in said:
         raise UsageProblem(
-            "model is for training that is found by itself, and here a workload or a command says what is trained: "
-            "leave it out."
+            "model applies to entry points that are found automatically, and here a workload or a command defines the "
+            "training: leave it out."
         )
     own = {one.name: said[one.name] for one in fields(VerifyOptions) if one.name in said}
     if entry is not None and own.get("own_epochs"):
@@ -158,8 +158,8 @@ def training_of(tree: Path, root: Path, options: VerifyOptions) -> Discovery:
     hook = options.entry.hook
     if hook and hook.rpartition(":")[0].endswith(".py") and not (tree / file_of(hook)[0]).is_file():
         raise InvalidTree(
-            f"there is no {file_of(hook)[0]} in {root}: say with --workload or in [tool.chirp-migrate.verify] where "
-            f"the workload is, or run `chirp-migrate init-workload {root}`."
+            f"there is no {file_of(hook)[0]} in {root}: name the file of the workload with --workload or in "
+            f"[tool.chirp-migrate.verify], or run `chirp-migrate init-workload {root}`."
         )
     return Discovery((options.entry,), origin=str(root))
 
@@ -177,7 +177,7 @@ def _entry(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
         program = said["command"][0]
         # With a slash in it, it is looked for in the copy of the project.
         if "{" not in program and shutil.which(str(root / program) if os.sep in program else program) is None:
-            raise UsageProblem(f"{program} is not a program that is found here: give --command one that is.")
+            raise UsageProblem(f"{program} is not found: give --command a program of this system.")
         result = said.get("result", "")
         if (root / result).is_dir() and result:
             raise UsageProblem(f"{result} is a folder of {root}: give --result the file that the command writes.")
@@ -200,7 +200,7 @@ def _sizes(said: Mapping[str, Any], entry: EntryPoint | None) -> Sizes:
             return replace(sizes, data=str(data))
         for name in ("shape", "classes"):
             if name in said:
-                raise UsageProblem(f"{name} is what the samples in {data} have: leave it out.")
+                raise UsageProblem(f"the samples in {data} determine {name}: leave it out.")
         from chirp_migrate.training.workload.arrays import with_data  # NumPy, which a document that is read needs not
 
         sizes = with_data(sizes, data)

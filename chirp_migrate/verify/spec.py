@@ -190,7 +190,7 @@ class Visit:
         cached_s: seconds of an epoch that was fed from one batch in memory; empty without such an epoch.
         rest_s: seconds from the last epoch that was timed to the end of the call; 0 where the call was ended.
         samples, batches: taken from all loaders in each of the later epochs, on average.
-        steps: simulated device steps; None when none were asked for.
+        steps: simulated device steps; None without a simulation.
         error, printed: as those of :class:`EntryResult`.
     """
 

@@ -50,7 +50,7 @@ class Timing:
 
     Attributes:
         ratio: time after / time before.
-        perfect: time with perfect loading (the same training fed from one cached batch) / time before; None where
+        perfect: time with zero-cost loading (the same training fed from one cached batch) / time before; None where
             that was not measured.
     """
 
@@ -59,7 +59,7 @@ class Timing:
 
     @property
     def headspace(self) -> float | None:
-        """Share of the time before that perfect loading would save, 0 to 1."""
+        """Share of the time before that zero-cost loading would save, 0 to 1."""
         return None if self.perfect is None else max(0.0, 1 - self.perfect.value)
 
     def at(self, low_error: float, high_error: float) -> Timing:
@@ -173,7 +173,7 @@ class Judge:
             return Decision(verdict, f"{together}, and no entry point takes over {margin} longer")
         if total.headspace is None:
             return Decision(verdict, together)
-        perfect = f"perfect loading would save {percent(total.headspace)}"
+        perfect = f"zero-cost loading would save {percent(total.headspace)}"
         if verdict is Verdict.MODEL_BOUND:
             return Decision(verdict, f"{perfect}, so no loader can save {percent(threshold)}; {together}")
         return Decision(verdict, f"{together}; {perfect}")
@@ -204,7 +204,7 @@ class Judge:
     def _not_slower(self, timing: Timing) -> Verdict:
         if timing.ratio.wholly_below(self._wanted):
             return Verdict.FASTER
-        # Not even perfect loading would save as much as is wanted.
+        # Not even zero-cost loading would save as much as is wanted.
         bound = timing.perfect is not None and timing.perfect.wholly_above(self._wanted)
         return Verdict.MODEL_BOUND if bound else Verdict.NOT_SHOWN
 

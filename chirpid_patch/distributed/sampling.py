@@ -61,7 +61,7 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
         raise ValueError(f"rank={rank} is none of {count} ranks: give one from 0 to {count - 1}")
     if known == 1:
         warnings.warn(
-            f"neither torch.distributed nor torchrun tells of {count} ranks; this loader has the samples of rank "
+            f"neither torch.distributed nor torchrun reports {count} ranks; this loader has the samples of rank "
             f"{rank} only: call torch.distributed.init_process_group before, or leave rank and world_size out.",
             UserWarning,
             stacklevel=5,

@@ -84,7 +84,7 @@ def handle_oom_errors(
 def _batch_size(loader: Any) -> int:
     size = loader.batch_size if loader.batch_size is not None else getattr(loader.batch_sampler, "batch_size", None)
     if not isinstance(size, int):
-        raise ValueError("the loader does not tell its batch size: give batch_size=")
+        raise ValueError("the loader has no batch_size: give batch_size=")
     return size
 
 
@@ -125,7 +125,9 @@ def prefetch_finding(times: Times, workers: int, prefetch_factor: int, step_seco
 def pinning_finding(pin_memory: bool, device: str | None) -> Finding | None:
     """Whether to pin memory, with a device of the type ``device`` or none."""
     if device is not None and not pin_memory:
-        why = f"batches are then copied to {device} beside the training (non_blocking=True, or DevicePrefetcher)"
+        why = (
+            f"batches are then copied to {device} while the training computes (non_blocking=True, or DevicePrefetcher)"
+        )
         return Finding("pin_memory", False, True, why)
     if device is None and pin_memory:
         return Finding("pin_memory", True, False, "there is no device here that it speeds copies to")

@@ -194,7 +194,7 @@ class _Diagnosis:
         for _ in range(2):
             other, this = (_time(one, _measurable(one, batches)) for one in (make(), loader_twin(self._loader)))
             if other["head_start_batches"] or other["start_up_included"]:
-                self._notes.append("an epoch is too short to tell whether other numbers of worker processes help")
+                self._notes.append("an epoch is too short to show whether other numbers of worker processes help")
                 return None
             ratios.append(float(other["samples_per_second"]) / max(float(this["samples_per_second"]), 1e-9))
         return min(ratios)

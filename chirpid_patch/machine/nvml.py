@@ -91,7 +91,7 @@ class GpuProbe:
         try:
             nvml.nvmlInit()
         except nvml.NVMLError as error:
-            self.reason = f"NVML says: {error}"
+            self.reason = f"NVML reports: {error}"
             return
         self._open = True
 
@@ -102,7 +102,7 @@ class GpuProbe:
         try:
             readings = tuple(_reading(self._nvml, handle) for handle in _visible_gpus(self._nvml))
         except self._nvml.NVMLError as error:
-            return GpuStatus(reason=f"NVML says: {error}")
+            return GpuStatus(reason=f"NVML reports: {error}")
         if not readings:
             visible = os.environ.get("CUDA_VISIBLE_DEVICES")
             hidden = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU, or names MIG devices, which are not read"
@@ -120,7 +120,7 @@ class GpuProbe:
         try:
             self._nvml.nvmlShutdown()
         except self._nvml.NVMLError as error:
-            self.reason = f"NVML says: {error}"
+            self.reason = f"NVML reports: {error}"
 
     def __enter__(self) -> GpuProbe:
         return self
@@ -169,7 +169,7 @@ def _reading(nvml: Any, handle: Any) -> GpuReading:
         try:
             return function(handle)
         except nvml.NVMLError as error:  # of this value only: the other is asked for all the same
-            unreadable.update(dict.fromkeys(fields, f"NVML says: {error}"))
+            unreadable.update(dict.fromkeys(fields, f"NVML reports: {error}"))
             return None
 
     busy = ask(("utilization_percent",), nvml.nvmlDeviceGetUtilizationRates)

@@ -69,7 +69,7 @@ class MemoryAlert:
         """The settings to change."""
         if self.use.source != "process":
             return (
-                "lower batch_size (handle_oom_errors says how) or the largest scale, or give MultiScaleStep a "
+                "lower batch_size (handle_oom_errors describes how) or the largest scale, or give MultiScaleStep a "
                 "memory_budget"
             )
         workers = self.use.processes - 1

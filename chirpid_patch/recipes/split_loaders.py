@@ -131,7 +131,7 @@ def _split(dataset: Any, shares: tuple[float, ...], seed: int) -> list[Subset[An
     left = count - sum(sizes)
     if left < 1:
         raise ValueError(
-            f"of {count} samples none are left to train on, beside {' and '.join(map(str, sizes))} held out: "
+            f"of {count} samples none are left to train on, next to {' and '.join(map(str, sizes))} held out: "
             "lower val_split or test_split"
         )
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()

@@ -34,10 +34,10 @@ _MOST_WEIGHTS = 2**24  # of torch.multinomial, which a weighted sampler draws wi
 
 #: What loaders of that kind kept to themselves and this one has no more, with what to use instead.
 REMOVED = {
-    "_use_streams": "ask `_pin_memory`: batches in pinned memory are copied while the device computes",
-    "_streams": "ask `_pin_memory`: batches in pinned memory are copied while the device computes",
+    "_use_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
+    "_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
     "_stream_assignments": "each batch is copied whole, to `device`",
-    "_worker_executor": "ask `_num_workers`; `_pytorch_loader` is the loader that has the workers",
+    "_worker_executor": "use `_num_workers`; `_pytorch_loader` is the loader that has the workers",
     "_init_workers": "give `num_workers`: the workers start with the first batch",
     "_cleanup_workers": "call `shutdown()`",
     "_calculate_batch_memory_mb": "measure it: `DataLoaderPerformanceMonitor().memory_status()`",
@@ -278,7 +278,9 @@ def _sampler(
             return _by_weight(dataset, weighted, offers)
         return ResampledSampler(partial(_called, sampler, offers))
     if given and wanted is not None:
-        raise ValueError(f"iterations_per_epoch and {given[0]} exclude each other: {given[0]} says how many samples")
+        raise ValueError(
+            f"iterations_per_epoch and {given[0]} exclude each other: {given[0]} sets how many samples are drawn"
+        )
     if indices is not None:
         draw = partial(_subset, dataset, indices, is_train, rng)
         return ResampledSampler(draw) if callable(indices) else draw()

@@ -159,7 +159,7 @@ class MultiScaleStep:
             self._warn("the model normalises by the batch (batch norm): use group norm, or freeze it with eval()")
             return whole
         if not self._loss.divisible:
-            self._warn("the criterion is not known to be a mean or a sum over samples: say so with reduction=")
+            self._warn("the criterion may be no mean or sum over samples: set reduction=")
             return whole
         need = self._need(scale, images)
         if need > self.memory_budget:

@@ -196,5 +196,5 @@ def test_hunks_that_cannot_be_had_alone_are_refused_in_one_sentence(tree: Path) 
     broken = plan.files[0].hunks[0].edits[0]
     ids = decisions_of(plan)
     choice = Choice(True, (type(broken)(broken.start, broken.end, "((("),))
-    with pytest.raises(Refused, match="no Python"):
+    with pytest.raises(Refused, match="not valid Python"):
         select(plan, {ids[0]: choice})

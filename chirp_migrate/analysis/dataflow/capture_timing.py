@@ -41,10 +41,10 @@ def _problem(module: Module, project: Project, node: cst.CSTNode, captured: Capt
     name, function = captured.name, captured.scope.node
     bindings = [one for one in captured.bindings if not _only_annotates(one.node)]
     if isinstance(function, _COMPREHENSIONS):
-        return f"it sees the last `{name}` of the comprehension around it"
+        return f"it reads the last value of the comprehension variable `{name}`"
     place = _place(module, node, function)
     if any(isinstance(module.parents.get(binding.node), cst.ExceptHandler) for binding in bindings):
-        return f"`{name}` is a caught exception, whose name goes with its handler"
+        return f"`{name}` is a caught exception, which exists only in its `except` block"
     if any(isinstance(module.parents[one], cst.Del) for one in reads_of(module, name, captured.scope)):
         return f"`{name}` is deleted"
     inner = (one for one in module.find(cst.Nonlocal) if function in module.ancestors(one))
@@ -52,9 +52,9 @@ def _problem(module: Module, project: Project, node: cst.CSTNode, captured: Capt
         return f"`{name}` is rebound by an inner function"
     later = [binding for binding in bindings if _runs_after(module, place, binding)]
     if later and len(later) == len(bindings):
-        return f"`{name}` is assigned only after it"
+        return f"`{name}` is assigned only below the definition"
     if not has_value(module, place, captured):
-        return f"`{name}` may have no value yet where it is defined"
+        return f"`{name}` may have no value yet at the definition"
     around = [one for one in takewhile(lambda one: one is not function, module.ancestors(place)) if _repeats(one)]
     again = [
         one
@@ -74,13 +74,13 @@ def _use_after(
     while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
         scope = scope.parent
     if scope is not captured.scope:
-        return f"{rebound} by a function around"
+        return f"{rebound} by an enclosing function"
     if may_read_later(module, project, node, captured):
-        return f"{rebound}, and what it makes may read it after that"
+        return f"{rebound}, and an object made by it may read the new value"
     try:
         end = last_use(module, project, node)
     except Outlives as use:
-        return f"{rebound}, and `{use}` may keep the object until then"
+        return f"{rebound}, and `{use}` may keep the object for longer"
     start = module.span(statement_around(module, node))[0]
     if any(start <= module.span(one.node)[0] < end for one in again):
         return f"{rebound} before the last use of the object"

@@ -42,7 +42,7 @@ def effect(
     strangers: bool = False,
     is_container: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> str | None:
-    """Source of the first part of an expression that may do more than compute; ``None`` when there is none.
+    """Source of the first part of an expression that may have side effects; ``None`` when there is none.
 
     Calls count as computing when they are known to; with ``strangers`` also when they belong to packages that cannot
     reach the user's names (they may draw random numbers then), and for what is surely one of Python's containers also
@@ -72,7 +72,7 @@ def more_than_computing(
     """What to say of code that has an :func:`effect`; ``None`` when it has none."""
     effects = (effect(module, one, is_container=is_container) for one in code)
     found = next((one for one in effects if one is not None), None)
-    return None if found is None else f"`{found}` may do more than compute"
+    return None if found is None else f"`{found}` may have side effects"
 
 
 def suspends_or_binds(node: cst.CSTNode) -> bool:

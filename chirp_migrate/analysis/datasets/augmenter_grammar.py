@@ -24,7 +24,7 @@ def methods_of(class_source: str) -> dict[str, ast.FunctionDef]:
         if isinstance(node, ast.FunctionDef) and node.name not in found:
             found[node.name] = node
         elif not _is_text(node):
-            raise DrawsOtherwise(f"its body has `{first_line(node)}`")
+            raise DrawsOtherwise(f"the rule does not recognise `{first_line(node)}`")
     return found
 
 
@@ -63,7 +63,7 @@ def parts_by_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.st
 def assigned_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
     """Targets and values of an assignment, a tuple of as many values taken apart."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-        raise DrawsOtherwise(f"it does `{first_line(node)}`")
+        raise DrawsOtherwise(f"the rule does not recognise `{first_line(node)}`")
     target, value = node.targets[0], node.value
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         return list(zip(target.elts, value.elts, strict=True))

@@ -75,7 +75,7 @@ def _said_of_masks(class_source: str, entry: str, ndims: Sequence[int]) -> tuple
         except _Fails:
             continue
     if len(guarded) > 1:
-        raise DrawsOtherwise("it leaves short axes alone in some samples only")
+        raise DrawsOtherwise("it skips short axes in some samples only")
     return ("mask_short_axes=False",) if guarded.pop() else ()
 
 
@@ -130,13 +130,13 @@ class _Masks:
         if self._run(before):
             raise DrawsOtherwise("it returns before its gate")
         if self._copies or list(map(self._text, left)) != [f"return {self._sample.id}"]:
-            raise DrawsOtherwise("its gate does not return the sample as it is")
+            raise DrawsOtherwise("its gate does not return the sample unchanged")
         if not self._run(work):
             raise DrawsOtherwise("it does not return the clone")
         if sorted(self._masked) != sorted(_AXES):
             raise DrawsOtherwise("it does not mask time and frequency once each")
         if self._guarded not in (set(), set(_AXES)):
-            raise DrawsOtherwise("it leaves short axes alone in one direction only")
+            raise DrawsOtherwise("it skips short axes in one direction only")
         return bool(self._guarded)
 
     def _run(self, statements: Sequence[ast.stmt]) -> bool:
@@ -157,7 +157,7 @@ class _Masks:
                 case ast.If(test=test, body=[ast.For() as loop], orelse=[]):
                     self._loop(loop, self._asked(test, self._names))
                 case ast.If():
-                    raise DrawsOtherwise(f"it does `{first_line(statement)}`")
+                    raise DrawsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
                 case _:
                     self._assign(statement, self._names)
         return False
@@ -175,7 +175,7 @@ class _Masks:
                 known = (*_ARRAYS, self._sample, _UNKNOWN, *self._same.values())
                 is_known = is_known or meant in known or _is_bool(meant)
             if not isinstance(target, ast.Name) or not is_known:
-                raise DrawsOtherwise(f"it does `{first_line(statement)}`")
+                raise DrawsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
             self._bind(target.id, meant, statement, names)
 
     def _copy(self, text: str) -> ast.expr | None:
@@ -183,7 +183,7 @@ class _Masks:
         copy = self._copied.get(text)
         self._copies += copy is not None
         if self._copies > 1:
-            raise DrawsOtherwise("it makes several copies")
+            raise DrawsOtherwise("it copies the sample more than once")
         return copy
 
     def _bind(self, name: str, meant: ast.expr, statement: ast.stmt, names: _Names) -> None:
@@ -191,7 +191,7 @@ class _Masks:
         known = names.get(name, meant)
         changes = (known in _ARRAYS and meant in _ARRAYS) or (_is_bool(known) and _is_bool(meant))
         if name == "self" or (known is not meant and not changes):
-            raise DrawsOtherwise(f"it does `{first_line(statement)}`")
+            raise DrawsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
         names[name] = meant
 
     def _unpack(self, target: ast.Tuple, value: ast.expr, statement: ast.stmt, names: _Names) -> None:
@@ -204,7 +204,7 @@ class _Masks:
         starred = isinstance(target.elts[0], ast.Starred)
         count = len(target.elts) - starred
         if array is None or (starred and (ends or count > 2)) or (ends and count != 2):
-            raise DrawsOtherwise(f"it does `{first_line(statement)}`")
+            raise DrawsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
         if not starred and not ends and count != self._ndim + (array in (_LIFTED, _LIFTED_COPY)):
             if self._ndim == 4 and count == 3:
                 raise _Fails
@@ -212,7 +212,7 @@ class _Masks:
         for place, one in enumerate(target.elts, -len(target.elts)):
             name = one.value if isinstance(one, ast.Starred) else one
             if not isinstance(name, ast.Name) or (name is not one and one is not target.elts[0]):
-                raise DrawsOtherwise(f"it does `{first_line(statement)}`")
+                raise DrawsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
             self._bind(name.id, _SIZES.get(place, _UNKNOWN) if name is one else _UNKNOWN, statement, names)
 
     def _loop(self, loop: ast.For, asked: frozenset[str]) -> None:
@@ -220,7 +220,7 @@ class _Masks:
         count = next((name for name in _AXES if ast.unparse(loop.iter) == f"range(self.{name})"), None)
         unused = isinstance(loop.target, ast.Name) and self._names.get(loop.target.id, _UNKNOWN) is _UNKNOWN
         if count is None or loop.orelse or not unused or ast.unparse(loop.target) == "self":
-            raise DrawsOtherwise(f"it does `{first_line(loop)}`")
+            raise DrawsOtherwise(f"the rule does not recognise `{first_line(loop)}`")
         match loop.body:
             case [
                 ast.Assign(
@@ -252,23 +252,23 @@ class _Masks:
         if len(steps) == 2 and isinstance(steps[1], ast.If) and not steps[1].orelse:
             width = self._draw(steps[0], names)[0]
             if self._text(steps[1].test, names) != f"{width} > 0":
-                raise DrawsOtherwise(f"it does `{first_line(steps[1])}`")
+                raise DrawsOtherwise(f"the rule does not recognise `{first_line(steps[1])}`")
             steps = [steps[0], *steps[1].body]
         if len(steps) != 3:
-            raise DrawsOtherwise("a mask is not drawn as a width and a start")
+            raise DrawsOtherwise("a mask is not a random width and a random start")
         self._check_asked(asked, count)
         (width, widest), (start, room) = (self._draw(step, names) for step in steps[:2])
         size = _SIZES[axis].id
         if widest != f"min({size}, self.{parameter})":
-            raise DrawsOtherwise(f"`{width}` is not drawn from 0 to min({parameter}, size)")
+            raise DrawsOtherwise(f"`{width}` is not a random number from 0 to min({parameter}, size)")
         # No width is larger than the size.
         if start == width or room not in (f"{size} - {width}", f"max(0, {size} - {width})"):
-            raise DrawsOtherwise(f"`{start}` is not drawn from where the mask fits")
+            raise DrawsOtherwise(f"`{start}` is not a random place at which the mask fits")
         stretch = f"{start}:{' + '.join(sorted((start, width)))}"
         places = [f"{_COPY.id}[{place}]" for place in self._places(axis, stretch, self._ndim)]
         places += [f"{_LIFTED_COPY.id}[{place}]" for place in self._places(axis, stretch, self._ndim + 1)]
         if self._text(steps[-1], names) not in [f"{place} = self.mask_value" for place in places]:
-            raise DrawsOtherwise(f"it does `{first_line(steps[-1])}`")
+            raise DrawsOtherwise(f"the rule does not recognise `{first_line(steps[-1])}`")
 
     def _places(self, axis: int, stretch: str, count: int) -> list[str]:
         """Subscripts for a stretch of an axis of an array with so many, all others whole."""
@@ -287,9 +287,9 @@ class _Masks:
                 function
             ) == "random.randint" and name not in {"self", *names}:
                 if drawn.keywords or ast.unparse(low) != "0":
-                    raise DrawsOtherwise(f"`{name}` is not drawn from 0")
+                    raise DrawsOtherwise(f"`{name}` is not a random number from 0 to a limit")
                 return name, self._text(high, names)
-        raise DrawsOtherwise(f"it does `{first_line(statement)}`")
+        raise DrawsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
 
     def _asked(self, test: ast.expr, names: _Names) -> frozenset[str]:
         """What a guard asks for, its parts joined by ``and``: which axis has a positive parameter, or is longer."""
@@ -303,7 +303,7 @@ class _Masks:
     def _check_asked(self, asked: frozenset[str], count: str) -> None:
         """A mask is drawn always, or only where its axis is longer than its parameter; 0 is as wide as no mask."""
         if not asked <= {f"{count} positive", f"{count} longer"}:
-            raise DrawsOtherwise("its masks depend on something else than `parameter > 0 and size > parameter`")
+            raise DrawsOtherwise("its masks depend on another condition than `parameter > 0 and size > parameter`")
         if f"{count} longer" in asked:
             self._guarded.add(count)
 
@@ -331,12 +331,12 @@ def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
     x, body = taking_one_sample(methods_of(class_source)["forward"])
     *steps, last = _work(x, body)
     if not isinstance(last, ast.Return) or last.value is None:
-        raise DrawsOtherwise(f"it does `{first_line(last)}`")
+        raise DrawsOtherwise(f"the rule does not recognise `{first_line(last)}`")
     names: dict[str, ast.expr] = {}
     for statement in steps:
         [(target, value), *more] = assigned_pairs(statement)
         if more or not isinstance(target, ast.Name) or target.id in {x, *names}:
-            raise DrawsOtherwise(f"it does `{first_line(statement)}`")
+            raise DrawsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
         names[target.id] = Terms(names).written(value)
     noisy = f"{x} + torch.randn_like({x}) * self.std"
     ends = ("0, 1", "min=0, max=1", "0.0, 1.0", "min=0.0, max=1.0")
@@ -354,6 +354,6 @@ def _work(x: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
     if before:
         raise DrawsOtherwise("it is not gated by one `random.random() > self.p`")
     if not work or [ast.unparse(one) for one in left] != [f"return {x}"]:
-        raise DrawsOtherwise("its gate does not return the sample as it is")
+        raise DrawsOtherwise("its gate does not return the sample unchanged")
     end = next((place for place, one in enumerate(work) if isinstance(one, ast.Return)), len(work))
     return work[: end + 1]

@@ -83,7 +83,7 @@ def _target_problem(
     module: Module, scope: cst.CSTNode, small: cst.CSTNode, target: cst.BaseExpression, early: set[str]
 ) -> str | None:
     if isinstance(small, cst.Assign) and isinstance(target, cst.Name):
-        return f"`{target.value}` is assigned in it" if target.value in early else None
+        return f"the loop assigns `{target.value}`" if target.value in early else None
     container = target
     computed: Sequence[cst.CSTNode] = ()
     match target:
@@ -96,10 +96,10 @@ def _target_problem(
         return problem
     name = dotted(container)
     if name in early:
-        return f"`{name}` is changed in it"
+        return f"the loop changes `{name}`"
     if name is None or not _is_fresh(module, scope, name):
         shown = module.source(container).strip()
-        return f"`{shown}` is not made right here, so others could see it half filled when a sample cannot be read"
+        return f"`{shown}` is not created right before the loop, so other code could see it half filled after an error"
     return None
 
 
@@ -130,8 +130,8 @@ def _seen_by_handler(module: Module, loop: cst.For) -> str | None:
         if isinstance(ancestor, _SCOPES):
             return None
         if isinstance(ancestor, cst.Try | cst.TryStar):
-            return "the `try` around it could go on with what was collected before an error"
+            return "the `try` around the loop could continue with the items collected before an error"
         items = ancestor.items if isinstance(ancestor, cst.With) else ()
         if not all(is_call_of(module, item.item, _TRANSPARENT) for item in items):
-            return "the `with` around it could go on with what was collected before an error"
+            return "the `with` around the loop could continue with the items collected before an error"
     return None

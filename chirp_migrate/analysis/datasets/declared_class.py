@@ -105,7 +105,7 @@ def read_declared(
     if isinstance(meaning, SequenceSamples) and _holds_paths(module, methods, meaning.samples):
         return None
     if not samples.complete:
-        return "`__getitem__` has side effects, or steps that are not understood"
+        return "`__getitem__` has side effects, or statements that the rule does not recognise"
     return reader.unclear_name() or reader.declared(meaning, samples.none_tested)
 
 

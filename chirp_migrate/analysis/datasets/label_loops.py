@@ -37,7 +37,13 @@ def label_comprehension(module: Module, project: Project, is_dataset: IsDataset,
         code = [*results, *tests, *(inner.iter for inner in loops[position + 1 :])]
         scan = read_scan(module, is_dataset, loop.target, loop.iter, code)
         if scan is not None:
-            problem = "it has more than one `for`" if len(loops) > 1 else "it has an `if`" if tests else scan.problem
+            problem = (
+                "the comprehension has more than one `for`"
+                if len(loops) > 1
+                else "the comprehension has an `if`"
+                if tests
+                else scan.problem
+            )
             scan.problem = (
                 problem
                 or more_than_computing(module, results)
@@ -46,7 +52,7 @@ def label_comprehension(module: Module, project: Project, is_dataset: IsDataset,
                 or why_too_early(module, project, scan)
             )
             if isinstance(node, cst.GeneratorExp) and not _is_taken_at_once(module, node):
-                scan.problem = scan.problem or "a generator reads them lazily"
+                scan.problem = scan.problem or "a generator expression reads the samples lazily"
             return scan
     return None
 
@@ -112,7 +118,8 @@ def _goes_first(module: Module, project: Project, scan: Scan, node: cst.CSTNode)
                 if part is inner:
                     break
                 if not (_is_steady(module, project, part) or (part in later and _is_named(part))):
-                    return f"`{one_line(module, part).rstrip(' ,')}` goes first, and reading a sample might change it"
+                    code = one_line(module, part).rstrip(" ,")
+                    return f"`{code}` is evaluated first, and reading a sample might change its value"
             inner = ancestor
     return None
 

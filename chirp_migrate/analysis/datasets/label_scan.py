@@ -248,7 +248,7 @@ def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
     """Why the dataset cannot be named before its indices are computed, and the samples before it read."""
     parts = [scan.iterable, *([scan.index] if scan.index is not None else [])]
     if any(suspends_or_binds(part) for part in parts):
-        return "its indices await something or bind names"
+        return "its indices contain `await` or bind names"
     if scan.index is None:
         return None
     problem = more_than_computing(module, [scan.index])
@@ -256,9 +256,9 @@ def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
         return problem
     found = effect(module, scan.iterable, strangers=True)
     if found is not None:
-        return f"`{found}` runs first and might put another dataset there"
+        return f"`{found}` runs first and might replace the dataset"
     if may_be_replaced(module, project, scan.dataset):
-        return f"reading a sample might put another dataset in the place of `{module.source(scan.dataset).strip()}`"
+        return f"reading a sample might replace `{module.source(scan.dataset).strip()}`"
     return None
 
 

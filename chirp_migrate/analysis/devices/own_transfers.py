@@ -16,7 +16,7 @@ __all__ = ["own_transfer", "place_of_mps", "place_of_observed_transfer"]
 
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
-_GIVEN = "an object of the project is given a `{}`, which may take no `non_blocking`"
+_GIVEN = "the project assigns `{}` on an object, and that method may take no `non_blocking`"
 #: Code that looks at the arguments of a ``to``, or puts a function in the place of a tensor's: tests, mostly.
 _OBSERVED = re.compile(
     r"""\.(?:to|cuda)\.(?:assert_\w+|call_args\w*|mock_calls)|\bTensor(?:\s*,\s*["']|\.)(?:to|cuda)(?:["']|\s*=(?!=))"""
@@ -85,7 +85,11 @@ def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
             case ast.FunctionDef(name=name, args=arguments) if name in _GETTERS and len(arguments.args) > 1:
                 # Of a class here, that says it itself; or of one elsewhere, that takes the function.
                 if node not in methods:
-                    yield node.lineno, f"a function may be the `{name}` of objects, and give a `to` of its own", None
+                    yield (
+                        node.lineno,
+                        f"a function may serve as `{name}`, and return a `to` without `non_blocking`",
+                        None,
+                    )
             case ast.Call(func=ast.Name(id="type"), args=[_, _, ast.Dict(keys=keys)]):
                 if any(isinstance(key, ast.Constant) and key.value in (*_MOVES, *_GETTERS) for key in keys):
                     yield node.lineno, "a class that `type` makes may have a `to` that takes no `non_blocking`", None
@@ -105,7 +109,7 @@ def _of_class(owner: str, body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
             case ast.FunctionDef(name=name) if name in _GETTERS:
                 yield (
                     node.lineno,
-                    f"the batch may be a `{owner}`, whose `{name}` may give a `to` without `non_blocking`",
+                    f"the batch may be a `{owner}`, whose `{name}` may return a `to` without `non_blocking`",
                 )
 
 

@@ -210,9 +210,9 @@ class LoaderGains:
         if are_single:
             return _gain_at(GainKind.NOTHING, "it gives single samples", loaders[0].place)
         if replaced is not None:
-            return _gain_at(GainKind.NOTHING, "accelerate makes PyTorch's own loader of it", replaced)
+            return _gain_at(GainKind.NOTHING, "accelerate rebuilds the loader with PyTorch's class", replaced)
         if own:
-            return _gain_at(GainKind.NOTHING, "its own `collate_fn` puts the batches together", own[0])
+            return _gain_at(GainKind.NOTHING, "a `collate_fn` of the project builds the batches", own[0])
         return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
 
     def _replaced_by(self, loaders: list[Loader]) -> Place | None:

@@ -82,7 +82,7 @@ def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> 
         return Use("called", call=step.call)
     use = _use_after(module, project, node, step)
     if use is _CALLED_LATER and top is not node:  # the factory's method, unlike the class, has no index
-        return Use("used-as-value", f"kept as {module.source(top).strip()}")
+        return Use("used-as-value", f"stored as {module.source(top).strip()}")
     return use
 
 
@@ -100,7 +100,7 @@ def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute,
         case Assigned((cst.Attribute(value=cst.Name(value="self"), attr=attribute),), cst.Assign()):
             return _held_by_attribute(module, project, attribute.value)
         case Assigned((target,), cst.Assign()):
-            return Use("used-as-value", f"kept in {module.source(target).strip()}")
+            return Use("used-as-value", f"stored in {module.source(target).strip()}")
     return _in_expression(module, node)
 
 
@@ -112,14 +112,14 @@ def _held(module: Module, project: Project, name: cst.Name) -> Use:
     mentions = variable_mentions(module, name.value, scope)
     reads = [one for one in mentions if mention(module, one) not in (Mention.BOUND, Mention.DECLARED)]
     shared = scope is module.scopes.module and project.imported_elsewhere(module, name.value)
-    return _only_called(module, reads, f"kept in {name.value}", shared)
+    return _only_called(module, reads, f"stored in {name.value}", shared)
 
 
 def _held_by_attribute(module: Module, project: Project, attribute: str) -> Use:
     mentions = [one for one in module.find(cst.Attribute) if one.attr.value == attribute]
     reads = [one for one in mentions if not isinstance(module.parents[one], cst.AssignTarget)]
     shared = project.mentions(attribute, besides=module.path)
-    return _only_called(module, reads, f"kept in the attribute {attribute}", shared)
+    return _only_called(module, reads, f"stored in the attribute {attribute}", shared)
 
 
 def _only_called(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> Use:
@@ -138,11 +138,11 @@ def _in_expression(module: Module, node: cst.CSTNode) -> Use:
             case cst.SubscriptElement() | cst.Attribute() | cst.BinaryOperation(operator=cst.BitOr()):
                 return _NAMED  # inside a generic type, or a look at one of its attributes
             case cst.Dict() | cst.List() | cst.Tuple() | cst.Set():
-                where = where or "kept in a collection"
+                where = where or "stored in a collection"
             case cst.Call():
                 if child is not ancestor.func and is_call_of(module, ancestor, _LOOKS):
                     return _NAMED
-                where = where or f"given to {module.source(ancestor.func).strip()}(…)"
+                where = where or f"passed to {module.source(ancestor.func).strip()}(…)"
                 break
             case cst.Expr() if child is node:
                 return _NAMED

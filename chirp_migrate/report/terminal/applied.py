@@ -41,12 +41,12 @@ _SHORT = {
 _TELLING = re.compile(
     "stored outputs|vendored|larger than|cannot be listed|leaves the folder|leads nowhere|not a regular"
 )
-_NOTHING = "Nothing to do: already migrated, or nothing here that any rule knows."
+_NOTHING = "Nothing to do: already migrated, or no rule applies here."
 _NO_GAIN = "Nothing to rewrite: no loader here gains from a migration. No file was changed, and none was added."
 #: Behind it, where nothing was found at all.
 _NOTHING_FOUND = (
     "No file was changed, and none was added: no dependency either.",
-    "What is looked for: chirp-migrate rules",
+    "List of the rules: chirp-migrate rules",
 )
 
 
@@ -195,7 +195,7 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
         screen.text(f"Not shown: {_counts(hidden)}; -v shows them.", hang=2)
     # Caches and the like are no news; what somebody could miss is.
     passed_over = [one for one in plan.left_out if screen.verbose or _TELLING.search(one.reason)]
-    for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Not looked at:", passed_over)):
+    for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Left out:", passed_over)):
         if skipped:
             screen.heading(title)
         for one in skipped:

@@ -41,7 +41,7 @@ def show_run(run: RunStory, screen: Screen) -> None:
     for note in run.notes:
         screen.text(note)
     if run.ledger is None:
-        screen.text("The account of this run was not kept: an earlier version of chirp-migrate made it.")
+        screen.text("The ledger of this run was not saved: an earlier version of chirp-migrate made the run.")
     for sentence in () if run.ledger is None else ledger_sentences(run.ledger, planned=planned):
         screen.text(sentence, hang=2)
     _rules(run, screen)
@@ -50,7 +50,7 @@ def show_run(run: RunStory, screen: Screen) -> None:
             _file(file, screen)
     _added([file for file in run.files if file.action == "create"], screen, planned=planned)
     _reported(run.reported, screen)
-    for title, skipped in (("Not handled", run.skipped), ("Not looked at, on purpose", run.left_out)):
+    for title, skipped in (("Not handled", run.skipped), ("Left out on purpose", run.left_out)):
         if skipped:
             screen.heading(title)
         for one in skipped:

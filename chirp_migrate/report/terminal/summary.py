@@ -82,9 +82,9 @@ def _own_run(report: VerifyReport) -> Iterator[tuple[str, str]]:
 
 
 def _reached(saved: float, headspace: float) -> str:
-    could = f"perfect loading would save {percent(headspace)}"
+    could = f"zero-cost loading would save {percent(headspace)}"
     if headspace < 0.005:
-        return "nothing: perfect loading would save no time"
+        return "nothing: zero-cost loading would save no time"
     return f"{could}; {percent(max(0.0, min(1.0, saved / headspace)))} of that is reached"
 
 

@@ -20,11 +20,11 @@ _MEANINGS = {
     "faster, entry points inconclusive": "Training takes at least {threshold} less time in all, and nothing that was "
     "compared differs from the training before. Whether some entry points became slower is not known.",
     "not shown to be faster": "Nothing that was compared differs from the training before. That {threshold} of the "
-    "time are saved is not shown: it is less, or the measurement varied too much to tell.",
+    "time are saved is not shown: it is less, or the measurement varied too much to show it.",
     "model-bound": "Nothing that was compared differs from the training before. Even loading that takes no time at all "
     "would not save {threshold}: the time goes into the model.",
     "slower": "Nothing that was compared differs from the training before, but it takes longer.",
-    "not equivalent": "The training is not the same as before the migration, so nothing is said about its speed.",
+    "not equivalent": "The training is not the same as before the migration, so its speed was not measured.",
     "failed": "The project's own code failed, so nothing was compared.",
 }
 _GREEN, _YELLOW, _RED = "bold green", "bold yellow", "bold red"
@@ -32,7 +32,7 @@ _STYLES = {"good": _GREEN, "open": _YELLOW, "bad": _RED}
 _MARKS = {"met": "green", "not met": "red"}
 #: Columns of a bar, and from which width on it gets the larger one, and there is room for perfect loading.
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140
-_PERFECT, _WITH_PERFECT = ("model only", "perfect loading"), 100
+_PERFECT, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
 #: Share of the best rate that counts as equal to it.
 _PLATEAU = 0.9
 
@@ -93,7 +93,7 @@ def _times(verdict: VerifyReport, screen: Screen) -> None:
     header = ["entry point", "before", "after", "after : before", "saved", *(_PERFECT if beside else ())]
     rows = [_time_row(entry, _LONG_BAR if screen.width >= _WIDE else _BAR, beside) for entry in timed]
     screen.table([*header, "verdict"], rows, left=(0, 3, len(header)))
-    screen.text("Of your own training, by what start-up and epochs took: medians of the rounds.", 2)
+    screen.text("Times of your own training, computed from start-up and epoch times: medians of the rounds.", 2)
     _epochs(verdict, screen)
 
 

@@ -76,7 +76,7 @@ class Parent:
             raise SystemExit(_GONE) from None
 
 
-_GONE = "whoever asked for this has gone"
+_GONE = "the process that started this one has ended"
 
 
 def serve(kind: type[_R], act: Callable[[_R, Parent], Any]) -> int:

@@ -193,10 +193,10 @@ class Discovery:
         if self.source is not Source.COMMAND:
             return None if saw_loaders else "No loader was seen, so only what the training returns was compared."
         result = self.entry_points[0].result
-        what = f"exit code and {result} are" if result else "exit code is"
+        what = f"the exit code and {result} were" if result else "the exit code was"
         return (
-            f"Equivalence was not checked further than that the {what} the same: a command is timed as a whole, start "
-            "of the program included, and its samples, batches and losses are not seen."
+            f"Only {what} compared: a command is timed as a whole, start of the program included, and its samples, "
+            "batches and losses are not visible."
         )
 
     def describe(self, sizes: Sizes) -> str:
@@ -210,7 +210,7 @@ class Discovery:
             data = f", data {sizes.data}" if sizes.data else ""
             return (
                 f"{count(len(self.entry_points), 'training call')} of {self.entry_points[0].hook}, which "
-                f"was asked for {sizes.samples} samples, {amount}{data}."
+                f"was called for {sizes.samples} samples, {amount}{data}."
             )
         shape = "x".join(map(str, sizes.shape))
         what = f"samples of {shape} from {sizes.data}" if sizes.data else f"synthetic spectrograms of {shape}"
@@ -265,8 +265,8 @@ def discover(root: Path, model: str | None = None) -> Discovery:
     utils = root / "utils"
     if not utils.is_dir():
         raise InvalidTree(
-            f"{root} has no utils/ folder, so it is no ChirpID-shaped backend whose training is found by itself: "
-            f"run `chirp-migrate init-workload {root}` and say there what to train."
+            f"{root} has no utils/ folder, so verify finds no training functions in it: "
+            f"run `chirp-migrate init-workload {root}` and define there what to train."
         )
     entry_points: dict[str, EntryPoint] = {}
     left_out: list[str] = []
@@ -282,7 +282,7 @@ def discover(root: Path, model: str | None = None) -> Discovery:
         names = ", ".join(f"{name}.py" for name in TRAINING_MODULES)
         raise InvalidTree(
             f"no entry point found under {utils}: verify looks for training functions in {names}; for others run "
-            f"`chirp-migrate init-workload {root}` and say there what to train."
+            f"`chirp-migrate init-workload {root}` and define there what to train."
         )
     return Discovery(tuple(entry_points.values()), model or _find_model(utils), tuple(left_out))
 

@@ -60,7 +60,7 @@ def make_call(reference: str, name: str, sizes: Sizes) -> Callable[[], Any]:
     """
     calls = _calls(reference, sizes)
     if name not in calls:
-        raise NotUsable(f"{reference} gives no call named {name!r} here, but {', '.join(calls)}")
+        raise NotUsable(f"{reference} returns no call named {name!r} here, but {', '.join(calls)}")
     return calls[name]
 
 
@@ -75,7 +75,7 @@ def _calls(reference: str, sizes: Sizes) -> Mapping[str, Callable[[], Any]]:
         if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
             raise NotUsable(f"{reference} names a call {name!r}: a name is a short text of printable characters")
         if not callable(call):
-            raise NotUsable(f"{reference} gives {type(call).__name__} for {name!r}: it must be a function to call")
+            raise NotUsable(f"{reference} returns {type(call).__name__} for {name!r}: it must be a function to call")
     return calls
 
 

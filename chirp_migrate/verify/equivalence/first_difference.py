@@ -36,7 +36,7 @@ def compare_entry(before: Sequence[Trace], after: Sequence[Trace]) -> list[Found
     for role in ("train", "validation"):
         old = [record for record in before if record.role == role]
         new = [record for record in after if record.role == role]
-        counts = f"{role} loaders are walked {len(old)} times before and {len(new)} times after"
+        counts = f"{role} loaders have {len(old)} passes before and {len(new)} after"
         if len(new) < len(old):
             found.append(("epochs-missing", counts))
         elif len(new) > len(old):

@@ -44,12 +44,12 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "epoch_s", "s", "epoch",
-        "from the start of a walk over a training loader to the end of the validation that follows it; median",
+        "from the start of a pass over a training loader to the end of the validation that follows it; median",
         "R-000-5.2",
     ),
     Measure(
         "wait_p50_ms", "ms", "wait for a batch, median",
-        "from asking for the next training batch to having it; the first batch of each walk is start-up and left out",
+        "from requesting the next training batch to having it; the first batch of each pass is start-up and left out",
         "R-000-3.1",
     ),
     Measure("wait_p95_ms", "ms", "wait for a batch, 95 % of them", "as the median", "R-000-3.1"),
@@ -59,7 +59,7 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "first_batch_ms", "ms", "time to the first batch",
-        "from asking a training loader for an iterator to its first batch, starting workers included; median of walks",
+        "from creating an iterator of a training loader to its first batch, with starting workers; median of passes",
         "R-000-3.1",
     ),
     Measure(
@@ -75,7 +75,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure(
         "augmentation_percent", "%", "augmentation overhead",
         "augmentation per batch in percent of the time from batch to batch in training (waiting and computing); work "
-        "done beside the training can make it more than 100",
+        "parallel to the training can make it more than 100",
         "R-004",
     ),
     Measure(
@@ -100,7 +100,7 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "memory_slope_mib", "MiB/epoch", "memory growth",
-        "slope of memory over epochs, one reading at the end of each training walk, first epochs left out; least "
+        "slope of memory over epochs, one reading at the end of each training pass, first epochs left out; least "
         "squares over all loaders, each with its own level, with a 95 % interval",
         "R-000-5.1",
     ),
@@ -176,7 +176,7 @@ def memory_slope(side: SideMeasures) -> Slope | None:
     rows: list[tuple[float, float]] = []
     groups = 0
     for entry in side.entries.values():
-        readings: dict[int, list[int]] = {}  # at the end of each training walk, by loader
+        readings: dict[int, list[int]] = {}  # at the end of each training pass, by loader
         for walk in entry.walks:
             if walk.role == "train" and walk.memory_bytes is not None:
                 readings.setdefault(walk.loader, []).append(walk.memory_bytes)
@@ -205,7 +205,9 @@ def added_s(cost: AugmentationCost) -> float | None:
 def as_table() -> str:
     """The definitions as a Markdown table."""
     rows = [f"| `{one.name}` | {one.unit or '1'} | {one.title}: {one.method} | {one.requirement} |" for one in MEASURES]
-    return "\n".join(["| measure | unit | what it is and how it is taken | asked for by |", "|---|---|---|---|", *rows])
+    return "\n".join(
+        ["| measure | unit | what it is and how it is measured | requirement |", "|---|---|---|---|", *rows]
+    )
 
 
 def _augmentation(side: SideMeasures) -> dict[str, float | None]:

@@ -65,7 +65,7 @@ def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions
         ) from problem
     if options.source is Source.HOOK:
         (entry,) = found.entry_points
-        progress(f"asking {entry.hook} for its training calls")
+        progress(f"calling {entry.hook} for its training calls")
         progress(Step(f"asking {entry.hook}"))
         names = run_child(RunSpec(str(tree), found, options, Job.NAMES), "before").names
         found = replace(found, entry_points=tuple(replace(entry, name=name) for name in names))

@@ -95,7 +95,7 @@ class TimedRound:
 class Stopped(str, Enum):
     """Why no further round was made."""
 
-    SETTLED = "every question settled"
+    SETTLED = "every question answered"
     ROUNDS = "all rounds made"
     BUDGET = "budget used up"
     INTERRUPTED = "interrupted by the user"
