@@ -64,19 +64,27 @@ def _at(keys: Keys | None, place: int) -> Keys | None:
 
 
 class WorkerSafeAugmentedDataset(WrappingDataset):
-    """Samples (x, y) of ``base_dataset`` with x augmented while ``training`` is true.
+    """Samples (x, y) of another dataset, with x augmented while ``training`` is true.
 
-    ``augment_params`` is a dict of ``SpecAugment`` parameters, or ``{'spec_augment_params': …,
-    'gaussian_noise_params': …}`` where None leaves a stage out, or None for ``SpecAugment`` with its
-    defaults. ``use_spec_augment`` and ``use_gaussian_noise`` switch a stage on or off whatever the
-    parameters say. ``transforms`` gives the chain itself instead: callables from tensor to tensor, None for a stage
-    that is switched off. Parameters are copied, so that nothing is shared with the caller; ``transforms`` are taken
-    as they are, as in a dataset written by hand. Callables that are not shipped get single samples as the base
-    dataset gives them; the shipped ones never write to the base dataset's memory. Compositions (``Compose``,
-    ``Lambda``, torchvision's, and ``nn.Sequential``) are taken apart: where all their parts are shipped ones,
-    batches are augmented at once.
+    The dataset copies all parameters, so it shares nothing with the caller. It uses ``transforms`` themselves, without
+    a copy. Transforms of this package never write to the memory of ``base_dataset``. Other callables get single
+    samples.
 
-    Raises TypeError for an unknown parameter, and if both ``augment_params`` and ``transforms`` are given.
+    Loaders augment whole batches if all parts of the chain are transforms of this package. The dataset takes
+    compositions apart: ``Compose``, ``Lambda``, those of torchvision, and ``nn.Sequential``.
+
+    Args:
+        base_dataset: map-style dataset of samples (x, y).
+        augment_params: parameters of ``SpecAugment``; or ``{'spec_augment_params': …, 'gaussian_noise_params': …}``,
+            where None omits a stage. None: ``SpecAugment`` with its defaults.
+        training: whether samples are augmented.
+        use_spec_augment: switches that stage on or off; None follows ``augment_params``.
+        use_gaussian_noise: likewise.
+        transforms: the chain itself, instead of the arguments above: callables from tensor to tensor, and None for a
+            stage that is off.
+
+    Raises:
+        TypeError: unknown parameters, or both ``augment_params`` and ``transforms``.
     """
 
     keyed = True
@@ -178,7 +186,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return [self._augment_batch(pairs[0], self._keys(key, len(indices))), pairs[1]]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
-        """Samples of somebody else's dataset, copied as they are read, and transformed at once where they are alike."""
+        """Read samples of another dataset, copied one after the other, and transform them at once if they are alike."""
         replaced = type(self).read_sample is not WorkerSafeAugmentedDataset.read_sample
         if replaced or not (self.training and self._is_batchable()):
             return super().read_samples(indices, key)

@@ -12,14 +12,18 @@ from chirpid_patch.randomness.keyed_random import RandomKey
 
 
 class WorkerSafeSequenceDataset(BatchedDataset):
-    """A list of samples, or anything indexable with a length, as a dataset; samples come as they are."""
+    """A list of samples as a dataset.
+
+    Args:
+        data_list: a list, or any indexable object with a length. ``dataset[i]`` returns its item i unchanged.
+    """
 
     def __init__(self, data_list: Any) -> None:
         self.data_list = data_list
 
     @property
     def data(self) -> Any:
-        """The sequence itself."""
+        """Return the sequence of samples."""
         return self.data_list
 
     @data.setter

@@ -49,16 +49,19 @@ def _fits(shape: Sequence[int], sample: Sequence[int]) -> bool:
 class WorkerSafeStandardizedDataset(WrappingDataset):
     """The samples of ``base_dataset`` at ``indices``, standardised: ``(x - mean) / (std + eps)``.
 
-    Samples are pairs (x, y), x a tensor. ``mean`` and ``std`` are numbers or tensors, 0-dim or broadcastable
-    to x; lists, tuples and NumPy's arrays are taken as float32 tensors. Results equal, bit for bit, those of the
-    expression above evaluated on each sample with the values as they were given. State is made of numbers and
-    ``indices``, and pickles.
+    Results are equal, bit for bit, to that expression evaluated on each sample with the values as given. The state
+    consists of numbers and ``indices``, and can be pickled.
 
-    Sample i is the one at ``indices[i]``, so a dictionary or a labelled Series is looked up by key. Indices that can
-    only be iterated over (a generator, a set) become a list.
+    The attributes ``mean``, ``std``, ``indices`` and ``dataset`` can be assigned later. ``mean`` and ``std`` read as
+    they were given. ``dataset``, ``base_dataset`` and ``original_dataset`` are one object.
 
-    ``mean``, ``std``, ``indices`` and ``dataset`` can be assigned to later; ``mean`` and ``std`` read as they
-    were given. ``dataset``, ``base_dataset`` and ``original_dataset`` are one object.
+    Args:
+        base_dataset: map-style dataset of samples (x, y), x a tensor.
+        indices: sample i is the sample at ``indices[i]``. A dictionary or a labelled Series is looked up by key.
+            Indices that can only be iterated over (a generator, a set) become a list.
+        mean: number, or tensor that is 0-dim or broadcasts to x. Lists, tuples and NumPy arrays become float32 tensors.
+        std: likewise.
+        eps: number that is added to ``std``.
     """
 
     #: Operands, and the numbers for each kind of tensor; one attribute, so that threads never see parts of two states.
@@ -73,7 +76,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     @property
     def original_dataset(self) -> Any:
-        """The dataset underneath."""
+        """Return the inner dataset."""
         return self.base_dataset
 
     @original_dataset.setter
@@ -82,7 +85,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     @property
     def mean(self) -> Any:
-        """The mean that is subtracted."""
+        """Return the mean that is subtracted."""
         return _unpack(self._mean)
 
     @mean.setter
@@ -91,7 +94,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     @property
     def std(self) -> Any:
-        """The standard deviation, without ``eps``."""
+        """Return the standard deviation, without ``eps``."""
         return _unpack(self._std)
 
     @std.setter
@@ -119,11 +122,11 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return (own is WorkerSafeStandardizedDataset or not is_computed(own, "indices")) and is_table(self.indices)
 
     def keeps_rows(self, batch: Tensor) -> bool:
-        """Whether standardising a batch of x like ``batch`` keeps its dtype and shape, and is the same one by one."""
+        """Return whether standardising a batch of x keeps dtype and shape, and equals standardising single samples."""
         return self._broadcasts(batch) and self._stays_in_place(batch)
 
     def operands(self) -> tuple[Any, Any]:
-        """What is subtracted and what is divided by; kept until a statistic changes, and never pickled."""
+        """Return subtrahend and divisor; cached until a statistic changes, and never pickled."""
         return self._state()[0]
 
     def _state(self) -> tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]]:

@@ -1,4 +1,4 @@
-"""Where the batches of a loader are made, for the factory: on the device, or on the CPU and then moved."""
+"""Placement of the batches of a loader, for the factory: built on the device, or moved from the CPU."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from chirpid_patch.transforms.spectrograms import GaussianNoise
 
 
 class MovedTo(Placement):
-    """Batches that are loaded as ever come on ``device``, by a ``DevicePrefetcher``.
+    """Move batches of ordinary loading to ``device``, with a ``DevicePrefetcher``.
 
-    Where no random number moves by it, a batch is asked for while the one before is trained on; a change of the dataset
-    within an epoch then counts one batch later.
+    If that changes no random number, it requests a batch while the training uses the previous one. A change of the
+    dataset within an epoch then takes effect one batch later.
 
-    Raises ValueError if ``device`` is a CUDA device and there is none.
+    Raises:
+        ValueError: ``device`` is a CUDA device, and there is none.
     """
 
     def __init__(self, device: str | torch.device) -> None:
@@ -47,7 +48,7 @@ class _Source:
 
 
 def move_batches(device: str | torch.device) -> tuple[Placement, str]:
-    """What moves batches to ``device``, and what that comes to, in words. Raises ValueError if it is not there."""
+    """Return what moves batches to ``device``, and its description; raise ValueError without that device."""
     there = numbered_device(device)
     return MovedTo(there), f"batches are {'on the CPU already' if there.type == 'cpu' else f'moved to {there}'}"
 
@@ -55,17 +56,17 @@ def move_batches(device: str | torch.device) -> tuple[Placement, str]:
 def place_batches(
     dataset: Any, batching: Mapping[str, Any], device: str | torch.device, share: float | None
 ) -> tuple[Placement, str]:
-    """What puts the batches of a loader with these arguments on ``device``, and why so, in words.
+    """Return what puts the batches of a loader with these arguments on ``device``, and its description.
 
     Args:
         dataset: the dataset of the loader.
-        batching: arguments of ``DataLoader`` that say which samples make a batch.
-        device: where they come.
-        share: how much of its free memory samples may take; None is 0.5, but nothing on the CPU, where ordinary
-            loading is faster than what is made for devices.
+        batching: arguments of ``DataLoader`` that define the samples of a batch.
+        device: where batches arrive.
+        share: share of its free memory that samples may take; None is 0.5, but nothing on the CPU, where ordinary
+            loading is faster.
 
     Raises:
-        ValueError: the device is not there, or ``share`` is not above 0 and at most 1.
+        ValueError: the device does not exist, or ``share`` is not above 0 and at most 1.
     """
     there = numbered_device(device)
     if share is None and there.type == "cpu":

@@ -1,4 +1,4 @@
-"""A dataset as it is now, over copies of its tensors on a device, so that its batches are made there."""
+"""A view of a dataset over copies of its tensors on a device, so that its batches are built there."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def _reads_as(dataset: Any, kind: type) -> bool:
 
 
 def base_tensors(dataset: Any) -> list[Tensor]:
-    """The tensors that all samples of ``dataset`` are rows of.
+    """Return the tensors of which all samples of ``dataset`` are rows.
 
-    Raises NotResidentError, which names what is in the way, if batches could not be made from these on a device.
+    Raises:
+        NotResidentError: batches cannot be built from these on a device, for the reason in the message.
     """
     if is_exactly(dataset, TensorDataset):
         return list(dataset.tensors)
@@ -66,7 +67,7 @@ def _name(thing: Any) -> str:
 
 
 def resident_view(dataset: Any, copy: Copy) -> Any:
-    """``dataset``, whose ``base_tensors`` are known, with these and its statistics replaced by their copies."""
+    """Return ``dataset`` with its ``base_tensors`` and statistics replaced by their copies."""
     if is_exactly(dataset, TensorDataset):
         return RowsOnDevice(*map(copy, dataset.tensors))
     joint = joint_of(dataset)

@@ -1,4 +1,4 @@
-"""Trainer hooks for Lightning, which is imported only when a callback is asked for (R-001)."""
+"""Trainer hooks for Lightning, which is imported only when a callback is created (R-001)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from chirpid_patch.hooks.trainer import TrainerHooks
 
 
 def lightning_callback(hook: TrainerHooks | None = None) -> Any:
-    """A Lightning callback that calls ``hook``, a new ``DataLoaderProfilingHook`` by default.
+    """Return a Lightning callback that calls ``hook``, a new ``DataLoaderProfilingHook`` by default.
 
         trainer = lightning.Trainer(callbacks=[lightning_callback()])
 
-    It inherits from the ``Callback`` of ``lightning.pytorch`` or ``pytorch_lightning``, of the one that is imported by
-    now if one is. Lightning moves a batch to its device before it calls its callbacks: the transfer is part of the
-    wait.
+    It inherits from the ``Callback`` of ``lightning.pytorch`` or ``pytorch_lightning``; if one is already imported,
+    from that. Lightning moves a batch to its device before it calls its callbacks, so the transfer is part of the wait.
 
     Raises:
         ModuleNotFoundError: neither is installed.

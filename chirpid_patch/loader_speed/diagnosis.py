@@ -1,4 +1,4 @@
-"""Why a loader is slow: timed, and other settings tried on it (R-001)."""
+"""Diagnosis of a slow loader: its times, and other settings tried on a copy (R-001)."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ _EPOCHS = 8
 
 @dataclass(frozen=True)
 class LoaderDiagnosis:
-    """How fast a loader is, and what to change.
+    """The speed of a loader, and the settings to change.
 
-    times: the figures of ``DataLoaderPerformanceMonitor.time_batch_loading``, in seconds.
-    findings: the settings to change; none where nothing that was tried helps.
-    notes: what was not tried or is left changed, and why.
+    Attributes:
+        times: the values of ``DataLoaderPerformanceMonitor.time_batch_loading``, in seconds.
+        findings: the settings to change; empty if no tried setting helps.
+        notes: settings that were not tried, and objects that the diagnosis changed, with the reason.
     """
 
     times: Times
@@ -60,21 +61,24 @@ def diagnose_dataloader_speed(
     step_seconds: float | None = None,
     verbose: bool = True,
 ) -> LoaderDiagnosis:
-    """Time a loader, and find the settings that would make it faster.
+    """Time a loader, and find settings that make it faster.
 
-    The wait for each next batch is timed within one iteration, the start apart. Then other numbers of workers, and
-    reading whole batches, are tried on another loader like it; a setting is named only if it was faster, in turns with
-    how the loader is now. Processes are only tried where starting them is safe.
+    The function times the wait for each next batch within one iteration, apart from the start. Then it tries other
+    numbers of workers, and batched reading, on a copy of the loader. It lists a setting only if the copy was faster, in
+    turns with the current settings. It tries processes only where starting them is safe.
 
-    A PyTorch ``DataLoader`` is left as it was, random generators and samplers included; what the dataset itself counts
-    or uses up is not undone. Anything else is iterated itself.
+    It restores a PyTorch ``DataLoader``, including random generators and samplers, but not counters or resources of the
+    dataset. Any other iterable is consumed directly.
 
     Args:
-        dataloader: the loader, or a wrapper that has it as ``loader``.
-        num_batches: how many waits to time.
-        seconds: about how long all trials together may take; they then time fewer batches, or are left out.
-        step_seconds: how long a step of the training takes without loading: what it hides needs no change.
+        dataloader: the loader, or a wrapper with it as ``loader``.
+        num_batches: number of waits to time.
+        seconds: approximate limit of all trials together; they then time fewer batches, or are omitted.
+        step_seconds: seconds of a training step without loading; loading that fits into that time needs no change.
         verbose: print the result.
+
+    Returns:
+        A ``LoaderDiagnosis`` with times, findings and notes.
 
     Raises:
         ValueError: the loader has no batch, or an argument is not above 0.

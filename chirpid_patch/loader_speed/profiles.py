@@ -1,4 +1,4 @@
-"""Measured choices of how to load, remembered for the same dataset on the same machine."""
+"""Measured choices of loading modes, remembered for the same dataset on the same machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DEEPEST = 6
 
 
 def default_profile() -> Path:
-    """Where choices are kept: ``CHIRPID_PROFILE``, or a file in the user's cache folder."""
+    """Return the file of remembered choices: ``CHIRPID_PROFILE``, or a file in the user's cache folder."""
     given = os.environ.get("CHIRPID_PROFILE")
     if given:
         return Path(given)
@@ -42,9 +42,9 @@ def default_profile() -> Path:
 
 
 def signature(dataset: Any, options: Mapping[str, Any]) -> str:
-    """What a choice holds for, as a hash: kind and size of the dataset, how batches are made, machine, versions.
+    """Return a hash of the conditions of a choice: kind and size of the dataset, batches, machine, versions.
 
-    An option that is None, False or 0 says what leaving it out says.
+    An option with the value None, False or 0 is equal to a missing option.
     """
     facts = {
         "dataset": _describe(dataset, _DEEPEST),
@@ -91,7 +91,7 @@ def _meaning(constant: Any) -> Any:
 
 
 def recall(path: Path, key: str) -> LoaderChoice | None:
-    """The choice kept for ``key``; None if there is none, or the file cannot be read (which is logged)."""
+    """Return the remembered choice of ``key``; None if there is none, or the file cannot be read (which is logged)."""
     kept = _read(path).get(key)
     if kept is None:
         return None
@@ -109,7 +109,7 @@ def recall(path: Path, key: str) -> LoaderChoice | None:
 
 
 def remember(path: Path, key: str, choice: LoaderChoice) -> None:
-    """Keep a choice. A file that cannot be written is logged: measuring again costs seconds, not a training."""
+    """Store a choice. If the file cannot be written, the function logs that: another measurement takes seconds."""
     choices = _read(path)
     choices.pop(key, None)
     choices[key] = asdict(choice)

@@ -1,4 +1,4 @@
-"""Loading batches in worker processes: PyTorch's own iterator and workers, with dead workers replaced once."""
+"""Loading of batches in worker processes: PyTorch's own iterator and workers, with dead workers replaced once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _OF_THE_EPOCH = (
 
 
 class WorkersNotStartedError(Exception):
-    """Worker processes cannot be started; ``seed`` is the base seed that was drawn for them, if it was."""
+    """Worker processes cannot be started; ``seed`` is their base seed if it was drawn."""
 
     def __init__(self, reason: str, seed: int | None) -> None:
         super().__init__(reason)
@@ -123,21 +123,22 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
 
 
 class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
-    """PyTorch's iterator over batches of worker processes. It differs in what happens when a worker dies.
+    """PyTorch's iterator over batches of worker processes, with another reaction to the death of a worker.
 
-    PyTorch raises RuntimeError then, wherever the main thread happens to be. Here the news interrupts nothing but the
-    wait for a batch, and fresh workers take over: the dead worker's unfinished batches are read again, one at a time,
-    then all others go on. If a worker dies over one of these again, that batch fails with PyTorch's error and its
-    indices. No sample is ever read in the training process.
+    PyTorch raises RuntimeError at any line of the main thread. Here only the wait for a batch notices the death, and
+    new workers take over. They first read the unfinished batches of the dead worker again, one at a time, and then
+    continue with the others. If a worker dies again over one of these, that batch fails with PyTorch's error and its
+    indices. The training process never reads these samples.
 
-    Fresh workers have other random streams than those before, so that no numbers are drawn twice. Augmentation by this
-    package is the same nevertheless: it is keyed.
+    New workers use other random streams than earlier ones, so that no random numbers repeat. Augmentation by this
+    package is the same, because it is keyed.
 
-    ``keep`` keeps the processes at the end of an epoch, for ``start_over``. ``seed`` is the base seed where it was
-    drawn before: then nothing more is drawn than for a next epoch.
+    ``keep`` keeps the processes at the end of an epoch, for ``start_over``. ``seed`` is the base seed if it was drawn
+    before; then the iterator only draws what a next epoch draws.
 
-    Raises WorkersNotStartedError if ``may_do_without`` and the operating system cannot start a worker; otherwise
-    what PyTorch's iterator raises.
+    Raises:
+        WorkersNotStartedError: with ``may_do_without``, the operating system cannot start a worker.
+        Exception: otherwise, the errors of PyTorch's iterator.
     """
 
     #: Of PyTorch: no worker to shut down, and none whose death would be told, until they are started.
@@ -215,14 +216,14 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             self._recover(death)
 
     def start_over(self) -> None:
-        """Begin a next epoch with the workers there are, drawing as an iterator with new ones draws."""
+        """Begin the next epoch with the existing workers, with the random calls of an iterator with new ones."""
         iter(self._index_sampler)
         generator = self._parts.generator
         self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
         self._reset(self._parts)
 
     def end_workers(self) -> None:
-        """End the processes now. An epoch that is under way begins others when it is asked for its next batch."""
+        """End the processes now; an epoch that is running starts new ones at its next request."""
         self._is_broken = not self._shutdown
         self._shutdown_workers()
 
@@ -237,14 +238,18 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
 
     @property
     def taken(self) -> int:
-        """Batches of this epoch that the loop was given, or that failed. Raises ValueError where they have no order."""
+        """Return the number of batches of this epoch that the loop received, or that failed.
+
+        Raises:
+            ValueError: the batches have no order.
+        """
         if not self._in_order:
             raise ValueError("batches come in no order (in_order=False)")
         return self._requests.drawn - len(self._task_info)
 
     @property
     def ended(self) -> bool:
-        """Whether the epoch is surely over."""
+        """Return whether the epoch is provably over."""
         return self._requests.exhausted and not self._task_info
 
     def _next_index(self) -> Any:

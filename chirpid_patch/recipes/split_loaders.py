@@ -37,34 +37,34 @@ def create_dataloaders(
     transform: Callable[[torch.Tensor], Any] | None = None,
     **loader_options: Unpack[CommonArguments],
 ) -> Loaders:
-    """Loaders for training (shuffled), validation and test (every sample, in order).
+    """Build loaders for training (shuffled), validation and test (every sample, in order).
 
-    Every sample is in exactly one of them. ``loader.dataset`` is a ``torch.utils.data.Subset`` in all three, so that
-    ``train_loader.dataset.dataset`` is the base dataset, all of it: wrap ``train_loader.dataset`` instead where the
-    validation samples are to stay out of the training. A split without samples has a loader without batches.
+    Every sample belongs to exactly one loader. ``loader.dataset`` is a ``torch.utils.data.Subset`` in all three, so
+    ``train_loader.dataset.dataset`` is the complete base dataset. To keep validation samples out of the training, wrap
+    ``train_loader.dataset`` instead. A split without samples has a loader without batches.
 
     Args:
-        data_root: where the samples are:
+        data_root: one of these sources of samples:
 
-            * a folder with ``train/CLASS/…`` and ``test/CLASS/…``: ``val_split`` of the training folder are held
-              out, or, if there is a folder ``val`` beside them, its images and none of the training folder's;
+            * a folder with ``train/CLASS/…`` and ``test/CLASS/…``: ``val_split`` of the training folder is held out,
+              or, if there is also a folder ``val``, its images instead;
             * a folder of class folders: ``test_split`` and ``val_split`` of it are held out;
             * a dataset (indexable, with a length): likewise.
         batch_size: samples in a batch.
-        img_size: width and height of images in folders, see ``ImageFolderDataset``.
+        img_size: width and height in pixels of images in folders, see ``ImageFolderDataset``.
         channels: of images in folders, see ``ImageFolderDataset``.
         transform: for images in folders, see ``ImageFolderDataset``.
-        num_workers: worker processes at most, for each loader; the factory may use fewer, or none. None are started
-            unless they are asked for here or with ``tune=True``.
-        val_split: share of the training samples held out for validation, 0 (none, for inference) up to below 1.
-        test_split: share of all samples held out for testing, where there is no test folder or dataset.
-        seed: decides which samples are held out; no global random generator is touched.
+        num_workers: largest number of worker processes of each loader; the factory may use fewer, or none. It starts
+            none by default, except with ``tune=True``.
+        val_split: share of the training samples held out for validation, 0 (none, for inference) to below 1.
+        test_split: share of all samples held out for testing, if there is no test folder or dataset.
+        seed: seed of the split; the function uses no global random generator.
         **loader_options: for ``OptimalDataLoaderFactory``, for all three loaders; ``drop_last`` and ``generator`` for
             training only.
 
     Raises:
         FileNotFoundError: a folder is missing or has no images.
-        ValueError: a share outside 0..1, no samples, or nothing left to train on.
+        ValueError: a share is outside 0..1, or there are no samples, or none to train on.
         TypeError: ``data_root`` is none of the above.
     """
     for name, share in (("val_split", val_split), ("test_split", test_split)):

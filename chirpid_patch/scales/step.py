@@ -1,4 +1,4 @@
-"""Forward and backward of a batch at every scale, holding one scale, or a part of it, at a time (R-003)."""
+"""Forward and backward pass of a batch at every scale, with one scale, or a part of it, in memory (R-003)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ logger = logging.getLogger("chirpid_patch")
 
 @dataclass(frozen=True)
 class ScaleLosses:
-    """What a step gave, on the model's device and without a graph.
+    """The result of a step, on the model's device and without a graph.
 
-    ``loss`` is the weighted sum that was differentiated, 0-dim; ``losses`` the loss of each scale; ``outputs`` the
-    model's outputs (B, …) of each scale, of models that give a tensor.
+    Attributes:
+        loss: the weighted sum that was differentiated, 0-dim.
+        losses: the loss of each scale.
+        outputs: the model's outputs (B, …) of each scale, for models that return a tensor.
     """
 
     loss: Tensor
@@ -34,11 +36,7 @@ class ScaleLosses:
 
 
 class MultiScaleStep:
-    """Adds the gradients of ``sum(weights[s] * criterion(model(images at s), labels) for s in scales)``.
-
-    Called with a batch of ``MultiScaleDataset``: of its ``"base_image"``, each scale is made, run forward and backward,
-    and let go before the next; of ``"image_224"`` and so on (legacy mode), all scales are run forward and then backward
-    at once. The gradients are the same up to rounding. It neither clears gradients nor steps the optimiser.
+    """Add the gradients of ``sum(weights[s] * criterion(model(images at s), labels) for s in scales)``.
 
         step = MultiScaleStep(model, nn.CrossEntropyLoss(), (224, 448, 672), memory_budget=2 * 2**30)
         for batch in loader:
@@ -46,19 +44,29 @@ class MultiScaleStep:
             step(batch)
             optimizer.step()
 
-    weights: of each scale; by default each counts the same, together 1.
-    memory_budget: bytes for the forward and backward pass, beside model, gradients and optimiser. A scale that needs
-        more is run in parts of the batch, whose gradients add up to the same; how large they are is measured once, by
-        running one sample forward. Models that normalise by the batch (batch norm while training) and losses that are
-        not known to be a mean or sum over samples are run whole, with a warning; dropout draws other numbers for parts.
-    reduction: how a ``criterion`` of your own reduces over samples, see ``LossParts``.
-    backward: what is called with a loss instead of ``loss.backward()``, such as
-        ``lambda loss: grad_scaler.scale(loss).backward()``.
-    autocast: makes the context of each forward pass, such as ``lambda: torch.autocast("cuda")``.
-    device: where images and labels go; by default the device of the model's first parameter.
+    Call it with a batch of ``MultiScaleDataset``. From ``"base_image"`` it computes each scale, runs forward and
+    backward pass, and frees the scale before the next. With ``"image_224"`` and so on (legacy mode) it runs all scales
+    forward and then backward at once. The gradients are the same up to rounding. It neither clears gradients nor steps
+    the optimiser.
+
+    Args:
+        model: the model.
+        criterion: loss of outputs and labels.
+        scales: sizes of the images, in pixels.
+        weights: weight of each scale; by default equal, with the sum 1.
+        memory_budget: bytes for the forward and backward pass, without model, gradients and optimiser. A scale that
+            needs more runs in parts of the batch, whose gradients add up to the same. A forward pass of one sample
+            determines their size once. Models that normalise by the batch (batch norm while training), and losses that
+            may be no mean or sum over samples, run the whole batch, with a warning. Dropout uses other random numbers
+            for parts.
+        reduction: how your own ``criterion`` reduces over samples, see ``LossParts``.
+        backward: called with a loss instead of ``loss.backward()``, such as ``lambda loss:
+            grad_scaler.scale(loss).backward()``.
+        autocast: returns the context of each forward pass, such as ``lambda: torch.autocast("cuda")``.
+        device: where images and labels go; by default the device of the model's first parameter.
 
     Raises:
-        ValueError: unusable ``scales``, ``weights`` for other scales, a ``memory_budget`` that is not positive.
+        ValueError: ``scales`` cannot be used, ``weights`` has other scales, or ``memory_budget`` is not positive.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Masks in 8-bit images of spectrograms, for a whole batch: the values that code with an image a sample gives."""
+"""Masks in 8-bit images of spectrograms, for a whole batch, with the values of code that builds images."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Floats = npt.NDArray[np.float32]
 
 
 class ImageMasks(BatchTransform):
-    """Masks put by ``masks`` into images of samples (1, F, T), which come back as float32 divided by ``divisor``.
+    """Put ``masks`` into images of samples (1, F, T), which become float32 again, divided by ``divisor``.
 
-    The image of a sample is ``((x - min) / (max - min + eps) * 255)`` cut to whole numbers, whether it is masked or
-    not. Samples that have no range, or values that are not finite, are refused.
+    The image of a sample is ``((x - min) / (max - min + eps) * 255)``, truncated to integers, whether it is masked or
+    not. Samples without a range, or with values that are not finite, raise an error.
     """
 
     def __init__(self, masks: SpecAugment, eps: float = 0.0, divisor: float = 1.0) -> None:

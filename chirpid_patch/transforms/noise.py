@@ -43,7 +43,7 @@ def _unit_quantiles() -> npt.NDArray[np.float64]:
 
 @lru_cache(maxsize=8)
 def scaled_quantiles(std: float) -> npt.NDArray[np.float32]:
-    """The table times ``std``: float32 of shape (65536,), so that scaling costs nothing for each value."""
+    """Return the table times ``std``: float32 of shape (65536,), so that scaling costs nothing for each value."""
     return (_unit_quantiles() * std).astype(np.float32)
 
 
@@ -133,7 +133,7 @@ def _pool_size(values: int) -> int:
 
 
 def noise_pool(count: int, std: float) -> Values:
-    """The noise of which samples of ``count`` values take stretches; not to be written to."""
+    """Return the read-only noise pool from which samples of ``count`` values take parts."""
     return _pool(_pool_size(count), float(std))
 
 
@@ -147,10 +147,10 @@ _DRAW = {"table": _independent_noise, "exact": _exact_noise, "pooled": _pooled_n
 
 
 def normal_noise(key: int, count: int, std: float, mode: str = "table", out: Values | None = None) -> Values:
-    """``count`` values of N(0, std²), float32, wholly determined by the 64-bit ``key``.
+    """Return ``count`` values of N(0, std²), float32, completely determined by the 64-bit ``key``.
 
-    ``mode`` is one of ``NOISE_MODES``, described at the top of this module. The values are in ``out`` where it is
-    given, except pooled ones, which are a part of the pool and must not be written to.
+    ``mode`` is one of ``NOISE_MODES``, described at the top of this module. The values are in ``out`` if it is given,
+    except pooled values, which are a read-only part of the pool.
     """
     return _DRAW[mode](key, float(std), np.empty(count, dtype=np.float32) if out is None else out)
 
