@@ -103,7 +103,7 @@ def served(declared: Any, *, of_images: bool = False) -> Any:
 
 
 def _declaration_of(kind: type) -> Declaration | None:
-    """What ``kind`` or a class above it declares, if that is still what it does."""
+    """Return what ``kind`` or a class above it declares, if that is still what it does."""
     if not _DECLARED:
         return None
     declaring = next((one for one in kind.__mro__ if one in _DECLARED), None)

@@ -316,7 +316,7 @@ def _stream(options: LoaderOptions) -> LoadPlan | None:
 
 
 def _allocates_batches(options: LoaderOptions) -> bool:
-    """Whether a batch is memory of its own: a single item (batch_size=None) may be a part of the dataset's."""
+    """Return whether a batch is memory of its own: a single item (batch_size=None) may be a part of the dataset's."""
     return options.makes_batches and stacks_samples(options.batching.get("collate_fn"))
 
 
@@ -341,7 +341,7 @@ _RULES: tuple[Callable[[LoaderOptions], LoadPlan | None], ...] = (
 
 
 def _has_samples(dataset: Any) -> bool:
-    """Whether there is something to measure: a map-style dataset that is not empty."""
+    """Return whether there is something to measure: a map-style dataset that is not empty."""
     try:
         return not isinstance(dataset, IterableDataset) and len(dataset) > 0
     except TypeError:
@@ -349,7 +349,7 @@ def _has_samples(dataset: Any) -> bool:
 
 
 def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
-    """The remembered or newly measured choice; None where none is known and none may be measured."""
+    """Return the remembered or newly measured choice; None where none is known and none may be measured."""
     arguments = {**_arguments(options), "prefetch_factor": options.prefetch_factor}
     path = Path(options.tune) if isinstance(options.tune, str | Path) else default_profile()
     about = {"thread_safe": options.thread_safe, "num_workers": options.num_workers}
@@ -421,7 +421,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
 
 
 def _held_plan(options: LoaderOptions, why: str) -> LoadPlan:
-    """The plan where samples are held on a device."""
+    """Return the plan where samples are held on a device."""
     if options.num_workers:
         why += "; worker processes have nothing to do there"
     if options.prefetch_factor is not None:
@@ -476,12 +476,12 @@ def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
 
 
 def _arguments(options: LoaderOptions) -> dict[str, Any]:
-    """What is read and how, for ``DataLoader``, without what says who loads it."""
+    """Return what is read and how, for ``DataLoader``, without what says who loads it."""
     return {**options.batching, "pin_memory": bool(options.pin_memory)}
 
 
 def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None, persistent: bool) -> dict[str, Any]:
-    """``options`` with the arguments that are legal for this number of workers."""
+    """Return ``options`` with the arguments that are legal for this number of workers."""
     if workers:
         return {
             **options,
@@ -493,7 +493,7 @@ def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None
 
 
 def _decided(loader: Any, decision: str, benchmark: bool) -> DataLoader[Any]:
-    """``loader`` with its decision attached and logged, or told where a benchmark was asked for."""
+    """Return ``loader`` with its decision attached and logged, or told where a benchmark was asked for."""
     loader.decision = decision
     size = loader.batch_size if loader.batch_size is not None else "as sampled"
     message = f"{type(loader.dataset).__name__}, batch size {size}: {decision}"

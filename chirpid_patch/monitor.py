@@ -246,7 +246,7 @@ def _default_candidates(say: Any) -> list[dict[str, Any]]:
 
 
 def _medians(rounds: Sequence[Mapping[str, float | int | bool]]) -> dict[str, float | int | bool]:
-    """The median of each time or rate; counts and flags, the same in every round, from the first."""
+    """Return the median of each time or rate; counts and flags, the same in every round, from the first."""
     return {
         key: float(np.median([taken[key] for taken in rounds])) if isinstance(value, float) else value
         for key, value in rounds[0].items()

@@ -68,22 +68,22 @@ def requirement(version: str) -> str:
 
 
 def imports_runtime(content: bytes) -> bool:
-    """Whether a file of Python, or a notebook, imports the runtime."""
+    """Return whether a file of Python, or a notebook, imports the runtime."""
     return _IMPORT.search(content) is not None
 
 
 def need_runtime(files: Iterable[FilePlan]) -> bool:
-    """Whether files that are written import the runtime, apart from those that only provide it."""
+    """Return whether files that are written import the runtime, apart from those that only provide it."""
     return any(imports_runtime(file.after) for file in files if file.note not in ("dependency", "vendor"))
 
 
 def has_dependencies(root: Path) -> bool:
-    """Whether a file in which projects list what they depend on is in ``root``."""
+    """Return whether a file in which projects list what they depend on is in ``root``."""
     return any((root / name).is_file() for name in (*_REQUIREMENTS, _PYPROJECT, _SETUP))
 
 
 def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | None]:
-    """What to change so that ``root`` depends on the runtime, and what to tell the user.
+    """Return what to change so that ``root`` depends on the runtime, and what to tell the user.
 
     The first list that names torch is extended: ``requirements.txt``, ``requirements/base.txt`` and its like,
     ``dependencies`` under ``[project]`` in ``pyproject.toml``, ``install_requires`` of ``setup.cfg``, or else the
@@ -132,7 +132,7 @@ _Edit = Callable[[str, str], str]
 
 
 def _places(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
-    """The lists that name torch: files that can be extended, the first one first, with how; and the other files.
+    """Return the lists that name torch: files that can be extended, the first one first, with how; and the other files.
 
     Lists that ask for the distribution already are not among the others.
     """
@@ -164,7 +164,7 @@ def _places(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
 
 
 def _is_package(root: Path) -> bool:
-    """Whether others may install the project: a file describes it as a package."""
+    """Return whether others may install the project: a file describes it as a package."""
     if (root / _SETUP).is_file() or (root / _SETUP_SCRIPT).is_file():
         return True
     try:
@@ -179,7 +179,7 @@ def _brings_torch(entry: Any) -> bool:
 
 
 def _poetry(root: Path) -> list[Any]:
-    """What Poetry's table of dependencies names."""
+    """Return what Poetry's table of dependencies names."""
     try:
         table = _parsed(text_of(root / _PYPROJECT)).get("tool", {}).get("poetry", {}).get("dependencies", {})
     except ValueError:
@@ -188,7 +188,7 @@ def _poetry(root: Path) -> list[Any]:
 
 
 def _script(root: Path) -> list[Any]:
-    """What ``setup.py`` writes out as dependencies; extras, too."""
+    """Return what ``setup.py`` writes out as dependencies; extras, too."""
     given = setup_arguments(text_of(root / _SETUP_SCRIPT))
     extras = given.get("extras_require")
     lists = (given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ()))
@@ -286,7 +286,7 @@ def with_requirement(text: str, wanted: str) -> str:
 
 
 def with_project_dependency(text: str, wanted: str) -> str:
-    """A ``pyproject.toml`` whose ``[project]`` dependencies end in ``wanted``, or as it is when they have it.
+    """Return a ``pyproject.toml`` whose ``[project]`` dependencies end in ``wanted``, or as it is when they have it.
 
     Raises:
         ValueError: it is not TOML, it has no list of dependencies, or the list cannot be extended for sure.
@@ -298,7 +298,7 @@ def with_project_dependency(text: str, wanted: str) -> str:
 
 
 def _extended(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
-    """A ``pyproject.toml`` in which lists of a table have one more entry, ``wanted``.
+    """Return a ``pyproject.toml`` in which lists of a table have one more entry, ``wanted``.
 
     Raises:
         ValueError: it is not TOML, or the lists cannot be extended for sure.
@@ -331,7 +331,7 @@ def _inside(content: Any, table: Sequence[str]) -> Any:
 
 
 def with_extra_dependency(text: str, wanted: str) -> str:
-    """A ``pyproject.toml`` in which each extra that names torch ends in ``wanted``, or has it already.
+    """Return a ``pyproject.toml`` in which each extra that names torch ends in ``wanted``, or has it already.
 
     Raises:
         ValueError: it is not TOML, or the lists cannot be extended for sure.
@@ -340,7 +340,7 @@ def with_extra_dependency(text: str, wanted: str) -> str:
 
 
 def with_install_requires(text: str, wanted: str) -> str:
-    """A ``setup.cfg`` whose ``install_requires`` ends in ``wanted``, or as it is when it has it.
+    """Return a ``setup.cfg`` whose ``install_requires`` ends in ``wanted``, or as it is when it has it.
 
     Raises:
         ValueError: it is no INI file, it has no such list, or the list is not written there.
@@ -390,7 +390,7 @@ def _project_dependencies(text: str) -> list[Any] | None:
 
 
 def _extras(text: str) -> list[str]:
-    """Names of the extras of a ``pyproject.toml`` that name torch and lack the distribution."""
+    """Return names of the extras of a ``pyproject.toml`` that name torch and lack the distribution."""
     return [
         name
         for table, name, entries in _toml_lists(_parsed(text))
@@ -399,12 +399,12 @@ def _extras(text: str) -> list[str]:
 
 
 def _extra_dependencies(text: str) -> list[Any]:
-    """What the extras of a ``pyproject.toml`` name."""
+    """Return what the extras of a ``pyproject.toml`` name."""
     return [one for table, _, entries in _toml_lists(_parsed(text)) if len(table) > 1 for one in entries]
 
 
 def _listed(file: Path, read: Callable[[str], list[Any] | None]) -> list[Any] | None:
-    """What a file lists as dependencies; None where it does not, cannot be read, or is not there."""
+    """Return what a file lists as dependencies; None where it does not, cannot be read, or is not there."""
     try:
         return read(read_file(file).decode("utf-8"))
     except (OSError, ValueError):
@@ -412,7 +412,7 @@ def _listed(file: Path, read: Callable[[str], list[Any] | None]) -> list[Any] | 
 
 
 def _lacks_ours(listed: list[Any] | None) -> bool:
-    """Whether dependencies are listed, and the distribution is not among them."""
+    """Return whether dependencies are listed, and the distribution is not among them."""
     return listed is not None and not any(isinstance(one, str) and _names_distribution(one) for one in listed)
 
 

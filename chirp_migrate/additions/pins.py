@@ -77,17 +77,17 @@ class Pin:
 
     @property
     def contradicts(self) -> bool:
-        """Whether the runtime works with no version within the bounds."""
+        """Return whether the runtime works with no version within the bounds."""
         return any(_excludes(bound, NEEDED[self.name]) for bound in self.bounds)
 
     @property
     def supports_older(self) -> bool:
-        """Whether the project supports a Python that the runtime does not work with, beside others."""
+        """Return whether the project supports a Python that the runtime does not work with, beside others."""
         return self.is_supported and not self.contradicts and any(map(self.bounds.contains, _OLDER))
 
 
 def contradictions(folder: Path, project: Path) -> list[str]:
-    """A sentence part for each pin with which the project could not be installed together with the runtime.
+    """Return a sentence part for each pin with which the project could not be installed together with the runtime.
 
     Args:
         folder: what is migrated.
@@ -101,7 +101,7 @@ def contradictions(folder: Path, project: Path) -> list[str]:
 
 
 def older_pythons(folder: Path, project: Path) -> list[str]:
-    """A sentence for each pin that allows a Python on which the runtime cannot be installed, beside others.
+    """Return a sentence for each pin that allows a Python on which the runtime cannot be installed, beside others.
 
     Args:
         folder: see :func:`contradictions`.
@@ -126,7 +126,7 @@ def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, Pin]]:
 
 
 def pins_in(root: Path) -> Iterator[Pin]:
-    """What the files in a folder ask for of the packages that the runtime needs."""
+    """Yield what the files in a folder ask for of the packages that the runtime needs."""
     for path in requirement_files(root):
         yield from _of_lines(text_of(path), path.relative_to(root).as_posix())
     for name, read in (("pyproject.toml", _of_pyproject), ("setup.cfg", _of_setup), ("setup.py", _of_setup_script)):
@@ -137,7 +137,7 @@ def pins_in(root: Path) -> Iterator[Pin]:
 
 
 def requirement_files(root: Path) -> list[Path]:
-    """The requirements files of a project, of whatever name."""
+    """Return the requirements files of a project, of whatever name."""
     return _matching(root, _FILES)
 
 
@@ -146,7 +146,7 @@ def _matching(root: Path, patterns: Iterable[str]) -> list[Path]:
 
 
 def text_of(path: Path) -> str:
-    """The text of a file; "" of one that cannot be read. PowerShell writes UTF-16."""
+    """Return the text of a file; "" of one that cannot be read. PowerShell writes UTF-16."""
     try:
         data = read_file(path)
     except OSError:
@@ -155,7 +155,7 @@ def text_of(path: Path) -> str:
 
 
 def _excludes(bound: Specifier, least: Version) -> bool:
-    """Whether a bound admits no version from ``least`` on."""
+    """Return whether a bound admits no version from ``least`` on."""
     written = bound.version.removesuffix(".*")
     try:
         version = Version(written)
@@ -194,7 +194,7 @@ def _of_requirement(text: str, path: str) -> Iterator[Pin]:
 
 
 def name_of(requirement: str) -> str:
-    """The distribution that a requirement is for, in its canonical spelling; "" of what is no requirement."""
+    """Return the distribution that a requirement is for, in its canonical spelling; "" of what is no requirement."""
     line = _bare(requirement)
     wheel = _wheel(line)
     if wheel is not None:
@@ -204,12 +204,12 @@ def name_of(requirement: str) -> str:
 
 
 def _bare(requirement: str) -> str:
-    """A requirement on one line, without comment and options."""
+    """Return a requirement on one line, without comment and options."""
     return _SPACES.sub(" ", re.split(r"\s#|\s--", f" {requirement}")[0]).strip()
 
 
 def _wheel(line: str) -> tuple[str, Version] | None:
-    """The distribution and version of the wheel that a requirement names, if it names one."""
+    """Return the distribution and version of the wheel that a requirement names, if it names one."""
     wheel = _WHEEL.search(line)
     if wheel is None:
         return None
@@ -229,7 +229,7 @@ def _pin(name: str, bounds: str, written: str, path: str) -> Iterator[Pin]:
 
 
 def _supported(bounds: str, written: str, path: str) -> Iterator[Pin]:
-    """The pin of the versions of Python that a project supports."""
+    """Yield the pin of the versions of Python that a project supports."""
     if bounds:
         yield from (replace(pin, is_supported=True) for pin in _pin("python", bounds, written, path))
 
@@ -268,14 +268,14 @@ def _of_pyproject(text: str) -> Iterator[Pin]:
 
 
 def _table(content: Any, *keys: str) -> dict[str, Any]:
-    """A table inside of tables; an empty one where there is none."""
+    """Return a table inside of tables; an empty one where there is none."""
     for key in keys:
         content = content.get(key) if isinstance(content, dict) else None
     return content if isinstance(content, dict) else {}
 
 
 def _poetry_bounds(text: str) -> str:
-    """What Poetry's ``^1.2``, ``~1.2`` and ``1.2`` mean, as pip writes it; "" for alternatives (``||``)."""
+    """Return what Poetry's ``^1.2``, ``~1.2`` and ``1.2`` mean, as pip writes it; "" for alternatives (``||``)."""
     if "|" in text:
         return ""
     bounds = []

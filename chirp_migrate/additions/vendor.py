@@ -20,7 +20,7 @@ PACKAGE = "chirpid_patch"
 
 
 def vendor_files(root: Path) -> list[FilePlan]:
-    """The files that make ``root/chirpid_patch`` the installed runtime; none when it already is.
+    """Return the files that make ``root/chirpid_patch`` the installed runtime; none when it already is.
 
     An older copy is brought up to date. Nothing is imported, and nothing is written.
 

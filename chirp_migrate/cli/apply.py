@@ -120,7 +120,7 @@ def apply(
 
 
 def following(path: Path) -> list[str]:
-    """Lines on what to do after a run at ``path``: commands that work there."""
+    """Return lines on what to do after a run at ``path``: commands that work there."""
     from chirp_migrate.training.errors import InvalidTree  # which apply needs only here
     from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, discover
 
@@ -213,7 +213,7 @@ def check_pins(plan: Plan) -> None:
 
 
 def _pin_problem(plan: Plan) -> str:
-    """Which pins contradict what the written files import; "" if none does."""
+    """Return which pins contradict what the written files import; "" if none does."""
     pins = contradictions(plan.root, journal_root(plan.root)) if need_runtime(plan.files) else []
     return (
         f"{'; '.join(pins)}: the project could not be installed together with the runtime of the migrated files."
@@ -222,7 +222,7 @@ def _pin_problem(plan: Plan) -> str:
 
 
 def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozenset[str]]:
-    """What the decisions in a plan leave to be applied, and the paths of files in which the user edited hunks.
+    """Return what the decisions in a plan leave to be applied, and the paths of files in which the user edited hunks.
 
     Raises:
         Refused: a review of it was begun and not ended, or what was accepted does not go without the rest.

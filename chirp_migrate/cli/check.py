@@ -131,7 +131,7 @@ def _add_ignores(found: Check, project: Path, output: Output) -> str:
 
 
 def _text(found: Check, base: Path, screen: Screen) -> Iterator[str]:
-    """A line for each finding and each file that was not handled."""
+    """Yield a line for each finding and each file that was not handled."""
     shown = {
         *found.work,
         *found.stopping,
@@ -155,7 +155,7 @@ def _line(finding: Finding, base: Path, screen: Screen) -> str:
 
 
 def _verdict(found: Check, path: Path) -> str:
-    """The last line: whether it is clean, what counted and what did not."""
+    """Return the last line: whether it is clean, what counted and what did not."""
     plan = found.plan
     files = len({finding.path for finding in found.work})
     parts = [f"{count(len(found.work), 'finding')} in {count(files, 'file')}"] if found.work else []

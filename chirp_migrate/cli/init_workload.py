@@ -157,7 +157,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
 
 
 def _with_settings(pyproject: Path, before: bytes | None) -> bytes:
-    """The file with the settings at its end, in its own newlines.
+    """Return the file with the settings at its end, in its own newlines.
 
     Raises:
         UsageProblem: that is not valid TOML.

@@ -38,7 +38,7 @@ class Request:
 
     @property
     def settings(self) -> Settings:
-        """The project's settings with the options above them.
+        """Return the project's settings with the options above them.
 
         Raises:
             UsageProblem: see :func:`~chirp_migrate.engine.settings.read_settings`.
@@ -57,11 +57,11 @@ class Request:
 
     @property
     def is_bare(self) -> bool:
-        """Whether nothing is said of what to plan."""
+        """Return whether nothing is said of what to plan."""
         return self == Request(self.path, jobs=self.jobs)
 
     def again(self, options: PlanOptions) -> Request:
-        """The request for a plan that was asked for with ``options``, at the same path."""
+        """Return the request for a plan that was asked for with ``options``, at the same path."""
         asked = structs.asdict(options)
         return Request(self.path, select=asked.pop("rules") or (), jobs=self.jobs, **asked)
 
@@ -112,7 +112,7 @@ looking_options = gathered("request", Request, path_argument, *_looked_at)
 
 
 def planned(request: Request, output: Output) -> Plan:
-    """The plan of the tree as it is, with progress on a terminal."""
+    """Return the plan of the tree as it is, with progress on a terminal."""
     settings = request.settings
     with output.progress("planning") as progress:
         return plan_migration(
@@ -126,7 +126,7 @@ def planned(request: Request, output: Output) -> Plan:
 
 
 def read_plan_file(file: Path, request: Request) -> PlanFile:
-    """The plan in ``file`` for the tree of the request.
+    """Return the plan in ``file`` for the tree of the request.
 
     Raises:
         UsageProblem: the file cannot be read or is no plan, or options are given that only making a plan has.

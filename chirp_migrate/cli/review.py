@@ -137,7 +137,7 @@ def review(
 
 
 def _ask(screen: Screen, question: str) -> str | None:
-    """The answer without white space, from a terminal of any kind or a pipe; None at the end of the input."""
+    """Return the answer without white space, from a terminal of any kind or a pipe; None at the end of the input."""
     screen.line(question, "bold", end="")
     line = sys.stdin.readline()
     if not line or not sys.stdin.isatty():

@@ -216,7 +216,7 @@ def verify(
 
 
 def options_of(*arguments: str) -> VerifyOptions:
-    """What ``verify`` with these arguments trains and decides by, settings included.
+    """Return what ``verify`` with these arguments trains and decides by, settings included.
 
     Raises:
         UsageProblem: see :func:`~chirp_migrate.verify.options.resolve` and :func:`.settings_as_defaults`.
@@ -254,7 +254,7 @@ def _verify(
 
 
 def _doctor(path: Path, report: VerifyReport) -> str:
-    """How many loading problems were seen, and the command that shows them."""
+    """Return how many loading problems were seen, and the command that shows them."""
     checks = ", ".join(dict.fromkeys(one.check for one in report.problems))
     context = click.get_current_context()
     words = [f"--workload={context.params['workload']}"] if context.params["workload"] else []
@@ -320,7 +320,7 @@ def _list(root: Path, baseline: str | None, options: VerifyOptions, output: Outp
 
 
 def _asked(path: Path, asked: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
-    """The root of the project, after a run of ``apply`` there was brought to its end, and what is to be done."""
+    """Return the root of the project, after a run of ``apply`` there was brought to its end, and what is to be done."""
     if not path.is_dir():
         raise InvalidTree(f"{path} is not a folder: give the root of the migrated project.")
     root = path.resolve()

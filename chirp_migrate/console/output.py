@@ -47,11 +47,11 @@ class Output:
 
     @property
     def json_is_printed(self) -> bool:
-        """Whether standard output is for a program that reads JSON."""
+        """Return whether standard output is for a program that reads JSON."""
         return self.json_file == STANDARD_OUTPUT
 
     def screen(self, *, prose: bool = True, err: bool | None = None) -> Screen:
-        """Where text for people goes: standard output as it is now, or (``err``) standard error.
+        """Return where text for people goes: standard output as it is now, or (``err``) standard error.
 
         Colours are used on a terminal unless NO_COLOR is set. ``prose`` keeps lines readable on a wide terminal.
         """

@@ -35,7 +35,7 @@ _DIFF_STYLES = {"+++": "bold", "---": "bold", "+": "green", "-": "red", "@": "cy
 
 class _Console(Console):
     def on_broken_pipe(self) -> NoReturn:
-        """The command line ends as documented for it; rich would exit with 1."""
+        """Return the command line ends as documented for it; rich would exit with 1."""
         raise
 
 
@@ -83,7 +83,7 @@ class Screen:
         self._console.print(Text(visible(text), style), soft_wrap=True, end=end)
 
     def painted(self, text: str, style: str) -> str:
-        """``text`` to the last character, in ``style`` where colours may be used."""
+        """Return ``text`` to the last character, in ``style`` where colours may be used."""
         return Style.parse(style).render(text, color_system=ColorSystem.STANDARD if self.colour else None)
 
     def title(self, text: str) -> None:
@@ -225,12 +225,12 @@ class Screen:
 
 
 def printed(show: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:
-    """What ``show`` prints, without colours; ``options`` are those of :class:`Screen`."""
+    """Return what ``show`` prints, without colours; ``options`` are those of :class:`Screen`."""
     stream = io.StringIO()
     show(Screen(stream, width=width, **options))
     return stream.getvalue()
 
 
 def diff_style(line: str) -> str:
-    """The style of one line of a unified diff."""
+    """Return the style of one line of a unified diff."""
     return next((style for start, style in _DIFF_STYLES.items() if line.startswith(start)), "")

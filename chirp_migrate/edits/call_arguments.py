@@ -22,7 +22,7 @@ _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
 def call_text(
     module: Module, style: CodeStyle, callee: str, arguments: Sequence[str], *, indent: str = "", around: int = 0
 ) -> str:
-    """``callee(arguments)``, broken as black does where one line would be longer than the project wants.
+    """Return ``callee(arguments)``, broken as black does where one line would be longer than the project wants.
 
     Args:
         module: the text that it becomes part of.
@@ -87,7 +87,7 @@ class CallEdit:
         return self._relaid(in_place, shift) or self._below_the_name(renamed, shift) or tuple(in_place)
 
     def _in_place(self, renamed: Sequence[Edit], shift: int) -> list[Edit]:
-        """The changes where arguments that are aligned with the first one move by ``shift`` columns."""
+        """Return the changes where arguments that are aligned with the first one move by ``shift`` columns."""
         return [*renamed, *self._named, *self._realigned(shift), *self._removals(), *self._insertion(shift)]
 
     def _below_the_name(self, renamed: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
@@ -99,7 +99,7 @@ class CallEdit:
         return Edit(start, start, self._module.newline + inner), *self._in_place(renamed, len(inner) - self._column(0))
 
     def _hangs(self, shift: int) -> bool:
-        """Whether lines that are aligned with the first argument get far to the right when they move."""
+        """Return whether lines that are aligned with the first argument get far to the right when they move."""
         assert self._style is not None
         wanted = self._style.longest_line(self._module.text)
         return shift > 0 and self._hangs_at() + shift > _FARTHEST * wanted
@@ -144,7 +144,7 @@ class CallEdit:
         return Edit(start, last, "")
 
     def _insertion(self, shift: int) -> Iterator[Edit]:
-        """What is added goes after the last argument that stays, but before one that has a comment on its line.
+        """Yield what is added goes after the last argument that stays, but before one that has a comment on its line.
 
         ``shift``: by how many columns arguments move that are aligned with the opening parenthesis.
         """
@@ -177,7 +177,7 @@ class CallEdit:
         return not self._module.text[self._module.line_start(start) : start].strip()
 
     def _realigned(self, shift: int) -> Iterator[Edit]:
-        """Lines that are aligned with the opening parenthesis stay so when it moves by ``shift`` columns."""
+        """Yield lines that are aligned with the opening parenthesis stay so when it moves by ``shift`` columns."""
         if not shift or not self._spans or self._opens_line(0):
             return
         column = self._column(0)
@@ -216,14 +216,14 @@ class CallEdit:
         return (Edit(start, end, self._one_per_line()),)
 
     def _hangs_at(self) -> int:
-        """The column at which later lines are aligned with the first argument; 0 if none is."""
+        """Return the column at which later lines are aligned with the first argument; 0 if none is."""
         positions = range(1, len(self._spans))
         aligned = any(self._opens_line(n) and self._column(n) == self._column(0) for n in positions)
         return self._column(0) if aligned and not self._opens_line(0) else 0
 
     @property
     def _indents(self) -> tuple[str, str]:
-        """The indentation of the line that the call begins in, and that of its arguments."""
+        """Return the indentation of the line that the call begins in, and that of its arguments."""
         indent = self._module.indentation(self._module.span(self._call)[0])
         return indent, indent + ("\t" if "\t" in indent else "    ")
 
@@ -232,12 +232,12 @@ class CallEdit:
         return f"{self._callee or self._module.source(self._call.func).strip()}("
 
     def _texts(self) -> list[str]:
-        """The arguments that stay, as they are named, and those that are added."""
+        """Return the arguments that stay, as they are named, and those that are added."""
         named = [[one for one in self._named if start <= one.start < end] for start, end in self._spans]
         return [edited(self._module.text, self._spans[n], named[n]) for n in self._kept] + self._added
 
     def _in_groups(self) -> Iterator[str]:
-        """The call with those arguments together on a line that were, below its name."""
+        """Yield the call with those arguments together on a line that were, below its name."""
         if not any(self._opens_line(n) for n in self._kept[1:]):
             return
         (indent, inner), texts = self._indents, self._texts()
@@ -274,7 +274,7 @@ class CallEdit:
         yield module.newline.join([self._head, *lines])
 
     def _one_per_line(self) -> str:
-        """The call with one argument a line."""
+        """Return the call with one argument a line."""
         indent, inner = self._indents
         newline = self._module.newline
         return f"{self._head}{newline}{''.join(f'{inner}{text},{newline}' for text in self._texts())}{indent})"

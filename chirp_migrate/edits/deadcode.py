@@ -53,7 +53,7 @@ class _Dead:
 
 
 def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style: ImportStyle) -> Iterator[list[Edit]]:
-    """Edits that remove imports and variables that are unused in ``after`` but were used in ``before``.
+    """Yield edits that remove imports and variables that are unused in ``after`` but were used in ``before``.
 
     What these used themselves may be dead then: the edits come in lists, each of the text that those before it leave.
 
@@ -119,7 +119,7 @@ def _needless(before: str, after: str, is_public: Callable[[str], bool]) -> dict
 
 
 def top_level_names(text: str) -> set[str]:
-    """Names that :func:`newly_dead` might find dead at the top level of a module."""
+    """Return names that :func:`newly_dead` might find dead at the top level of a module."""
     names = _names_of(text)
     return {binding.name for binding in names.bindings if not binding.scope} | (
         _GIVEN_BY_STAR if names.stars else set()
@@ -154,13 +154,13 @@ class _Names:
         return found
 
     def bound(self, names: Collection[str]) -> dict[_Binding, list[_Dead]]:
-        """What is bound by one of ``names``, where nothing can be seen of computing it."""
+        """Return what is bound by one of ``names``, where nothing can be seen of computing it."""
         named = {one: places for one, places in self.bindings.items() if one.name in names}
         pure = {one: [place for place in places if _is_pure(place.statement)] for one, places in named.items()}
         return {one: places for one, places in pure.items() if places}
 
     def unused(self, names: Collection[str]) -> dict[_Binding, list[_Dead]]:
-        """What is bound by one of ``names`` and not read."""
+        """Return what is bound by one of ``names`` and not read."""
         bound = self.bound(names).items()
         return {
             one: places
@@ -204,17 +204,17 @@ class _Names:
 
     @cached_property
     def free(self) -> frozenset[str]:
-        """Names that are read and that no import, assignment or definition of the module is seen to give."""
+        """Return names that are read and that no import, assignment or definition of the module is seen to give."""
         bound = {one.name for one in self.bindings} | {one.name for one in self._outline.functions}
         bound |= {one.name for one in self._outline.find(ast.ClassDef)}
         return frozenset(self._read("") - bound)
 
     def names_in_strings(self, path: str) -> bool:
-        """Whether code in a string reads a name, or the first name of a path that the string has."""
+        """Return whether code in a string reads a name, or the first name of a path that the string has."""
         return any(path in text and path.partition(".")[0] in _read_in_string(text) for text in self._strings)
 
     def _is_quoted(self, binding: _Binding) -> bool:
-        """Whether code in a string reads a name of the module: a quoted type, code to evaluate, a doctest."""
+        """Return whether code in a string reads a name of the module: a quoted type, code to evaluate, a doctest."""
         return self.names_in_strings(binding.name)
 
     @cached_property
@@ -222,7 +222,7 @@ class _Names:
         return [one.value for one in self._outline.find(ast.Constant) if isinstance(one.value, str)]
 
     def _read(self, scope: str) -> set[str]:
-        """Names that are read in a scope, those inside it included."""
+        """Return names that are read in a scope, those inside it included."""
         if scope not in self._loads:
             tree, inside = self._outline.tree, self._outline.inside
             functions = (one for one in self._outline.functions if self._scope((one, *self._around(one))) == scope)
@@ -238,7 +238,7 @@ class _Names:
 
     @cached_property
     def _blocks(self) -> dict[ast.AST, list[ast.stmt]]:
-        """The block that each statement stands in."""
+        """Return the block that each statement stands in."""
         tree = self._outline.tree
         nodes = (tree, *self._outline.inside(tree))
         fields = (value for node in nodes for _, value in ast.iter_fields(node) if isinstance(value, list))
@@ -251,7 +251,7 @@ def _names_of(text: str) -> _Names:
 
 
 def _loads(nodes: Sequence[ast.AST]) -> set[str]:
-    """Names that are read in code, and words of annotations written as strings."""
+    """Return names that are read in code, and words of annotations written as strings."""
     found: set[str] = set()
     annotations: list[ast.expr | None] = []
     for one in nodes:
@@ -274,7 +274,7 @@ def _loads(nodes: Sequence[ast.AST]) -> set[str]:
 
 @lru_cache(maxsize=256)
 def _read_in_string(text: str) -> frozenset[str]:
-    """Names that code in a string reads: all of it, or the examples of a doctest; none of prose.
+    """Return names that code in a string reads: all of it, or the examples of a doctest; none of prose.
 
     A word alone is a key as a rule; one that begins with a capital may name a class.
     """
@@ -353,7 +353,7 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) 
 
 
 def _blank_at(lines: list[str], statement: ast.stmt) -> bool:
-    """Whether the line after an import is blank."""
+    """Return whether the line after an import is blank."""
     following = statement.end_lineno or statement.lineno
     is_import = isinstance(statement, ast.Import | ast.ImportFrom)
     return is_import and following < len(lines) and not lines[following].strip()

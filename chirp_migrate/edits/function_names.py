@@ -62,7 +62,7 @@ _VERBS = frozenset(
 
 
 def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
-    """Names for the function that takes the place of a lambda, the best one first.
+    """Return names for the function that takes the place of a lambda, the best one first.
 
     Args:
         module: where it stands.
@@ -83,7 +83,7 @@ def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
 
 
 def _vague_verb(name: str) -> str | None:
-    """The verb for a name that says nothing of what a function does; ``None`` of a name that says something."""
+    """Return the verb for a name that says nothing of what a function does; ``None`` of a name that says something."""
     for names, verb in _VAGUE_VERBS.items():
         if (found := names.fullmatch(name)) is not None:
             return (found.groupdict().get("of") or "") + verb
@@ -170,7 +170,7 @@ def _reads(node: cst.BaseExpression, function: cst.Lambda) -> bool:
 
 
 def _with_object(verb: str, node: cst.BaseExpression) -> str:
-    """``add_1`` or ``add_noise``; ``shift`` where what is added has no short name."""
+    """Return ``add_1`` or ``add_noise``; ``shift`` where what is added has no short name."""
     match node:
         case cst.Integer(value=value) if value.isdigit():
             return f"{verb}_{value}"

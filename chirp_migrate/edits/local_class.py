@@ -69,7 +69,7 @@ class LocalClass:
         self.init = next((method for method in self.methods if method.name.value == "__init__"), None)
 
     def method_of(self, read: cst.CSTNode) -> cst.FunctionDef | None:
-        """The method in whose body a name is read."""
+        """Return the method in whose body a name is read."""
         around = set(self.module.ancestors(read))
         return next((method for method in self.methods if method.body in around), None)
 
@@ -160,7 +160,7 @@ class LocalClass:
 
 
 def _has_word(module: Module, project: Project, node: cst.ClassDef, word: str, depth: int = 0) -> bool:
-    """Whether the code of a class, or of a base in the project, has a word."""
+    """Return whether the code of a class, or of a base in the project, has a word."""
     if re.search(rf"\b{re.escape(word)}\b", module.source(node)) is not None:
         return True
     bases = (
@@ -214,7 +214,7 @@ def _is_first_parameter(module: Module, node: cst.BaseExpression, *, of_class: b
 
 
 def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, depth: int = 0) -> bool:
-    """Whether surely none of the bases of a class has a constructor."""
+    """Return whether surely none of the bases of a class has a constructor."""
     for base in node.bases:
         names = project.resolved_names(module, base.value)
         if not names or not all(_BARE.fullmatch(name) or _is_without(project, name, depth) for name in names):
@@ -223,7 +223,7 @@ def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, de
 
 
 def _is_without(project: Project, qualified: str, depth: int) -> bool:
-    """Whether a class of the project surely has no constructor, of its own or from a base."""
+    """Return whether a class of the project surely has no constructor, of its own or from a base."""
     found = project.class_definition(qualified) if depth < _BASES_LIMIT else None
     if found is None or project.holds(set_from_outside("__init__"), "__init__"):
         return False

@@ -72,7 +72,7 @@ def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef
 
 
 def _respelled(module: Module) -> str | None:
-    """A name of the module that Python takes for another spelling of one, if there is any."""
+    """Return a name of the module that Python takes for another spelling of one, if there is any."""
     if module.text.isascii():
         return None
     names = (one.value for one in module.find(cst.Name))
@@ -80,7 +80,7 @@ def _respelled(module: Module) -> str | None:
 
 
 def _own_class(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.ClassDef | None:
-    """The class around ``name`` that is ``node``, or lies in it, and so moves with it."""
+    """Return the class around ``name`` that is ``node``, or lies in it, and so moves with it."""
     owner = module.enclosing_class(name)
     return owner if owner is not None and node in (owner, *module.ancestors(owner)) else None
 
@@ -105,7 +105,7 @@ def check_values(module: Module, project: Project, node: cst.CSTNode, captured: 
 
 
 def _local_kind(module: Module, binding: Binding) -> str | None:
-    """What cannot be pickled by where it is defined, if that is what a name is bound to."""
+    """Return what cannot be pickled by where it is defined, if that is what a name is bound to."""
     match module.parents.get(binding.node) if isinstance(binding.node, cst.AssignTarget) else binding.node:
         case cst.FunctionDef():
             return "local function"
@@ -136,7 +136,7 @@ def stays(module: Module, project: Project, default: cst.BaseExpression | None, 
 
 
 def _is_ours(module: Module, project: Project, qualified: str) -> bool:
-    """Whether an import is one of the project's own: such a module may not be imported to its end by then."""
+    """Return whether an import is one of the project's own: such a module may not be imported to its end by then."""
     return qualified.startswith(".") or project.has_package(module.absolute(qualified).partition(".")[0])
 
 
@@ -168,7 +168,7 @@ def _postpones_annotations(statement: cst.ImportFrom) -> bool:
 
 
 def _names_read(module: Module, *expressions: cst.CSTNode) -> Iterator[tuple[str, Variable | None]]:
-    """Names that are read in expressions, each with what binds it."""
+    """Yield names that are read in expressions, each with what binds it."""
     for name in (name for expression in expressions for name in find_in(expression, cst.Name)):
         if is_read(module, name):
             yield name.value, module.scopes.lookup(name.value, name)
@@ -211,7 +211,7 @@ def _check_decorator(module: Module, project: Project, node: cst.BaseExpression,
 
 
 def has_plain_decorators(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Whether the decorators of a class's methods keep nothing that they could keep for each class apart."""
+    """Return whether the decorators of a class's methods keep nothing that they could keep for each class apart."""
     decorators = (one.decorator for method in methods_of(node).values() for one in method.decorators)
     called = (one.func if isinstance(one, cst.Call) else one for one in decorators)
     names = (project.resolved_names(module, one) for one in called)
@@ -219,7 +219,7 @@ def has_plain_decorators(module: Module, project: Project, node: cst.ClassDef) -
 
 
 def _is_constant(module: Module, project: Project, statement: cst.CSTNode, offset: int) -> bool:
-    """Whether a statement of a class does nothing, or names what is the same at ``offset`` of the module."""
+    """Return whether a statement of a class does nothing, or names what is the same at ``offset`` of the module."""
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
     for small in statement.body:
@@ -264,7 +264,7 @@ def outer_name(module: Module, node: cst.CSTNode) -> str:
 
 
 def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool:
-    """Whether a name of a function's ``scope`` is free around it and in the module, and nothing reads it there.
+    """Return whether a name of a function's ``scope`` is free around it and in the module, and nothing reads it there.
 
     What pytest takes for a test at the top of a module, by its name, is read.
     """

@@ -86,7 +86,7 @@ class MovedFunction:
 
     @property
     def is_changed(self) -> bool:
-        """Whether what replaces it is more than a function by its name."""
+        """Return whether what replaces it is more than a function by its name."""
         return bool(self.captives or self.bound or self.method)
 
     def check(self) -> None:
@@ -110,7 +110,7 @@ class MovedFunction:
         return owner is None or takes_other_objects(self.module, self.project, owner, method.name.value)
 
     def _takes_methods(self) -> bool:
-        """Whether nothing looks at the methods of the class around, so that one more makes no difference."""
+        """Return whether nothing looks at the methods of the class around, so that one more makes no difference."""
         owner = self.module.enclosing_class(self.method or self.node)
         if self.project.holds(r"\bdef\s+__getattribute__\b", "__getattribute__"):
             return False
@@ -262,7 +262,7 @@ class MovedFunction:
         return len(positional) != 1 or positional[0].name.value == "self" or isinstance(given.star_arg, cst.Param)
 
     def free_name(self, wishes: list[str], taken: Collection[str]) -> str:
-        """A free name, of a method also in classes that share methods with its class.
+        """Return a free name, of a method also in classes that share methods with its class.
 
         For a method only those of ``taken`` count that stand after ``self.``.
 
@@ -290,7 +290,7 @@ class MovedFunction:
         return name
 
     def spelled(self, name: str) -> str:
-        """How what is called ``name`` is named where it stood."""
+        """Return how what is called ``name`` is named where it stood."""
         return name if self.method is None else f"self.{name}"
 
     def value(self, name: str, around: int) -> tuple[str, frozenset[Import]]:
@@ -305,7 +305,7 @@ class MovedFunction:
         return self.partial_of(self.spelled(name), values, around) if values else (self.spelled(name), frozenset())
 
     def partial_of(self, function: str, values: Sequence[str], around: int) -> tuple[str, frozenset[Import]]:
-        """Source of a function with values bound, and the import that this takes; ``around``: columns beside it.
+        """Return source of a function with values bound, and the import that this takes; ``around``: columns beside it.
 
         Raises:
             NotMovable: ``partial`` means something else there.
@@ -332,7 +332,7 @@ class MovedFunction:
         return call_text(module, style, partial, [function, *values], indent=indent, around=around), imports
 
     def parameters(self) -> list[Edit]:
-        """Edits of its parameters: those whose values are bound stand first, where no caller can give others."""
+        """Return edits of its parameters: those whose values are bound stand first, where no caller can give others."""
         module, own = self.module, parameters(self.node)
         first = [*(["self"] if self.method is not None else []), *self.captives]
         if self.captives and not self.node.params.posonly_params:
@@ -345,11 +345,11 @@ class MovedFunction:
         return edits
 
     def parameter_text(self) -> str:
-        """The text of its parameters with these edits."""
+        """Return the text of its parameters with these edits."""
         return edited(self.module.text, self.module.span(self.node.params), self.parameters())
 
     def defined(self, text: str) -> tuple[Edit, ...]:
-        """Edits that put its new definition in its place."""
+        """Return edits that put its new definition in its place."""
         if self.method is None:
             return move.insert_at(self.module, self.place, text)
         offset, newline = move.definition_range(self.module, self.method)[1], self.module.newline
@@ -358,7 +358,7 @@ class MovedFunction:
 
 
 def _has_quiet_namespace(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
-    """Whether nothing beside a class, or a base in the project, may look at what the class defines."""
+    """Return whether nothing beside a class, or a base in the project, may look at what the class defines."""
     if owner.keywords or owner.decorators or depth == _BASES_LIMIT or lists_names(module):
         return False
     for base in owner.bases:
@@ -386,7 +386,7 @@ def _has_private_names(module: Module, project: Project, owner: cst.ClassDef, de
 
 
 def _owning_method(module: Module, captured: Variable | Capture) -> cst.FunctionDef | None:
-    """The method whose ``self`` is captured, if it is one."""
+    """Return the method whose ``self`` is captured, if it is one."""
     method = captured.scope.node
     if not isinstance(method, cst.FunctionDef) or method.decorators:
         return None

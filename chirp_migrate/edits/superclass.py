@@ -31,7 +31,7 @@ class Store:
 
 
 def read_stores(module: Module, init: cst.FunctionDef) -> list[Store]:
-    """What ``__init__`` stores, up to the first statement that does anything else with ``self``."""
+    """Return what ``__init__`` stores, up to the first statement that does anything else with ``self``."""
     stores: list[Store] = []
     for statement in () if init.decorators else _statements(init):
         if is_super_init(statement):
@@ -44,12 +44,12 @@ def read_stores(module: Module, init: cst.FunctionDef) -> list[Store]:
 
 
 def _statements(init: cst.FunctionDef) -> Sequence[cst.CSTNode]:
-    """The statements of a method; the suite itself where they stand on the line of its header."""
+    """Return the statements of a method; the suite itself where they stand on the line of its header."""
     return init.body.body if isinstance(init.body, cst.IndentedBlock) else [init.body]
 
 
 def _stores(module: Module, line: cst.CSTNode) -> list[Store]:
-    """The stores of a line that does nothing else."""
+    """Return the stores of a line that does nothing else."""
     found: list[Store] = []
     for small in line.body if isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite) else ():
         match small:
@@ -69,7 +69,7 @@ def _stores(module: Module, line: cst.CSTNode) -> list[Store]:
 
 
 def _merged(module: Module, statement: cst.If, above: list[Store]) -> list[Store]:
-    """``if c: self.a = x`` / ``else: self.a = y`` as one store of ``x if c else y``.
+    """Return ``if c: self.a = x`` / ``else: self.a = y`` as one store of ``x if c else y``.
 
     Without ``else``, y is what ``above`` has for it, which is taken from there.
     """
@@ -92,7 +92,7 @@ def _merged(module: Module, statement: cst.If, above: list[Store]) -> list[Store
 
 
 def _values(module: Module, branch: cst.BaseSuite) -> dict[str, str]:
-    """What a branch stores by attribute; nothing if it does anything else."""
+    """Return what a branch stores by attribute; nothing if it does anything else."""
     lines = [_stores(module, line) for line in statements_of(branch)]
     return {store.attribute: store.value for line in lines for store in line} if all(lines) else {}
 
@@ -103,13 +103,13 @@ def _operand(source: str) -> str:
 
 
 def _reads_self(module: Module, statement: cst.CSTNode) -> bool:
-    """Whether a statement reads an attribute of ``self``."""
+    """Return whether a statement reads an attribute of ``self``."""
     attributes = () if is_super_init(statement) else (node for node in walk(statement) if is_on_self(node))
     return any(not isinstance(module.parents[attribute], cst.AssignTarget) for attribute in attributes)
 
 
 def _obsolete_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> list[str]:
-    """``__getitem__``, ``__len__`` and the private methods that only they use."""
+    """Return ``__getitem__``, ``__len__`` and the private methods that only they use."""
     gone: list[str] = [key for key in ("__getitem__", "__len__") if key in methods]
     for key in gone:
         for other, method in methods.items():
@@ -130,7 +130,7 @@ def superclass_edits(
     provided: frozenset[str],
     style: CodeStyle,
 ) -> tuple[Edit, ...] | str:
-    """Edits that turn a class into a subclass of ``base``; or the reason why not.
+    """Return edits that turn a class into a subclass of ``base``; or the reason why not.
 
     Args:
         module: where the class stands.

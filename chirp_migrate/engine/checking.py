@@ -32,33 +32,33 @@ class Check:
 
     @property
     def work(self) -> tuple[Finding, ...]:
-        """The findings that count."""
+        """Return the findings that count."""
         return self._with_status({Status.REWRITE, *_OPEN} if self.strict else {Status.REWRITE})
 
     @property
     def others(self) -> tuple[Finding, ...]:
-        """What is listed, advised or proposed and does not count."""
+        """Return what is listed, advised or proposed and does not count."""
         return () if self.strict else self._with_status(_OPEN)
 
     @property
     def stopping(self) -> tuple[Finding, ...]:
-        """Those of the others that keep workers from starting where they are not forked."""
+        """Return those of the others that keep workers from starting where they are not forked."""
         codes = {rule.code for rule in all_rules() if rule.stops_workers}
         return tuple(finding for finding in self.others if finding.rule in codes and finding.status is Status.REPORT)
 
     @property
     def suppressed(self) -> tuple[Finding, ...]:
-        """What a comment or a setting leaves alone; it never counts."""
+        """Return what a comment or a setting leaves alone; it never counts."""
         return self._with_status({Status.SUPPRESSED})
 
     @property
     def unchanged(self) -> tuple[Finding, ...]:
-        """What could be rewritten and would gain nothing; it never counts."""
+        """Return what could be rewritten and would gain nothing; it never counts."""
         return self._with_status({Status.UNCHANGED})
 
     @property
     def exit_code(self) -> ExitCode:
-        """``WORK_REMAINS`` when a finding counts or a file could not be handled, else ``OK``."""
+        """Return ``WORK_REMAINS`` when a finding counts or a file could not be handled, else ``OK``."""
         return ExitCode.WORK_REMAINS if self.work or self.plan.skipped else ExitCode.OK
 
     def is_suppressed_by_settings(self, finding: Finding) -> bool:

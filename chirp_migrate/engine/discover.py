@@ -89,7 +89,7 @@ class Discovery:
 
 
 def root_of(path: Path) -> Path:
-    """The absolute folder a run on ``path`` works in: ``path`` itself, or the folder of a single file.
+    """Return the absolute folder a run on ``path`` works in: ``path`` itself, or the folder of a single file.
 
     Raises:
         UsageProblem: there is nothing at ``path``, or it is neither a file nor a folder.
@@ -252,7 +252,7 @@ def _is_small(entry: os.DirEntry[str] | Path) -> bool:
 
 
 def _is_plain(path: Path) -> bool:
-    """Whether it is a file that is worth reading, and no link."""
+    """Return whether it is a file that is worth reading, and no link."""
     try:
         found = path.lstat()
     except OSError:
@@ -261,7 +261,7 @@ def _is_plain(path: Path) -> bool:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a folder, or a link to one."""
+    """Return whether it is a folder, or a link to one."""
     try:
         return entry.is_dir()
     except OSError:  # a loop of links
@@ -288,7 +288,7 @@ def _is_vendored(folder: os.DirEntry[str]) -> bool:
 
 
 def _brings_along(folder: str, levels: int) -> bool:
-    """Whether there is something in a folder, or in one below it, that copied code brings along."""
+    """Return whether there is something in a folder, or in one below it, that copied code brings along."""
     try:
         with os.scandir(folder) as listed:
             entries = list(listed)
@@ -301,7 +301,7 @@ def _brings_along(folder: str, levels: int) -> bool:
 
 
 def _is_added(path: Path, relative: str) -> bool:
-    """Whether an earlier ``apply`` put a file there, to this folder or to one inside it."""
+    """Return whether an earlier ``apply`` put a file there, to this folder or to one inside it."""
     place = next((one for one in SCAFFOLD_PATHS if f"/{relative}".endswith(f"/{one}")), None)
     try:
         return place is not None and is_scaffold(place, path.read_bytes())

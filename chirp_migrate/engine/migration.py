@@ -86,13 +86,13 @@ def plan_migration(
 
 
 def _vendored(root: Path) -> list[FilePlan]:
-    """The copy of the runtime, which takes the place of a dependency that an earlier run added."""
+    """Return the copy of the runtime, which takes the place of a dependency that an earlier run added."""
     removal = dependency_removal(root)
     return [*vendor_files(root), *([] if removal is None else [removal])]
 
 
 def _imports_runtime(plan: Plan, settings: Settings | None) -> bool:
-    """Whether a file of a project, which was migrated before, imports the runtime."""
+    """Return whether a file of a project, which was migrated before, imports the runtime."""
     settings = settings or Settings()
     found = discover(plan.root, notebooks=settings.notebooks is not False, left_out_by=settings.why_left_out)
     for path in (*found.files, *found.notebooks):

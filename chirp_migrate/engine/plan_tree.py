@@ -150,7 +150,7 @@ def plan_tree(
 
 
 def _joined_across(files: Sequence[FilePlan]) -> list[FilePlan]:
-    """The files with hunks that are joined by what they have in common with hunks of other files alone."""
+    """Return the files with hunks that are joined by what they have in common with hunks of other files alone."""
     named = Counter(one for file in files for one in frozenset[str]().union(*(hunk.together for hunk in file.hunks)))
     shared = frozenset(one for one, number in named.items() if number > 1)
     return [
@@ -166,7 +166,7 @@ def _package_name(folder: Path) -> str:
 
 
 def source_of(path: str, data: bytes) -> Source:
-    """The text in the bytes of a file of the backend, whatever kind its suffix says it is.
+    """Return the text in the bytes of a file of the backend, whatever kind its suffix says it is.
 
     Raises:
         UnreadableSource: the bytes are not text that round-trips, or no notebook of Python.
@@ -182,7 +182,7 @@ def _without_idle_tests(
     settings: Settings,
     jobs: int | None,
 ) -> tuple[Skipped, ...]:
-    """What was left out, with the number of loaders in tests; tests without one are no news."""
+    """Return what was left out, with the number of loaders in tests; tests without one are no news."""
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
     worded = [path for path in tests if any(rule.concerns(texts.get(path, ""), project) for rule in settings.rules)]
     loaders = {
@@ -204,7 +204,7 @@ class _Reader:
         return source_of(path, (self._root / path).read_bytes() if data is None else data)
 
     def raw_text(self, path: str) -> str:
-        """Text of a file for looking up words in it; one that cannot be read holds nothing we could know of."""
+        """Return text of a file for looking up words in it; one that cannot be read holds nothing we could know of."""
         try:
             data = self._overlay.get(path)
             return ((self._root / path).read_bytes() if data is None else data).decode("utf-8", errors="replace")
@@ -213,7 +213,7 @@ class _Reader:
 
 
 def _read_all(read: _Reader, paths: Iterable[str]) -> tuple[dict[str, Source], dict[str, UnreadableSource | OSError]]:
-    """The files that can be read, and why the others cannot."""
+    """Return the files that can be read, and why the others cannot."""
     sources: dict[str, Source] = {}
     unread: dict[str, UnreadableSource | OSError] = {}
     for path in paths:
@@ -225,7 +225,7 @@ def _read_all(read: _Reader, paths: Iterable[str]) -> tuple[dict[str, Source], d
 
 
 def _has_a_word(text: str, rules: Sequence[Rule]) -> bool:
-    """Whether a notebook is worth taking apart: some rule looks for a word that occurs in it."""
+    """Return whether a notebook is worth taking apart: some rule looks for a word that occurs in it."""
     return any(word in text for rule in rules for word in rule.trigger)
 
 

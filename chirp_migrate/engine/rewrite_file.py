@@ -99,7 +99,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
 
 
 def _begin_of(message: str) -> str:
-    """The first line of a message, which may hold a whole syntax tree, cut to what one reads."""
+    """Return the first line of a message, which may hold a whole syntax tree, cut to what one reads."""
     line, _, rest = message.partition("\n")
     return line if not rest and len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} …"
 
@@ -113,7 +113,7 @@ def rewrite(
     rules: Sequence[Rule] | None = None,
     by_gain: bool = False,
 ) -> tuple[str, list[Finding]]:
-    """The new text and the findings of :func:`rewrite_in_hunks`."""
+    """Return the new text and the findings of :func:`rewrite_in_hunks`."""
     result = rewrite_in_hunks(path, text, project, unsafe=unsafe, rules=rules, by_gain=by_gain)
     return result.text, list(result.findings)
 
@@ -204,7 +204,7 @@ class _Rewriting:
         self._passes = 0
 
     def finding(self, rule: Rule, proposal: Proposal, status: Status) -> Finding:
-        """What is found at a place of the text as it is now, told of the text as it was."""
+        """Return what is found at a place of the text as it is now, told of the text as it was."""
         line, column = self._original.position(self._pieces.origin(proposal.offset))
         return Finding(
             rule=rule.code,
@@ -223,7 +223,7 @@ class _Rewriting:
     def splice(
         self, module: Module, chosen: Sequence[tuple[Rule, Proposal]], proposals: Sequence[tuple[Rule, Proposal]]
     ) -> str:
-        """The text with what a pass has chosen from its proposals."""
+        """Return the text with what a pass has chosen from its proposals."""
         first = len(self._done)
         self._passes += 1
         owners: dict[Edit, frozenset[int]] = {}
@@ -263,13 +263,13 @@ class _Rewriting:
         return self._pieces.text
 
     def _calls_of(self, rule: Rule, proposal: Proposal) -> frozenset[tuple[str, int]]:
-        """The calls that build loaders, by their lines as read, with which a proposal stands or falls."""
+        """Return the calls that build loaders, by their lines as read, with which a proposal stands or falls."""
         if not rule.counts_sites:
             return proposal.together
         return frozenset({(self._original.path, self._original.position(self._pieces.origin(proposal.offset))[0])})
 
     def _named(self, numbers: Iterable[int]) -> frozenset[str]:
-        """The calls with which some rewrites stand or fall, as a hunk has them."""
+        """Return the calls with which some rewrites stand or fall, as a hunk has them."""
         return frozenset(f"{path}:{line}" for number in numbers for path, line in self._calls[number])
 
     def _is_public(self, module: Module, name: str) -> bool:
@@ -277,7 +277,7 @@ class _Rewriting:
         return project.imported_elsewhere(module, name) or is_named_in_strings(module, project, name)
 
     def result(self, text: str, findings: list[Finding]) -> FileResult:
-        """The text with its hunks, and the findings with the hunks that they are in."""
+        """Return the text with its hunks, and the findings with the hunks that they are in."""
         path = self._original.path
         if not self._done:
             return FileResult(path, text, tuple(sorted(findings, key=_place)))
@@ -296,7 +296,7 @@ class _Rewriting:
         return FileResult(path, text, tuple(sorted(findings, key=_place)), hunks, public)
 
     def _hunks(self) -> tuple[tuple[Hunk, ...], list[int | None]]:
-        """The hunks, and for each rewrite the number of its one; None where later ones left nothing of it."""
+        """Return the hunks, and for each rewrite the number of its one; None where later ones left nothing of it."""
         edits = list(self._pieces.edits())
         joined = {*self._joined, *self._pieces.joined, *sharing_lines(edits, self._original.line_starts)}
         groups = grouped(len(self._done), joined)
@@ -354,7 +354,7 @@ def _asked_again(
     proposals: Sequence[tuple[Rule, Proposal]],
     chosen: Sequence[tuple[Rule, Proposal]],
 ) -> Sequence[Rule]:
-    """Those of ``rules`` that may have something to say once what was chosen of the proposals is rewritten."""
+    """Return those of ``rules`` that may have something to say once what was chosen of the proposals is rewritten."""
     if not all(rule.in_place for rule, _ in chosen):
         return rules
     speaking, rewriters = {rule.code for rule, _ in proposals}, frozenset(rule.code for rule, _ in chosen)
@@ -405,7 +405,7 @@ def _choose(
 
 
 def _clash(module: Module, project: Project, proposal: Proposal) -> str:
-    """What keeps a module from importing what a proposal needs, or its code from using it; or an empty text."""
+    """Return what keeps a module from importing what a proposal needs, or its code from using it; or an empty text."""
     needed = proposal.imports
     clashes = {
         "this file": conflicting(module, project, needed),

@@ -72,11 +72,11 @@ class Settings:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules to run, by code."""
+        """Return the rules to run, by code."""
         return tuple(rule for rule in all_rules() if self.codes is None or rule.code in self.codes)
 
     def why_left_out(self, path: str) -> str | None:
-        """Why the file at ``path`` is not to be rewritten, or ``None``."""
+        """Return why the file at ``path`` is not to be rewritten, or ``None``."""
         name = self.prefix + path
         if any(pattern.fullmatch(name) for pattern in self.exclude):
             return f"excluded in {_FILE}"
@@ -87,7 +87,7 @@ class Settings:
         return "a test; --tests includes it" if self.leaves_as_test(path) else None
 
     def leaves_as_test(self, path: str) -> bool:
-        """Whether the file at ``path`` is a test (by its name or folder), and tests are left alone."""
+        """Return whether the file at ``path`` is a test (by its name or folder), and tests are left alone."""
         return not self.tests and _TEST.fullmatch(path) is not None
 
     def ignored_in(self, path: str) -> frozenset[str]:
@@ -178,7 +178,7 @@ def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any
 
 
 def place_of(file: Path, key: str, command: str = "") -> str:
-    """Where a setting is said: the file, the line where the key begins one, the table and the key."""
+    """Return where a setting is said: the file, the line where the key begins one, the table and the key."""
     table = f"tool.{_TABLE}.{command}".rstrip(".")
     line, inside = "", False
     for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
@@ -191,7 +191,7 @@ def place_of(file: Path, key: str, command: str = "") -> str:
 
 
 def _nearest_table(root: Path) -> tuple[Path, Mapping[str, Any] | None]:
-    """The nearest file that has our table, and that; the file of ``root`` and None where there is none."""
+    """Return the nearest file that has our table, and that; the file of ``root`` and None where there is none."""
     above = [root, *root.parents]
     top = next((number for number, folder in enumerate(above) if (folder / ".git").exists()), 0)
     for folder in above[: top + 1]:
@@ -296,7 +296,7 @@ class _Reader:
 
 
 def _pattern_problem(glob: str) -> str:
-    """Why ``glob`` is no pattern; "" where it is one."""
+    """Return why ``glob`` is no pattern; "" where it is one."""
     if glob.startswith("!") or "[" in glob:
         return f"{glob!r} has what patterns do not have here (there is no ! and no […]): use *, ** and ?"
     return ""
@@ -304,7 +304,7 @@ def _pattern_problem(glob: str) -> str:
 
 @lru_cache(maxsize=256)
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """What ``glob`` matches among posix paths, in the manner of ``.gitignore``.
+    """Return what ``glob`` matches among posix paths, in the manner of ``.gitignore``.
 
     ``*`` and ``?`` stay within one folder, ``**`` goes through any number of them; what has no slash but at its end
     matches at any depth; a folder that matches stands for everything below it.

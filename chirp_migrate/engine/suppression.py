@@ -47,12 +47,12 @@ class Suppressions:
     notes: list[tuple[int, str]] = field(default_factory=list)
 
     def covers(self, code: str, line: int) -> bool:
-        """Whether findings of rule ``code`` in ``line`` are to be left alone."""
+        """Return whether findings of rule ``code`` in ``line`` are to be left alone."""
         return code in self.everywhere or code in self.lines.get(line, ())
 
 
 def read_suppressions(text: str) -> Suppressions:
-    """The comments of a file that speak to this program; strings that look like them are not comments.
+    """Return the comments of a file that speak to this program; strings that look like them are not comments.
 
     Raises:
         UnreadableComments: the file cannot be tokenized, and may hold such a comment.
@@ -80,7 +80,7 @@ def read_suppressions(text: str) -> Suppressions:
 
 
 def with_ignores(text: str, codes: Mapping[int, Collection[str]]) -> str:
-    """``text`` with a comment above each statement that has one of the given lines.
+    """Return ``text`` with a comment above each statement that has one of the given lines.
 
     Args:
         text: source that can be tokenized.

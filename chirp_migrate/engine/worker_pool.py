@@ -72,7 +72,7 @@ def _in_processes(paths: list[str], project: Project, settings: Settings, count:
 
 
 def _alone(path: str, project: Project, settings: Settings) -> FileResult:
-    """One file in a process of its own, since it or another one ended the process it was in."""
+    """Return one file in a process of its own, since it or another one ended the process it was in."""
     with _pool(project, settings, 1) as pool:
         try:
             return pool.submit(_migrate_here, path).result()

@@ -81,7 +81,7 @@ class BackendPlan(BaseMetadataProvider[PlannedFile]):
 
 
 def planned_files(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -> dict[str, PlannedFile]:
-    """What ``chirp-migrate apply`` at ``root`` would do to the Python files at ``paths``; nothing is written.
+    """Return what ``chirp-migrate apply`` at ``root`` would do to the Python files at ``paths``; nothing is written.
 
     The settings in ``pyproject.toml`` hold; files that a run leaves out have that as their obstacle.
 
@@ -120,7 +120,7 @@ def planned_files(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -
 
 
 def _absolute(path: str | Path) -> Path:
-    """An absolute path, links not followed: a link to a file is not the file."""
+    """Return an absolute path, links not followed: a link to a file is not the file."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 

@@ -73,7 +73,7 @@ class FileEntry(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, file: FilePlan) -> FileEntry:
-        """What a plan does to one file."""
+        """Return what a plan does to one file."""
         action: Literal["rewrite", "create"] = "create" if file.before is None else "rewrite"
         before = None if file.before is None else sha256(file.before)
         after = sha256(file.after)

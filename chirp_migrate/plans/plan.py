@@ -71,7 +71,7 @@ class GainKind(str, Enum):
 
     @property
     def words(self) -> str:
-        """The kind as people read it."""
+        """Return the kind as people read it."""
         return self.value.replace("-", " ")
 
 
@@ -93,7 +93,7 @@ class Gain:
 
     @property
     def text(self) -> str:
-        """The reason with its place."""
+        """Return the reason with its place."""
         return f"{self.why}, {self.path}:{self.line}" if self.path else self.why
 
 
@@ -170,14 +170,14 @@ class Finding:
 
     @property
     def message_with_gain(self) -> str:
-        """The message; of what gains something, also what and why."""
+        """Return the message; of what gains something, also what and why."""
         if self.gain is None or self.status is Status.UNCHANGED:
             return self.message
         return f"{self.message}; gain: {self.gain.kind.words} ({self.gain.text})"
 
     @property
     def place(self) -> str:
-        """The line, and in a notebook the cell, as people are told of it."""
+        """Return the line, and in a notebook the cell, as people are told of it."""
         return str(self.line) if self.cell is None else f"cell {self.cell}, line {self.line}"
 
 
@@ -260,7 +260,7 @@ class Plan:
     options: PlanOptions = field(default_factory=PlanOptions)
 
     def seen_from(self, folder: Path) -> Plan:
-        """The same plan with ``folder``, which the root is or lies in, as its root."""
+        """Return the same plan with ``folder``, which the root is or lies in, as its root."""
         between = self.root.relative_to(folder)
         return replace(
             self,
@@ -273,7 +273,7 @@ class Plan:
 
     @property
     def is_vendored(self) -> bool:
-        """Whether the runtime is copied into the tree."""
+        """Return whether the runtime is copied into the tree."""
         return any(file.note == "vendor" for file in self.files)
 
 

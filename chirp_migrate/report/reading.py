@@ -61,7 +61,7 @@ def read_story(
 
 
 def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None, doctor: DoctorReport | None) -> Story:
-    """What was applied to the backend at ``path``."""
+    """Return what was applied to the backend at ``path``."""
     root = journal_root(path)
     runs = read_runs(root)
     if any(run.state is not State.APPLIED for run in runs):
@@ -92,7 +92,7 @@ def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None, do
 
 
 def _story_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> Story:
-    """What a plan would do to the backend at ``path``."""
+    """Return what a plan would do to the backend at ``path``."""
     root = root_of(path)
     found = load_plan(plan_file, root)
     verdict = None if verdict_file is None else _document_in(verdict_file, "verify", decode)
@@ -140,7 +140,7 @@ def _told(
     edited: Collection[str] = (),
     choices: Choices | None = None,
 ) -> RunStory:
-    """A run, or without one a plan, from its parts.
+    """Return a run, or without one a plan, from its parts.
 
     Args:
         plan: what was planned.
@@ -178,7 +178,7 @@ def _told(
 
 
 def _written(run: JournalRun, planned: Collection[str]) -> Contents:
-    """The bytes of a run's files, by the path that its plan has for them; the journal knows where a link led."""
+    """Return the bytes of a run's files, by the path that its plan has for them; the journal knows where a link led."""
     paths = {file.path for file in run.files}
     linked = {(file.sha256_before, file.sha256_after): file.path for file in run.files if file.path not in planned}
 
@@ -193,7 +193,7 @@ def _written(run: JournalRun, planned: Collection[str]) -> Contents:
 
 
 def _file_of(run: JournalRun, path: str) -> FilePlan:
-    """A file as a journal keeps it, which does not say why it was written."""
+    """Return a file as a journal keeps it, which does not say why it was written."""
     file = next(one for one in run.files if one.path == path)
     before = None if file.before is None else run.content(file.before.sha256)
     return FilePlan(path, before, run.content(file.sha256_after), "rewrite")
@@ -209,7 +209,7 @@ def _edited(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]:
 def _kept(
     runs: Sequence[JournalRun], name: str, read: Callable[[bytes], _Document]
 ) -> tuple[_Document | None, int | None]:
-    """What the last ``verify`` or ``doctor`` found, and the number of the run that was the last one then."""
+    """Return what the last ``verify`` or ``doctor`` found, and the number of the run that was the last one then."""
     command = Path(name).stem
     for run in reversed(runs):
         data = run.document(name)

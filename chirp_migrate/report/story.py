@@ -138,24 +138,24 @@ class Story:
 
     @property
     def files(self) -> tuple[FileStory, ...]:
-        """Those of all runs."""
+        """Return those of all runs."""
         return tuple(file for run in self.runs for file in run.files)
 
     @property
     def findings(self) -> tuple[FindingStory, ...]:
-        """Those of all runs."""
+        """Return those of all runs."""
         return tuple(finding for run in self.runs for finding in run.findings)
 
     @property
     def is_plan(self) -> bool:
-        """Whether nothing of it is applied yet."""
+        """Return whether nothing of it is applied yet."""
         return any(run.number is None for run in self.runs)
 
 
 def reported_by_file(
     reported: Iterable[FindingStory],
 ) -> Iterator[tuple[str, list[tuple[str, list[list[FindingStory]]]]]]:
-    """What was seen and not rewritten: title → file → findings, those that say the same together."""
+    """Yield what was seen and not rewritten: title → file → findings, those that say the same together."""
     for title, stories in sections(reported, lambda story: story.finding):
         files = groupby(stories, key=lambda story: story.finding.path)
         yield title, [(path, _alike(of_file)) for path, of_file in files]

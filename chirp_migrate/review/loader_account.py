@@ -61,11 +61,11 @@ class Ledger:
 
     @property
     def found(self) -> int:
-        """All sites."""
+        """Return all sites."""
         return sum(self.sites.values())
 
     def account(self) -> Account:
-        """The ledger as documents have it."""
+        """Return the ledger as documents have it."""
         return Account(
             sites={"found": self.found, **_by_name(self.sites)},
             listed_by_reason=dict(self.reasons),

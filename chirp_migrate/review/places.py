@@ -99,11 +99,11 @@ class Places:
         self._prefix = PurePosixPath(plan.root.relative_to(top_of(plan.root)).as_posix())
 
     def name(self, path: str) -> str:
-        """A path of the plan, as a posix path from the top of the repository (see :func:`top_of`)."""
+        """Return a path of the plan, as a posix path from the top of the repository (see :func:`top_of`)."""
         return str(self._prefix / path)
 
     def file(self, path: str) -> CheckedFile:
-        """The file at a path of the plan.
+        """Return the file at a path of the plan.
 
         Raises:
             UsageProblem: it went away since it was planned, or cannot be read any more.
@@ -118,7 +118,7 @@ class Places:
         return self._files[path]
 
     def region(self, finding: Finding) -> Region:
-        """Where to look in the file; in a notebook, the lines of its JSON that hold the cell's code.
+        """Return where to look in the file; in a notebook, the lines of its JSON that hold the cell's code.
 
         Raises:
             UsageProblem: the file changed since it was planned.
@@ -131,7 +131,7 @@ class Places:
         return file.cells[finding.cell]
 
     def line(self, finding: Finding) -> str:
-        """The line of code that a finding is about, without the space around it.
+        """Return the line of code that a finding is about, without the space around it.
 
         Raises:
             UsageProblem: the file changed since it was planned.

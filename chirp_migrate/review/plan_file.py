@@ -75,7 +75,7 @@ class PlanFile:
 
 
 def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
-    """The plan as the document that :func:`read_plan` reads; ``choices`` when a review was begun."""
+    """Return the plan as the document that :func:`read_plan` reads; ``choices`` when a review was begun."""
     return PlanDocument(
         tool=f"chirp-migrate {__version__}",
         options=plan.options,
@@ -90,7 +90,7 @@ def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
 
 
 def run_document(plan: Plan, left: Sequence[Skipped], **more: Any) -> RunDocument:
-    """What was done, or would be, without the contents of files.
+    """Return what was done, or would be, without the contents of files.
 
     Args:
         left: files that could not be written.
@@ -109,7 +109,7 @@ def run_document(plan: Plan, left: Sequence[Skipped], **more: Any) -> RunDocumen
 
 
 def read_document(data: bytes) -> PlanDocument:
-    """The document in a file that anybody may have changed; nothing in it is compared with a tree.
+    """Return the document in a file that anybody may have changed; nothing in it is compared with a tree.
 
     Raises:
         ValueError: it is no plan, or a newer version made it; the message says why.
@@ -123,7 +123,7 @@ def read_document(data: bytes) -> PlanDocument:
 
 
 def load_plan(file: Path, root: Path) -> PlanFile:
-    """The plan in ``file`` for the tree at ``root``.
+    """Return the plan in ``file`` for the tree at ``root``.
 
     Raises:
         UsageProblem: the file cannot be read; and see :func:`read_plan`.
@@ -168,7 +168,7 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
 
 
 def read_applied(document: PlanDocument, root: Path, written: Contents) -> Plan:
-    """What was applied, from the plan that was kept with the run; the files of the tree are not looked at.
+    """Return what was applied, from the plan that was kept with the run; the files of the tree are not looked at.
 
     Args:
         document: that plan.
@@ -182,7 +182,7 @@ def read_applied(document: PlanDocument, root: Path, written: Contents) -> Plan:
 
 
 def carried_over(old: PlanDocument, new: PlanDocument) -> PlanDocument:
-    """The plan ``new`` with what a review of an ``old`` one decided on hunks that are the same in it.
+    """Return the plan ``new`` with what a review of an ``old`` one decided on hunks that are the same in it.
 
     A hunk is the same when the source of its file and its edits are.
     """

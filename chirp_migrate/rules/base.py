@@ -66,12 +66,12 @@ def _has(text: str, sign: Sign) -> bool:
 
 
 def listed(parts: Sequence[str]) -> str:
-    """``a``, ``a and b`` or ``a, b and c``."""
+    """Return ``a``, ``a and b`` or ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
 def quoted(module: Module, *nodes: cst.CSTNode) -> str:
-    """The source of nodes, each on one line, as a message names them; what says the same is said once."""
+    """Return the source of nodes, each on one line, as a message names them; what says the same is said once."""
     return listed(list(dict.fromkeys(f"`{one_line(module, node)}`" for node in nodes)))
 
 
@@ -112,7 +112,7 @@ class Rule(ABC):
 
     @property
     def summary(self) -> str:
-        """What the rule does, in one line: the first line of its module's docstring (or of its reason)."""
+        """Return what the rule does, in one line: the first line of its module's docstring (or of its reason)."""
         docstring = inspect.getdoc(inspect.getmodule(type(self)))
         line = (docstring or self.reason).partition("\n")[0]
         text = re.sub(rf"^{self.code}: |\s*\(R-[^)]*\)", "", line)
@@ -133,14 +133,14 @@ class Rule(ABC):
         return named and all(_has(text, sign) for sign in self.beside)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Whether the rule can have anything to say about a module, by what ``ast`` tells of it.
+        """Return whether the rule can have anything to say about a module, by what ``ast`` tells of it.
 
         It is asked of modules with the words that the rule looks for (:meth:`concerns`), before LibCST reads them.
         """
         return True
 
     def may_have_more(self, outline: Outline, project: Project) -> bool:
-        """The same of a module that has been rewritten."""
+        """Return the same of a module that has been rewritten."""
         return self.may_find(outline, project)
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:

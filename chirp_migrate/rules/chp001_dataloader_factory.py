@@ -93,7 +93,7 @@ class DataLoaderFactory(Rule):
     in_place = True
 
     def names(self, project: Project) -> Set[str]:
-        """Those that other modules gave the class."""
+        """Return those that other modules gave the class."""
         return project.aliases("DataLoader")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
@@ -153,7 +153,7 @@ def _arguments(call: cst.Call) -> dict[str, cst.BaseExpression] | None:
 def _proposal(
     module: Module, project: Project, node: cst.Name | cst.Attribute, use: Use, others: str, *, by_role: bool
 ) -> Iterable[Proposal]:
-    """The proposal for one mention of the class, if it is more than a mention."""
+    """Yield the proposal for one mention of the class, if it is more than a mention."""
     offset, root = module.span(node)[0], find_in(node, cst.Name)[0]
     if use.why == "named":
         return
@@ -182,7 +182,7 @@ def _proposal(
 
 
 def _with_gain(module: Module, project: Project, call: cst.Call, proposal: Proposal) -> Proposal:
-    """The rewrite with what it buys; where reading gains nothing, copies of its batches may."""
+    """Return the rewrite with what it buys; where reading gains nothing, copies of its batches may."""
     gains = loader_gains(project)
     gain = gains.of_call(module, call)
     if gain.kind is GainKind.PICKLABLE and not all(is_moved(project, one) for one in gains.held_by(module, call)):

@@ -70,7 +70,7 @@ class WorkerSafeDatasetClass(Rule):
     beside = ("__getitem__",)
 
     def names(self, project: Project) -> Set[str]:
-        """Those that other modules gave the class."""
+        """Return those that other modules gave the class."""
         return project.aliases("Dataset")
 
     def may_find(self, outline: Outline, project: Project) -> bool:

@@ -91,7 +91,7 @@ def _appends(statement: ast.stmt) -> bool:
 
 
 def _call(module: Module, project: Project, node: cst.CSTNode, found: StandardizedList, before: str) -> str:
-    """The call that makes the list, after the text ``before``."""
+    """Return the call that makes the list, after the text ``before``."""
     arguments = [str(one) for one in (found.dataset, found.indices, found.mean, found.std)]
     arguments += [f"eps={short(found.eps)}"] if found.eps else []
     arguments += [f"reads={found.reads}"] if found.reads != 1 else []
@@ -104,7 +104,7 @@ def _call(module: Module, project: Project, node: cst.CSTNode, found: Standardiz
 
 
 def _rewrite_loop(module: Module, project: Project, node: cst.For, found: StandardizedList) -> Proposal:
-    """``samples = []``, further down ``for i in indices: …; samples.append((standardised x, y))``."""
+    """Return ``samples = []``, further down ``for i in indices: …; samples.append((standardised x, y))``."""
     (offset, end), collected = module.span(node), found.collected
     empty = made_empty(module, node, collected)
     problem = ""

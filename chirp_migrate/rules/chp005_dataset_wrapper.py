@@ -80,7 +80,7 @@ class DatasetWrapper(Rule):
     beside = ("__getitem__", re.compile(rf"\btype{CALL}"))
 
     def names(self, project: Project) -> Set[str]:
-        """Those that other modules gave the class."""
+        """Return those that other modules gave the class."""
         return project.aliases("Dataset")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
@@ -142,7 +142,7 @@ def _made_by_type(
 
 
 def _captured(module: Module, node: cst.Call, meaning: Augmenting) -> list[Capture] | None:
-    """The names of functions around that ``meaning`` is made of; ``None`` where it is made of anything else."""
+    """Return the names of functions around that ``meaning`` is made of; ``None`` where it is made of anything else."""
     found: list[Capture] = []
     unconditional = [stage.function for stage in meaning.stages if stage.gate is None]
     for one in (meaning.dataset, *(stage.function for stage in meaning.stages), meaning.training):

@@ -105,7 +105,7 @@ class LocalDatasetClass(Rule):
     beside = (re.compile(r"class\b(?<=[ \t\f]class)"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Those of dataset classes of the project, and of what makes classes for workers."""
+        """Return those of dataset classes of the project, and of what makes classes for workers."""
         return dataset_names(project) | unpicklable_words(project, Sort.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -146,7 +146,7 @@ class LocalDatasetClass(Rule):
 
 
 def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
-    """The edits that move the class; its new name is added to ``taken``."""
+    """Return the edits that move the class; its new name is added to ``taken``."""
     module, node, title = local.module, local.node, local.title
     local.check()
     calls = constructor_calls(module, node, title)
@@ -173,7 +173,7 @@ def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
 
 
 def _construction(local: LocalClass, call: cst.Call, name: str) -> Iterator[Edit]:
-    """Edits of a constructor call: the name, and the captured values."""
+    """Yield edits of a constructor call: the name, and the captured values."""
     module = local.module
     if name != local.title:
         yield Edit(*module.span(call.func), name)
@@ -193,7 +193,7 @@ def _construction(local: LocalClass, call: cst.Call, name: str) -> Iterator[Edit
 
 
 def _handed_in(local: LocalClass) -> Iterator[Edit]:
-    """Edits that keep what the constructor is given, and read it from ``self``."""
+    """Yield edits that keep what the constructor is given, and read it from ``self``."""
     module, init, names = local.module, local.init, [value.name for value in local.values]
     for one in local.values:
         for read in one.reads:
@@ -231,7 +231,7 @@ def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequen
 
 
 def _imported(local: LocalClass) -> Iterator[Edit]:
-    """Edits that repeat imports of the function in the methods that use them."""
+    """Yield edits that repeat imports of the function in the methods that use them."""
     for method in local.methods:
         used = [one for one in local.imports if any(local.method_of(read) is method for read in one.reads)]
         lines = move.import_lines(local.module, used)

@@ -209,7 +209,7 @@ def _columns_beside(module: Module, project: Project, span: tuple[int, int]) -> 
 def _existing_function(
     module: Module, project: Project, node: cst.Lambda, moved: MovedFunction
 ) -> tuple[str, list[str]] | None:
-    """The function of the project that a lambda only calls, and the arguments that ``partial`` is to bind.
+    """Return the function of the project that a lambda only calls, and the arguments that ``partial`` is to bind.
 
     The lambda passes its parameters on in their order, and besides them only constants and values of the functions
     around. Nothing may replace the function, nor pass an argument by the name of a parameter of the lambda.
@@ -250,7 +250,7 @@ def _existing_function(
 
 
 def _is_bindable(value: cst.BaseExpression, captives: Collection[str]) -> bool:
-    """Whether a value is a constant, or that of a function around."""
+    """Return whether a value is a constant, or that of a function around."""
     constants = cst.Integer | cst.Float | cst.SimpleString
     return isinstance(value, constants) or is_name(value, "None", "True", "False", *captives)
 
@@ -281,7 +281,7 @@ def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal
 
 
 def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Proposal:
-    """``name = lambda x: …`` as ``def name(x): …``, with two blank lines around it."""
+    """Return ``name = lambda x: …`` as ``def name(x): …``, with two blank lines around it."""
     statement = module.parents[node]
     (name,) = _named(module, node)
     start, end = module.span(statement)
@@ -317,7 +317,7 @@ def _blank_lines(lines: Iterable[str]) -> int:
 
 
 def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
-    """Lines of the function: comments in front of the lambda's body, and its ``return``."""
+    """Return lines of the function: comments in front of the lambda's body, and its ``return``."""
     comments = [line.strip() for line in module.tree.code_for_node(node.colon).splitlines()[:-1]]
     comments = [line.lstrip(": ") for line in comments if "#" in line]
     body = move.returned_text(module, node.body, indent)
@@ -351,7 +351,7 @@ def _existing(
 
 
 def _named(module: Module, node: cst.Lambda) -> set[str]:
-    """Names and attributes that a lambda is assigned to."""
+    """Return names and attributes that a lambda is assigned to."""
     parent = module.parents[node]
     targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
     last = [one.attr if isinstance(one, cst.Attribute) else one for one in targets]

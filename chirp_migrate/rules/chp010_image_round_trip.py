@@ -58,7 +58,7 @@ class ImageRoundTrip(Rule):
 
 
 def _is_plain_dataset(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Whether the class only inherits from ``Dataset``, and nothing decorates it but what CHP002 puts there."""
+    """Return whether the class only inherits from ``Dataset``, and nothing decorates it but what CHP002 puts there."""
     plain = not node.keywords and is_torch_dataset(module, project, [base.value for base in node.bases])
     return plain and all(module.source(one.decorator).startswith("augments_images(") for one in node.decorators)
 
@@ -101,7 +101,7 @@ def _undeclared(module: Module, node: cst.ClassDef) -> Edit:
 
 
 def _mask_construction(module: Module, project: Project, augmenter: Store | None) -> re.Match[str] | None:
-    """The call by which the image augmenter was made."""
+    """Return the call by which the image augmenter was made."""
     made = _CONSTRUCTION.fullmatch(augmenter.value) if augmenter is not None else None
     if made is None:
         return None

@@ -82,7 +82,7 @@ class LabelScan(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Those of dataset classes of the project."""
+        """Return those of dataset classes of the project."""
         return dataset_names(project)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -124,13 +124,13 @@ def _called(module: Module, node: cst.CSTNode, scan: Scan) -> str:
 
 
 def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: Scan) -> bool:
-    """Whether a comprehension gives the labels as they are, and nothing is lost with it."""
+    """Return whether a comprehension gives the labels as they are, and nothing is lost with it."""
     as_they_are = node.elt is scan.reads[0] if scan.reads else is_name(node.elt, scan.label or "")
     return as_they_are and scan.iterable is node.for_in.iter and "#" not in module.source(node)
 
 
 def _edits(module: Module, node: cst.CSTNode, scan: Scan, called: str) -> Iterator[Edit]:
-    """The loop runs over the labels, and what read them is the loop's variable."""
+    """Yield the loop runs over the labels, and what read them is the loop's variable."""
     arguments = scan.arguments(module)
     if scan.unpack is (scan.index is not None):  # not as it is read where nothing is said
         arguments += f", unpack={scan.unpack}"
@@ -150,6 +150,6 @@ def _edits(module: Module, node: cst.CSTNode, scan: Scan, called: str) -> Iterat
 
 
 def _free_label(code: cst.CSTNode) -> str:
-    """``label``, with a number after it if the code already has that name."""
+    """Return ``label``, with a number after it if the code already has that name."""
     taken = names_in_code(code)
     return next(name for name in chain(("label",), map("label_{}".format, count(2))) if name not in taken)

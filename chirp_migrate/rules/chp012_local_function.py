@@ -92,7 +92,7 @@ class LocalFunction(Rule):
     beside = (re.compile(r"def\b(?<=[ \t\f]def)|async\s*\\"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Those of dataset classes of the project, and of what makes functions for workers."""
+        """Return those of dataset classes of the project, and of what makes functions for workers."""
         return dataset_names(project) | unpicklable_words(project, Sort.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -129,7 +129,7 @@ def _is_local(module: Module, node: cst.FunctionDef) -> bool:
 
 
 def _said(module: Module, node: cst.FunctionDef) -> str:
-    """The text of a definition, wherever it stands."""
+    """Return the text of a definition, wherever it stands."""
     start, end = move.definition_range(module, node)
     return dedent(module.text[start:end])
 

@@ -149,7 +149,7 @@ def _gain(
     loaders: list[tuple[cst.BaseExpression, Loader]],
     transfers: list[cst.Call],
 ) -> tuple[Gain, frozenset[tuple[str, int]]]:
-    """What copies of one statement gain, and the calls that build the loaders."""
+    """Return what copies of one statement gain, and the calls that build the loaders."""
     pinned = loader_gains(project).pinned_in(module, loop)
     if not pinned:
         return Gain(GainKind.NOTHING, "the loader may not pin its batches"), frozenset()
@@ -161,7 +161,7 @@ def _gain(
 
 
 def _pins(project: Project, loader: Loader) -> bool:
-    """Whether a loader may pin its batches: no call that makes the loader refuses it."""
+    """Return whether a loader may pin its batches: no call that makes the loader refuses it."""
     if not loader.calls:
         return project.holds(_MAKES_LOADERS)
     return not all(is_name(keywords(call).get("pin_memory"), "False") for _, call in loader.calls)
@@ -180,7 +180,7 @@ def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
 
 
 def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
-    """Whether a call of ``to`` or ``cuda`` names a device other than the CPU, and says nothing of blocking."""
+    """Return whether a call of ``to`` or ``cuda`` names a device other than the CPU, and says nothing of blocking."""
     names = keywords(call).keys()
     if any(one.star for one in call.args) or not names <= {"device", "dtype", "memory_format", "copy"}:
         return False
@@ -194,7 +194,7 @@ def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
 
 
 def _collates_tensors(loader: Loader) -> bool:
-    """Whether PyTorch's own collation makes the batches, which knows no other objects than tensors to move."""
+    """Return whether PyTorch's own collation makes the batches, which knows no other objects than tensors to move."""
     for _, call in loader.calls:
         single = is_name(keywords(call).get("batch_size"), "None")
         if single or "collate_fn" in argument_positions(call) or any(a.star for a in call.args):
@@ -203,7 +203,7 @@ def _collates_tensors(loader: Loader) -> bool:
 
 
 def _unsure(module: Module, project: Project, call: cst.Call, path: Path, collated: bool) -> str | None:
-    """What the project holds that makes a non-blocking copy doubtful here."""
+    """Return what the project holds that makes a non-blocking copy doubtful here."""
     shown = module.source(call)
     certain = method_called(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
     if not certain and (place := place_of_mps(project)) is not None:

@@ -135,7 +135,7 @@ def _tell(module: Module, around: list[cst.For], sampler: DistributedSampler) ->
 
 
 def _is_guarded(module: Module, loop: cst.For, sampler: DistributedSampler) -> bool:
-    """Whether the sampler is made, or the loop runs, under a condition about distributed training."""
+    """Return whether the sampler is made, or the loop runs, under a condition about distributed training."""
     places = (loop, *(one.value for one in sampler.made))
     tests = [one.test for place in places for one in module.ancestors(place) if isinstance(one, cst.If)]
     tests += [one.test for made in sampler.made for one in find_in(made.value, cst.IfExp)]

@@ -96,7 +96,7 @@ def _transforms_made(module: Module, project: Project, definition: cst.ClassDef)
 
 
 def _makes_transform(module: Module, project: Project, call: cst.Call) -> bool:
-    """Whether a call makes a transform of a library, or a module of the project."""
+    """Return whether a call makes a transform of a library, or a module of the project."""
     if not isinstance(call.func, cst.Name | cst.Attribute):
         return False
     names = project.resolved_names(module, call.func)
@@ -104,5 +104,5 @@ def _makes_transform(module: Module, project: Project, call: cst.Call) -> bool:
 
 
 def _is_module_class(project: Project, qualified: str) -> bool:
-    """Whether a name stands for a class of the project that is directly a ``torch.nn.Module``."""
+    """Return whether a name stands for a class of the project that is directly a ``torch.nn.Module``."""
     return any(map(NN_MODULE.fullmatch, project.base_classes(qualified) or ()))

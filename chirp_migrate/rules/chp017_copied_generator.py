@@ -39,7 +39,7 @@ _REMEDY = "Use the global generators, or seed one in the worker: `torch.utils.da
 
 
 def _makes_generators(text: str) -> bool:
-    """Whether a text may make generator objects, or seed workers."""
+    """Return whether a text may make generator objects, or seed workers."""
     if "seed" in text and ("worker_init_fn" in text or "get_state" in text):
         return True
     return any(word in text for word in _HELD_WORDS) and _HELD.search(text) is not None
@@ -62,7 +62,7 @@ class CopiedGenerator(Rule):
     follows = frozenset({"CHP001"})
 
     def names(self, project: Project) -> Set[str]:
-        """Those of dataset classes of the project."""
+        """Return those of dataset classes of the project."""
         return dataset_names(project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
@@ -101,7 +101,7 @@ class CopiedGenerator(Rule):
 
 
 def _may_persist(module: Module, argument: cst.Arg) -> bool:
-    """Whether the workers of the loader that gets an argument may live for several epochs."""
+    """Return whether the workers of the loader that gets an argument may live for several epochs."""
     call = module.parents[argument]
     others = call.args if isinstance(call, cst.Call) else ()
     persistent = keywords(call).get("persistent_workers") if isinstance(call, cst.Call) else None

@@ -103,7 +103,7 @@ def _forks(module: Module) -> Iterator[Proposal]:
 
 
 def _is_fork(module: Module, node: cst.BaseExpression | None) -> bool:
-    """Whether an expression is ``"fork"``, or the context of that name."""
+    """Return whether an expression is ``"fork"``, or the context of that name."""
     if isinstance(node, cst.SimpleString):
         return node.evaluated_value == "fork"
     if isinstance(node, cst.Call) and node.args and module.qualified_names(node.func) & _CONTEXTS:

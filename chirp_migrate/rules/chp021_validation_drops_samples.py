@@ -57,7 +57,7 @@ class ValidationDropsSamples(Rule):
 
 
 def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> bool:
-    """Whether a call says that a dataset is read in order, and nothing around it says that this is training."""
+    """Return whether a call says that a dataset is read in order, and nothing around it says that this is training."""
     shuffle = loader.arguments.get("shuffle")
     if loader.given("sampler") or not (shuffle is None or is_name(shuffle, "False", "None")):
         return False
@@ -72,7 +72,7 @@ def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> boo
 
 
 def _names_around(module: Module, loader: LoaderCall) -> list[str]:
-    """What dataset and loader are called, and then the function, with words apart."""
+    """Return what dataset and loader are called, and then the function, with words apart."""
     dataset = loader.arguments.get("dataset")
     names = [module.source(dataset)] if dataset is not None else []
     function = ""
@@ -90,7 +90,7 @@ def _names_around(module: Module, loader: LoaderCall) -> list[str]:
 
 
 def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
-    """Whether the dataset may be one that has no order to shuffle: an ``IterableDataset``, or not known."""
+    """Return whether the dataset may be one that has no order to shuffle: an ``IterableDataset``, or not known."""
     dataset = loader.arguments.get("dataset")
     if dataset is None:
         return True
@@ -109,7 +109,7 @@ def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
 
 
 def _lost(loader: LoaderCall) -> str:
-    """How many samples are left out, in words; empty when none can be."""
+    """Return how many samples are left out, in words; empty when none can be."""
     size = loader.arguments.get("batch_size")
     if is_name(size, "None") or (size is None and not loader.open):
         return ""

@@ -28,7 +28,7 @@ class PickledMemoryMap(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Those that other modules gave ``memmap``."""
+        """Return those that other modules gave ``memmap``."""
         return project.aliases("memmap")
 
     def may_find(self, outline: Outline, project: Project) -> bool:

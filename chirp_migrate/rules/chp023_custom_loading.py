@@ -70,7 +70,7 @@ class CustomLoadingCode(Rule):
 
 
 def _shown(module: Module, kind: str, first: cst.Call | cst.Arg) -> str:
-    """A kind of machinery, with its first place."""
+    """Return a kind of machinery, with its first place."""
     name = module.source(first.func if isinstance(first, cst.Call) else first.value)
     what = "a prefetch process" if name.endswith("Process") else _WHAT[kind]
     return f"{what} (line {module.position(module.span(first)[0])[0]})"

@@ -48,5 +48,5 @@ class DeviceResident(Rule):
 
 
 def _has_device(loader: Loader) -> bool:
-    """Whether every call that may have made a loader gives it a device."""
+    """Return whether every call that may have made a loader gives it a device."""
     return bool(loader.calls) and all("device" in keywords(call) for _, call in loader.calls)

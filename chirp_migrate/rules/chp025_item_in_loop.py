@@ -85,7 +85,7 @@ def _shown(module: Module, waits: list[Wait]) -> str:
 
 
 def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
-    """What to do about it, that the loop allows; ``None`` where it ends the loop."""
+    """Return what to do about it, that the loop allows; ``None`` where it ends the loop."""
     statement = statement_of(module, wait.node)
     collects = (one for one in module.ancestors(wait.node) if method_called(one) in ("append", "extend"))
     match next(collects, statement):
@@ -107,7 +107,7 @@ def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
 
 
 def _is_used(module: Module, loop: cst.For, statement: cst.CSTNode, target: cst.BaseExpression) -> bool:
-    """Whether the loop may use, besides in one statement, what is kept in a target; other than a name is."""
+    """Return whether the loop may use, besides in one statement, what is kept in a target; other than a name is."""
     if not isinstance(target, cst.Name):
         return True
     names = (one for one in find_in(loop.body, cst.Name) if one.value == target.value)

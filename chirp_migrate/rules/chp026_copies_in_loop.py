@@ -71,7 +71,7 @@ class CopiesInLoop(Rule):
 
 
 def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
-    """What to do about a copy; ``None`` where its values are needed in the step."""
+    """Return what to do about a copy; ``None`` where its values are needed in the step."""
     if _is_collected(module, wait.node):
         return _LATER
     match step_of(module, wait.node):
@@ -88,7 +88,7 @@ def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
 
 
 def _is_collected(module: Module, node: cst.CSTNode) -> bool:
-    """Whether a value only goes into a list, or is joined to what was collected before."""
+    """Return whether a value only goes into a list, or is joined to what was collected before."""
     match step_of(module, node):
         case Kept(cst.Element(), display):
             return _is_collected(module, display)
@@ -105,7 +105,7 @@ def _is_collected(module: Module, node: cst.CSTNode) -> bool:
 
 
 def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
-    """``all = torch.cat([all, new])``."""
+    """Return ``all = torch.cat([all, new])``."""
     match step_of(module, call):
         case Assigned(targets, cst.Assign()):
             given = [argument.value for argument in call.args]
@@ -115,6 +115,6 @@ def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
 
 
 def _is_list(module: Module, node: cst.CSTNode) -> bool:
-    """Whether what is added with ``+=`` is a list, and not a number or an array."""
+    """Return whether what is added with ``+=`` is a list, and not a number or an array."""
     made = isinstance(node, cst.Call) and module.qualified_names(node.func) == {"builtins.list"}
     return made or isinstance(node, cst.List) or method_called(node) == "tolist"

@@ -48,7 +48,7 @@ class CacheEmptiedInLoop(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Those that other modules gave these functions."""
+        """Return those that other modules gave these functions."""
         return set().union(*map(project.aliases, self.trigger))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
@@ -84,13 +84,13 @@ class CacheEmptiedInLoop(Rule):
 
 
 def _is_timed(module: Module, project: Project, loop: cst.For) -> bool:
-    """Whether the function around a loop looks at a clock."""
+    """Return whether the function around a loop looks at a clock."""
     calls = find_own(module.enclosing_function(loop) or module.tree, cst.Call)
     return any(_CLOCKS.fullmatch(name) for call in calls for name in project.resolved_names(module, call.func))
 
 
 def _gives_single(loader: Loader) -> bool:
-    """Whether all calls that may have made a loader leave out the batch size or say 1."""
+    """Return whether all calls that may have made a loader leave out the batch size or say 1."""
     calls = [call for _, call in loader.calls]
     if any(one.star or is_name(one.keyword, "batch_sampler") for call in calls for one in call.args):
         return False

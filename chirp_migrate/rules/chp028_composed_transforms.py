@@ -62,12 +62,12 @@ class ComposedTransforms(Rule):
 
 
 def _augments(project: Project) -> bool:
-    """Whether a project has masks or noise of its own."""
+    """Return whether a project has masks or noise of its own."""
     return any(project.search(rf"\b{word}\b", word) for word in _AUGMENTS)
 
 
 def _may_hand_on(call: ast.FunctionDef | ast.AsyncFunctionDef | None) -> bool:
-    """Whether ``__call__`` takes one argument, and returns in one or two steps."""
+    """Return whether ``__call__`` takes one argument, and returns in one or two steps."""
     if call is None or len(call.args.args) != 2:
         return False
     steps = [statement for statement in call.body if not _is_text(statement)]

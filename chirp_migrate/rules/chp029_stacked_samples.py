@@ -96,7 +96,7 @@ def _proposal(module: Module, project: Project, call: cst.Call, scan: Scan) -> P
 
 
 def _is_at_hand(module: Module, iterable: cst.BaseExpression) -> bool:
-    """Whether all that a loop runs over is computed before its first iteration."""
+    """Return whether all that a loop runs over is computed before its first iteration."""
     if isinstance(iterable, cst.Name):
         owner = module.scopes.lookup(iterable.value, iterable)
         values = origins(module, owner[0].node, iterable.value)[0] if owner is not None else []

@@ -12,13 +12,13 @@ __all__ = ["is_moved"]
 
 
 def is_moved(project: Project, place: Place) -> bool:
-    """Whether the lambda, local function or local class that is made at a place moves, or has moved."""
+    """Return whether the lambda, local function or local class that is made at a place moves, or has moved."""
     module = project.module(place.path)
     return getattr(place.node, "lineno", 0) not in module.once(_staying, project)
 
 
 def _staying(module: Module, project: Project) -> frozenset[int]:
-    """Lines of what the rules report and leave where it is."""
+    """Return lines of what the rules report and leave where it is."""
     rules = LocalDatasetClass(), PicklableFunction(), LocalFunction()
     found = (one for rule in rules for one in rule.check(module, project))
     return frozenset(module.position(one.offset)[0] for one in found if not one.edits)

@@ -79,7 +79,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a regular file; a pipe, a socket or a device in its place is never waited for.
+    """Return the bytes of a regular file; a pipe, a socket or a device in its place is never waited for.
 
     Raises:
         OSError: it cannot be read, or is not a regular file.

@@ -34,7 +34,7 @@ def guard(root: Path, paths: Iterable[str]) -> None:
 
 
 def uncommitted(root: Path, paths: Iterable[str]) -> list[str]:
-    """Those of ``paths`` that are modified, staged or untracked in the git work tree they lie in, sorted.
+    """Return those of ``paths`` that are modified, staged or untracked in the git work tree they lie in, sorted.
 
     Raises:
         Refused: git is there but cannot read the repository.
@@ -73,13 +73,13 @@ def ignored_paths(root: Path) -> frozenset[str]:
 
 
 def _followed(root: Path, path: str) -> str:
-    """The path that is written when ``path`` is: to git a link is only the name it holds."""
+    """Return the path that is written when ``path`` is: to git a link is only the name it holds."""
     top, real = Path(os.path.realpath(root)), Path(os.path.realpath(root / path))
     return real.relative_to(top).as_posix() if real.is_relative_to(top) else path
 
 
 def _nearest_repository(root: Path, path: str) -> Path:
-    """The folder to ask git in: that of a repository nested between ``root`` and the file, else ``root``."""
+    """Return the folder to ask git in: that of a repository nested between ``root`` and the file, else ``root``."""
     folder = (root / path).parent
     while folder != root and folder.is_relative_to(root):
         if (folder / ".git").exists():

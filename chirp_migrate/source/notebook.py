@@ -27,7 +27,7 @@ _OUTPUTS = re.compile(r'(?<!\\)"outputs"\s*:\s*\[\s*[^\s\]]')
 
 
 def has_stored_outputs(text: str) -> bool:
-    """Whether a notebook, as JSON, holds outputs of its cells."""
+    """Return whether a notebook, as JSON, holds outputs of its cells."""
     return _OUTPUTS.search(text) is not None
 
 
@@ -99,7 +99,7 @@ class NotebookSource:
 
     @property
     def data(self) -> bytes:
-        """The bytes as read."""
+        """Return the bytes as read."""
         return self._raw.encode("utf-8")
 
     def encode(self, text: str) -> bytes:
@@ -143,7 +143,7 @@ class NotebookSource:
         return [*found, None] if self._trailer else found
 
     def line_of(self, cell: int, line: int) -> int:
-        """The line of ``text`` that :meth:`locate` says is ``line`` of ``cell``."""
+        """Return the line of ``text`` that :meth:`locate` says is ``line`` of ``cell``."""
         begin = 1
         for piece in self._pieces:
             if piece.cell.number == cell:
@@ -167,7 +167,7 @@ class NotebookSource:
 
 
 def _reads(masked: Sequence[tuple[int, int, str]], tag: str, newline: str) -> str:
-    """A last line that has no effect, but says which names magics and other cells may read.
+    """Return a last line that has no effect, but says which names magics and other cells may read.
 
     Without it an import that only ``%timeit DataLoader(data)`` still uses would be taken for dead. It is an annotation
     that no parser of annotations understands: words that are used, but no use that could be rewritten.
@@ -177,7 +177,7 @@ def _reads(masked: Sequence[tuple[int, int, str]], tag: str, newline: str) -> st
 
 
 def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[str, int]]:
-    """Names that a cell reads, in functions too, above the statement that first defines them for the notebook.
+    """Return names that a cell reads, in functions too, above the statement that first defines them for the notebook.
 
     Args:
         cells: their code.
@@ -209,7 +209,7 @@ def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[st
 
 
 def _defined(statement: ast.stmt) -> Iterator[str]:
-    """Names that a statement defines in the notebook's namespace."""
+    """Yield names that a statement defines in the notebook's namespace."""
     pending: list[ast.AST] = [statement]
     while pending:
         node = pending.pop()

@@ -61,7 +61,7 @@ class PieceTable:
 
     @property
     def text(self) -> str:
-        """The text as it is now."""
+        """Return the text as it is now."""
         return "".join(
             piece.text if piece.text is not None else self._original[piece.start : piece.end] if piece.kept else ""
             for piece in self._pieces
@@ -118,7 +118,7 @@ class PieceTable:
         return len(self._original)
 
     def edits(self) -> Iterator[tuple[Edit, Owners]]:
-        """What the rewrites did, as edits of the original in its order; edits that follow are not among them."""
+        """Yield what the rewrites did, as edits of the original in its order; edits that follow are not among them."""
         run: Edit | None = None
         owners = FOLLOWS
         for piece in self._pieces:
@@ -138,7 +138,7 @@ class PieceTable:
 
 
 def grouped(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
-    """The group of each of ``count`` things, named by its smallest member, when ``pairs`` belong together."""
+    """Return the group of each of ``count`` things, named by its smallest member, when ``pairs`` belong together."""
     group = list(range(count))
 
     def find(one: int) -> int:

@@ -65,7 +65,7 @@ class SourceFile:
 
     @property
     def data(self) -> bytes:
-        """The bytes as read."""
+        """Return the bytes as read."""
         return self.encode(self.text)
 
     def encode(self, text: str) -> bytes:
@@ -82,7 +82,7 @@ class SourceFile:
 
 
 def decoded(data: bytes, encoding: str = "utf-8") -> str:
-    """The text that ``data`` is in this encoding.
+    """Return the text that ``data`` is in this encoding.
 
     Raises:
         UnreadableSource: it is not valid in it, or the codec is not one of text.
@@ -128,6 +128,6 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
 
 
 def edited(text: str, span: tuple[int, int], edits: Iterable[Edit]) -> str:
-    """What ``span`` of ``text`` becomes by ``edits`` of the text that lie in it."""
+    """Return what ``span`` of ``text`` becomes by ``edits`` of the text that lie in it."""
     start, end = span
     return apply_edits(text[start:end], (Edit(e.start - start, e.end - start, e.replacement) for e in edits))

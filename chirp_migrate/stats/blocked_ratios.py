@@ -98,7 +98,7 @@ def _clipped(logs: Mapping[str, Mapping[int, float]]) -> dict[str, dict[int, flo
 
 
 def _moderated(entry: _Entry, others: float, borrowed: float) -> Ratio:
-    """The ratio of one entry point; ``others`` is the variance of the others."""
+    """Return the ratio of one entry point; ``others`` is the variance of the others."""
     count = len(entry.logs)
     freedom = borrowed + count - 1
     variance = max((borrowed * others + entry.squares) / freedom, _FINEST**2)

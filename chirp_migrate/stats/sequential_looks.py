@@ -49,7 +49,7 @@ class Look:
 
 
 def planned_looks(most: int) -> tuple[Look, ...]:
-    """The looks at up to ``most`` rounds: 3, 5 for 5, and their shares."""
+    """Return the looks at up to ``most`` rounds: 3, 5 for 5, and their shares."""
     most = max(most, MIN_ROUNDS)
     counts = [MIN_ROUNDS]
     while counts[-1] < most:
@@ -61,7 +61,7 @@ def planned_looks(most: int) -> tuple[Look, ...]:
 
 
 def claim_error(looks: Sequence[Look]) -> float:
-    """How often a claim of the last of these looks may be wrong by itself, so that all keep to their shares.
+    """Return how often a claim of the last of these looks may be wrong by itself, so that all keep to their shares.
 
     The sum of the rounds is a Brownian motion, at time 1 at the last look. Where it is at a look without having passed
     the bound of an earlier one is kept as points with their probabilities.

@@ -73,7 +73,7 @@ class CodeStyle:
         return self._settings.get("line_length")
 
     def is_kept(self, code: str, text: str) -> bool:
-        """Whether black would leave lines of ``text`` alone: whole statements, or what goes before a block.
+        """Return whether black would leave lines of ``text`` alone: whole statements, or what goes before a block.
 
         One line says nothing where calls of several lines are laid out in another way.
         """
@@ -82,14 +82,14 @@ class CodeStyle:
         return self._written(code, text) == code
 
     def closes_behind_arguments(self, text: str) -> bool:
-        """Whether calls of several lines in a file end behind their last argument, not on a line below.
+        """Return whether calls of several lines in a file end behind their last argument, not on a line below.
 
         A project with settings for black or ruff has these say it.
         """
         return not self._settings.keys() - {"line_length"} and _closes_behind_arguments(text)
 
     def laid_out(self, before: str, after: str, text: str) -> str:
-        """``after``, as black would write it where it would have left ``before`` alone.
+        """Return ``after``, as black would write it where it would have left ``before`` alone.
 
         Args:
             before: lines of ``text``: whole statements of one block, or what goes before a block.
@@ -107,7 +107,7 @@ class CodeStyle:
         return {}
 
     def _written(self, code: str, text: str) -> str | None:
-        """Lines as black would write them; None where it cannot, or indents otherwise."""
+        """Return lines as black would write them; None where it cannot, or indents otherwise."""
         asked = code, self.longest_line(text)
         if asked not in self._known:
             self._known[asked] = self._formatted(*asked)
@@ -174,7 +174,7 @@ def _closes_behind_arguments(text: str) -> bool:
 
 
 def _fits(line: str, length: int) -> bool:
-    """Whether this is one line with a comment, and not too long without."""
+    """Return whether this is one line with a comment, and not too long without."""
     code, mark, _ = line.rstrip().rpartition("  # ")
     return bool(mark) and "\n" not in code and len(code) <= length
 
@@ -204,7 +204,7 @@ def _ruff_in(folder: Path, read: Callable[[Path], Mapping[str, Any]]) -> Mapping
 
 
 def _folders(root: Path | None) -> Iterator[Path]:
-    """``root`` and the folders above it, up to the top of the work tree."""
+    """Yield ``root`` and the folders above it, up to the top of the work tree."""
     for folder in (root, *root.parents) if root is not None else ():
         yield folder
         if (folder / ".git").exists():
@@ -237,7 +237,7 @@ def _ruff_settings(folder: Path) -> Mapping[str, Any]:
 
 
 def _selects(ruff: Mapping[str, Any], code: str) -> bool:
-    """Whether ruff looks for a finding: the longest beginning of its code that is named decides."""
+    """Return whether ruff looks for a finding: the longest beginning of its code that is named decides."""
     lint = {**ruff, **ruff.get("lint", {})}
     selected = [*lint.get("select", ()), *lint.get("extend-select", ())]
     best = max((len(one) for one in selected if code.startswith(one)), default=0 if "ALL" in selected else -1)
@@ -259,7 +259,7 @@ def _with_trailing_commas(code: str) -> str:
 
 
 def _lengths_elsewhere(folder: Path) -> Mapping[str, Any]:
-    """The longest line for yapf, else for flake8."""
+    """Return the longest line for yapf, else for flake8."""
     tables = [_table(_readable_toml(folder / "pyproject.toml"), "yapf"), *_sections(folder, _YAPF)]
     for yapf in filter(None, tables):
         based_on = str(yapf.get("based_on_style", "pep8")).strip()
@@ -281,7 +281,7 @@ def _sections(folder: Path, places: tuple[tuple[str, str], ...]) -> Iterator[Map
 
 
 def _readable_toml(path: Path) -> Mapping[str, Any]:
-    """What :func:`_toml` gives, and nothing of a file that cannot be read: layout is then what the file has."""
+    """Return what :func:`_toml` gives, and nothing of a file that cannot be read: layout is then what the file has."""
     try:
         return _toml(path)
     except (OSError, ValueError):

@@ -91,12 +91,12 @@ class ImportStyle:
 
     @property
     def problem(self) -> str:
-        """Why the project's settings could not be used; "" where they could."""
+        """Return why the project's settings could not be used; "" where they could."""
         return self._read[1]
 
     @cached_property
     def _read(self) -> tuple[list[isort.Config], str]:
-        """Every configuration that there is, the first the one that counts; and why others cannot be used."""
+        """Return every configuration that there is, the first the one that counts; and why others cannot be used."""
         import isort  # a sixth of a second, for those who rewrite something
         from isort.exceptions import ISortError
 
@@ -151,11 +151,11 @@ class ImportStyle:
         return edits
 
     def written(self, line: str) -> str:
-        """An import as isort would write it: wrapped where the line is too long, names in order; no newline."""
+        """Return an import as isort would write it: wrapped where the line is too long, names in order; no newline."""
         return _sorted(line, self.config).strip()
 
     def rewritten(self, before: str, after: str) -> str:
-        """The import ``after``, as isort would write it where it would have left ``before`` alone."""
+        """Return the import ``after``, as isort would write it where it would have left ``before`` alone."""
         newline = "\r\n" if "\r\n" in before else "\n"
         old, new = (text.replace(newline, "\n") for text in (before, after))
         for config in self._read[0]:
@@ -170,7 +170,7 @@ class ImportStyle:
 
     @property
     def one_name_a_line(self) -> bool:
-        """Whether each name is imported by a statement of its own."""
+        """Return whether each name is imported by a statement of its own."""
         return bool(self.config.force_single_line)
 
     def section(self, module: str) -> str:
@@ -181,7 +181,7 @@ class ImportStyle:
 
 
 def _has_settings(config: isort.Config) -> bool:
-    """Whether a file of the project has settings for isort; that of editors has some for other reasons."""
+    """Return whether a file of the project has settings for isort; that of editors has some for other reasons."""
     files = (Path(str(source.get("source", ""))) for source in config.sources)
     return any(file.is_absolute() and file.name != ".editorconfig" for file in files)
 

@@ -51,7 +51,7 @@ class ImportTable:
 
     @classmethod
     def read(cls, tree: ast.Module, package: str, *, has_globals: bool = True) -> ImportTable:
-        """The table of a parsed module.
+        """Return the table of a parsed module.
 
         Args:
             tree: the module.
@@ -104,7 +104,7 @@ class ImportTable:
                 self.imports.setdefault(alias.asname or alias.name, set()).add(f"{source}.{alias.name}".lstrip("."))
 
     def renamed(self, rename: Callable[[str], set[str]]) -> ImportTable:
-        """The table with what names of other modules may be called otherwise."""
+        """Return the table with what names of other modules may be called otherwise."""
 
         def modules(names: Sequence[str]) -> list[str]:
             return sorted({one.rpartition(".")[0] for name in names for one in rename(f"{name}.*")})
@@ -117,11 +117,11 @@ class ImportTable:
         )
 
     def defines(self, name: str) -> bool:
-        """Whether the module itself binds ``name`` to something of its own."""
+        """Return whether the module itself binds ``name`` to something of its own."""
         return name in self.classes or name in self.functions or name in self.values
 
     def exports(self, name: str) -> bool:
-        """Whether ``import *`` takes ``name``, where the module has it."""
+        """Return whether ``import *`` takes ``name``, where the module has it."""
         return name in self.exported if self.exported is not None else not name.startswith("_")
 
 
@@ -133,7 +133,7 @@ def _parameters(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> 
 
 
 def _dotted(node: ast.expr) -> str:
-    """``a.b`` of the expression ``a.b`` or ``a.b[…]``; empty for others."""
+    """Return ``a.b`` of the expression ``a.b`` or ``a.b[…]``; empty for others."""
     if isinstance(node, ast.Subscript):
         node = node.value
     if isinstance(node, ast.Attribute):
@@ -143,7 +143,7 @@ def _dotted(node: ast.expr) -> str:
 
 
 def _literals(display: ast.List | ast.Tuple) -> set[str] | None:
-    """The texts of a list; ``None`` where it holds anything else."""
+    """Return the texts of a list; ``None`` where it holds anything else."""
     values = [one.value if isinstance(one, ast.Constant) else None for one in display.elts]
     return {one for one in values if isinstance(one, str)} if all(isinstance(one, str) for one in values) else None
 

@@ -134,7 +134,7 @@ class Project:
 
     @cached_property
     def _within(self) -> dict[tuple[str, str], set[str]]:
-        """Names from the root of the modules that are called so from a folder of that (last) name."""
+        """Return names from the root of the modules that are called so from a folder of that (last) name."""
         found: dict[tuple[str, str], set[str]] = defaultdict(set)
         for name in map(module_name, self._texts):
             parts = name.split(".")
@@ -158,12 +158,12 @@ class Project:
         self.import_style.load()
 
     def has_package(self, name: str) -> bool:
-        """Whether modules of the backend are imported under the package ``name``, or a module has that name."""
+        """Return whether modules of the backend are imported under the package ``name``, or a module has that name."""
         return name == self._name or name in self._packages
 
     @cached_property
     def is_distributed(self) -> bool:
-        """Whether others install the project: it says what it is called and needs, in a file for that."""
+        """Return whether others install the project: it says what it is called and needs, in a file for that."""
         return "setup.py" in self._texts or self.settings_match(_METADATA)
 
     def text(self, path: str) -> str:
@@ -171,7 +171,7 @@ class Project:
         return self._texts[path]
 
     def has_file(self, path: str) -> bool:
-        """Whether there is a file at ``path`` that could be read."""
+        """Return whether there is a file at ``path`` that could be read."""
         return path in self._texts
 
     def texts(self, word: str) -> Iterator[str]:
@@ -201,7 +201,7 @@ class Project:
             module.forget()
 
     def module(self, path: str, *, in_work: bool = False) -> Module:
-        """The parsed module at ``path``.
+        """Return the parsed module at ``path``.
 
         Args:
             path: that of a file of the backend.
@@ -224,7 +224,7 @@ class Project:
         return module
 
     def table(self, path: str) -> ImportTable | None:
-        """What the module at ``path`` binds at its top level; ``None`` when it cannot be read."""
+        """Return what the module at ``path`` binds at its top level; ``None`` when it cannot be read."""
         if path not in self._tables:
             text = self._texts[path]
             try:
@@ -278,7 +278,7 @@ class Project:
         return bound | {f"{source}.{name}" for source in stars if self._star_may_give(source, name)}
 
     def meanings_from_elsewhere(self, module: Module, name: str) -> set[str]:
-        """What ``name`` may stand for in ``module`` by an ``import *`` from modules of the backend.
+        """Return what ``name`` may stand for in ``module`` by an ``import *`` from modules of the backend.
 
         In a package it may also be a module of it, which becomes an attribute when it is imported.
         """
@@ -289,7 +289,7 @@ class Project:
         return found | ({inside} if module.path.endswith("__init__.py") and inside in self._packages else set())
 
     def means_otherwise(self, besides: str, name: str, qualified: str) -> bool:
-        """Whether the top level of a file other than ``besides`` has ``name`` for anything but ``qualified``."""
+        """Return whether the top level of a file other than ``besides`` has ``name`` for anything but ``qualified``."""
         tables = (self.table(path) or _NO_TABLE for path in self.holding(name) if path != besides)
         return any(
             table.defines(name) or any(self.resolve(one) != qualified for one in table.imports.get(name, ()))
@@ -297,7 +297,7 @@ class Project:
         )
 
     def _own_star_may_give(self, source: str, name: str, depth: int = 0) -> bool:
-        """Whether ``from source import *`` may bind ``name`` to what a module of the backend names so."""
+        """Return whether ``from source import *`` may bind ``name`` to what a module of the backend names so."""
         path = self._paths.get(source)
         table = self.table(path) if path is not None else _NO_TABLE
         if table is None or not table.exports(name):
@@ -312,7 +312,7 @@ class Project:
         return depth < _REEXPORT_LIMIT and any(self._own_star_may_give(one, name, depth + 1) for one in table.stars)
 
     def _star_may_give(self, source: str, name: str, depth: int = 0) -> bool:
-        """Whether ``from source import *`` may bind ``name``: unknown modules may."""
+        """Return whether ``from source import *`` may bind ``name``: unknown modules may."""
         path = self._paths.get(source)
         if path is None:
             return source != "torch.utils.data" or _TORCH_DATA.fullmatch(name) is not None
@@ -338,7 +338,7 @@ class Project:
         return {self.resolve(one) for name in names for one in self._from_root(outline.path, name)}
 
     def possible_class(self, outline: Outline, node: ast.AST) -> bool:
-        """Whether an expression may name a class: one of the backend, or what is written as one."""
+        """Return whether an expression may name a class: one of the backend, or what is written as one."""
         names = self.possible_names(outline, node)
         return any(_CAPITAL.search(one.rpartition(".")[2]) or self.is_class(one) for one in names)
 
@@ -351,7 +351,7 @@ class Project:
         )
 
     def _is_possible(self, module: Module, name: str) -> bool:
-        """Whether a name that ``import *`` may have brought can come from there."""
+        """Return whether a name that ``import *`` may have brought can come from there."""
         for source in {module.absolute(source) for source, _ in module.scopes.stars}:
             if name.startswith(f"{source}."):
                 first = name.removeprefix(f"{source}.").partition(".")[0]
@@ -373,7 +373,7 @@ class Project:
         return {name}
 
     def located(self, path: str, name: str) -> list[tuple[str, str]]:
-        """Where the backend has what an import of the file at ``path`` calls ``name``.
+        """Return where the backend has what an import of the file at ``path`` calls ``name``.
 
         Returns:
             Paths of modules, each with the part of the name that is to be looked up in the module ("" for itself).
@@ -427,7 +427,7 @@ class Project:
         return name, path or "", table or _NO_TABLE
 
     def defines(self, qualified: str) -> bool:
-        """Whether a qualified name is that of something at the top level of a module of the backend."""
+        """Return whether a qualified name is that of something at the top level of a module of the backend."""
         name, _, table = self._binder(qualified)
         return table.defines(name)
 
@@ -449,7 +449,7 @@ class Project:
         return {self.resolve(one) for one in names}
 
     def is_class(self, qualified: str) -> bool:
-        """Whether ``qualified`` names a top-level class of the backend; LibCST reads nothing for it."""
+        """Return whether ``qualified`` names a top-level class of the backend; LibCST reads nothing for it."""
         name, _, table = self._binder(qualified)
         return name in table.classes
 
@@ -494,7 +494,7 @@ class Project:
 
     @cached_property
     def _aliases(self) -> dict[str, set[str]]:
-        """What each name, or last part of one, is imported as, by spelling."""
+        """Return what each name, or last part of one, is imported as, by spelling."""
         found: dict[str, set[str]] = defaultdict(set)
         for text in self._texts.values():
             for match in _AS.finditer(text):
@@ -523,7 +523,7 @@ class Project:
         return self._heirs[bases]
 
     def search(self, pattern: str | re.Pattern[str], *words: str) -> bool:
-        """Whether a regular expression matches in any file of the backend.
+        """Return whether a regular expression matches in any file of the backend.
 
         Args:
             pattern: the expression.
@@ -532,13 +532,13 @@ class Project:
         return any(self.matching(re.compile(pattern), *words))
 
     def holds(self, pattern: str, *words: str) -> bool:
-        """The same, searched for once: for what no rewriting adds."""
+        """Return the same, searched for once: for what no rewriting adds."""
         if pattern not in self._held:
             self._held[pattern] = self.search(pattern, *words)
         return self._held[pattern]
 
     def captured(self, pattern: str, *words: str) -> frozenset[str]:
-        """What the one group of a regular expression captures in all files (see :meth:`holds`)."""
+        """Return what the one group of a regular expression captures in all files (see :meth:`holds`)."""
         if pattern not in self._captured:
             searched = re.compile(pattern)
             texts = (self._texts[path] for path in self.holding(*words))
@@ -551,11 +551,11 @@ class Project:
         return ((path, self._texts[path]) for path in paths if pattern.search(self._texts[path]))
 
     def settings_match(self, pattern: re.Pattern[str]) -> bool:
-        """Whether a regular expression matches in a file of settings of the backend."""
+        """Return whether a regular expression matches in a file of settings of the backend."""
         return any(pattern.search(text) for text in self._settings.values())
 
     def imported_elsewhere(self, module: Module, name: str) -> bool:
-        """Whether another file of the backend may take ``name`` from ``module`` (notebooks included).
+        """Return whether another file of the backend may take ``name`` from ``module`` (notebooks included).
 
         Errs on the side of yes: a star import or an attribute on a module of that name counts.
         """
@@ -589,7 +589,7 @@ class Project:
                         yield from _names_imported(text, statement.end())
 
     def is_replaced(self, module: str, name: str) -> bool:
-        """Whether a file puts something else in the place of ``name`` in a module, as tests do.
+        """Return whether a file puts something else in the place of ``name`` in a module, as tests do.
 
         Args:
             module: the last part of its name.
@@ -608,17 +608,17 @@ class Project:
 
     @cached_property
     def _replaced(self) -> frozenset[tuple[str, str]]:
-        """What is put in the place of something, by the last name of its module ("" for any) and its own."""
+        """Return what is put in the place of something, by the last name of its module ("" for any) and its own."""
         texts = chain(self._texts.values(), self._notebooks.values())
         return frozenset(one for text in texts if may_replace(text) for one in replacements(text))
 
     def mentions(self, attribute: str, besides: str) -> bool:
-        """Whether ``.attribute`` occurs in any file other than the one at path ``besides``."""
+        """Return whether ``.attribute`` occurs in any file other than the one at path ``besides``."""
         pattern = re.compile(rf"\.\s*{re.escape(attribute)}\b")
         return any(pattern.search(text) for text in self._others(besides, attribute))
 
     def named_elsewhere(self, name: str, besides: str) -> bool:
-        """Whether any other file or notebook, or a file of settings, holds a name as a word."""
+        """Return whether any other file or notebook, or a file of settings, holds a name as a word."""
         word = re.compile(rf"\b{re.escape(name)}\b")
         return any(word.search(text) for text in self._others(besides, name)) or self.settings_match(word)
 
@@ -631,7 +631,7 @@ class Project:
 
 
 def _keep(known: dict[_Key, _Answer], key: _Key, answer: _Answer) -> _Answer:
-    """``answer``, which is known from now on; what was asked long ago is forgotten."""
+    """Return ``answer``, which is known from now on; what was asked long ago is forgotten."""
     if len(known) >= _ANSWERS_KEPT:
         known.clear()
     known[key] = answer
@@ -639,7 +639,7 @@ def _keep(known: dict[_Key, _Answer], key: _Key, answer: _Answer) -> _Answer:
 
 
 def _has_globals(text: str) -> bool:
-    """Whether a function may say ``global``: a statement begins with the word."""
+    """Return whether a function may say ``global``: a statement begins with the word."""
     return "global" in text and _GLOBAL.search(text) is not None
 
 
@@ -660,7 +660,7 @@ def _names_imported(text: str, start: int) -> list[str]:
 
 
 def _names_given(module: str, text: str) -> Iterator[str]:
-    """Names that a text may give a module besides the last part of its own."""
+    """Yield names that a text may give a module besides the last part of its own."""
     word = rf"{re.escape(module)}\b(?<!\w{re.escape(module)})"
     yield from re.findall(rf"{word}{_GAP}\bas\b{_GAP}(\w+)", text)
     for mention in re.finditer(rf"{word}(?!{_GAP}[.(\[])", text):

@@ -26,12 +26,12 @@ _FOUND_MODULES = re.compile(r"\b(sys\.modules|import_module|__import__|getmodule
 
 
 def may_replace(text: str) -> bool:
-    """Whether a text has a word that :func:`replacements` looks for."""
+    """Return whether a text has a word that :func:`replacements` looks for."""
     return _MAY_REPLACE.search(text) is not None
 
 
 def replacements(text: str) -> Iterator[tuple[str, str]]:
-    """Names that a file may replace, each with the last part of the name of its module; "" stands for any module.
+    """Yield names that a file may replace, each with the last part of the name of its module; "" stands for any module.
 
     ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``, ``patch.multiple(train, DataLoader=…)``,
     ``patch.dict(train.__dict__, {"DataLoader": …})``, ``monkeypatch.setattr(train, "DataLoader", …)`` and the like, and
@@ -144,18 +144,18 @@ def _first(node: ast.expr) -> str:
 
 
 def _takes_names(call: ast.Call) -> bool:
-    """Whether a call may be given names that are written somewhere else in the file."""
+    """Return whether a call may be given names that are written somewhere else in the file."""
     named = (one.value for one in call.keywords if one.arg in (None, "attribute", "values"))
     return any(not isinstance(one, ast.Constant | ast.Dict) for one in (*call.args[1:2], *named))
 
 
 def _puts_together(call: ast.Call) -> bool:
-    """Whether the name that a call is given is put together of others."""
+    """Return whether the name that a call is given is put together of others."""
     return any(isinstance(one, ast.BinOp | ast.JoinedStr | ast.Call) for one in call.args[1:2])
 
 
 def _names(call: ast.Call) -> Iterator[str]:
-    """Names that may be replaced by a call: in its strings, also as parts of them, and its keywords."""
+    """Yield names that may be replaced by a call: in its strings, also as parts of them, and its keywords."""
     for node in ast.walk(call):
         match node:
             case ast.keyword(arg=str(name)):

@@ -76,7 +76,7 @@ def statement_spans(
 
 
 def _head(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatement | None:
-    """A statement without its blocks, where ``inside`` is something else in it; None of other statements."""
+    """Return a statement without its blocks, where ``inside`` is something else in it; None of other statements."""
     if not isinstance(statement, _HEADED):
         return None
     blocks = {name: getattr(statement, name) for name in ("body", "orelse") if hasattr(statement, name)}

@@ -49,7 +49,7 @@ class WordIndex:
 
 @lru_cache(maxsize=2)
 def words_of(text: str) -> frozenset[str]:
-    """The whole words of a text, which is asked for by many rules, one after the other."""
+    """Return the whole words of a text, which is asked for by many rules, one after the other."""
     return frozenset(_words(text))
 
 

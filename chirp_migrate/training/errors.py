@@ -81,10 +81,10 @@ class WorkloadFailed(ChirpMigrateError):
 
     @property
     def shown_tail(self) -> str:
-        """``log_tail`` with control characters spelled out, so that they do nothing to a terminal."""
+        """Return ``log_tail`` with control characters spelled out, so that they do nothing to a terminal."""
         return "\n".join(map(visible, self.log_tail.split("\n")))
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of a message that says anything; empty for none."""
+    """Return the first line of a message that says anything; empty for none."""
     return next(filter(None, map(str.strip, str(error).splitlines())), "")

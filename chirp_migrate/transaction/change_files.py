@@ -57,7 +57,7 @@ class Change:
 
     @property
     def reversed(self) -> Change:
-        """The way back."""
+        """Return the way back."""
         return replace(self, old=self.new, new=self.old)
 
 
@@ -70,7 +70,7 @@ class ChangedMeanwhile(Exception):
 
 
 def changes_of(run: JournalRun) -> tuple[Change, ...]:
-    """What the run is in the middle of, or has done: applying, or (found in place → before) rolling back."""
+    """Return what the run is in the middle of, or has done: applying, or (found in place → before) rolling back."""
     rolling_back = run.state is State.ROLLING_BACK
     versions = ((f.path, f.found, f.before) if rolling_back else (f.path, f.before, f.after) for f in run.files)
     changed = [(path, old, new) for path, old, new in versions if (old, new) != (None, None)]
@@ -211,7 +211,7 @@ def _sync_folders(root: Path, changes: Iterable[Change]) -> None:
 
 
 def _in_place(root: Path, path: str) -> bool:
-    """Whether no link is on the way to ``path``: behind one there is nothing of ours, whatever it is called."""
+    """Return whether no link is on the way to ``path``: behind one there is nothing of ours, whatever it is called."""
     folder = (root / path).parent
     return os.path.realpath(folder) == str(folder)
 

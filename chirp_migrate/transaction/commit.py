@@ -141,7 +141,7 @@ def _new_folders(root: Path, targets: Sequence[_Target]) -> tuple[str, ...]:
 
 
 def _followed(root: Path, path: str) -> str:
-    """``path`` with its links followed, relative to ``root``."""
+    """Return ``path`` with its links followed, relative to ``root``."""
     try:
         real = Path(os.path.realpath(root / checked_path(path)))
         if not real.is_relative_to(root):
@@ -152,13 +152,13 @@ def _followed(root: Path, path: str) -> str:
 
 
 def _free(root: Path, path: str) -> bool:
-    """Whether a file can come to be at ``path``: nothing there, and no file where a folder must be."""
+    """Return whether a file can come to be at ``path``: nothing there, and no file where a folder must be."""
     above = [root / parent for parent in PurePosixPath(path).parents]
     return not os.path.lexists(root / path) and all(p.is_dir() for p in above if os.path.lexists(p))
 
 
 def _unwritable(place: Path) -> str | None:
-    """Why this user should not write ``place``; mode bits count for root too, who could write everything."""
+    """Return why this user should not write ``place``; mode bits count for root too, who could write everything."""
     if place.exists() and not (place.stat().st_mode & stat.S_IWUSR and os.access(place, os.W_OK)):
         return "it is read-only; make it writable and run apply again"
     folder = next(parent for parent in place.parents if parent.exists())

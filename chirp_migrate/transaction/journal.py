@@ -77,12 +77,12 @@ class JournalRun:
 
     @property
     def state(self) -> State:
-        """Where it stands."""
+        """Return where it stands."""
         return self.record.state
 
     @property
     def number(self) -> int:
-        """Its number, as users name it."""
+        """Return its number, as users name it."""
         return int(self.name)
 
     @property
@@ -92,7 +92,7 @@ class JournalRun:
 
     @property
     def files(self) -> tuple[JournalFile, ...]:
-        """Its files, in the order in which they are written."""
+        """Return its files, in the order in which they are written."""
         return self.record.files
 
     @property
@@ -102,7 +102,7 @@ class JournalRun:
 
     @property
     def folder(self) -> Path:
-        """Where the journal and the bytes of the run are."""
+        """Return where the journal and the bytes of the run are."""
         return journal_folder(self.root) / self.name
 
     def original(self, path: str) -> bytes:
@@ -118,7 +118,7 @@ class JournalRun:
         raise KeyError(path)
 
     def document(self, name: str) -> bytes | None:
-        """A document that was kept with the run, such as ``APPLIED_PLAN``; None where it has none.
+        """Return a document that was kept with the run, such as ``APPLIED_PLAN``; None where it has none.
 
         Raises:
             JournalDamaged: it cannot be read.
@@ -131,7 +131,7 @@ class JournalRun:
             raise _damaged(self.folder, f"{name} cannot be read: {error.strerror}") from error
 
     def content(self, digest: str) -> bytes:
-        """The kept bytes with this SHA-256.
+        """Return the kept bytes with this SHA-256.
 
         Raises:
             JournalDamaged: they are gone or are not what they were.
@@ -146,12 +146,12 @@ class JournalRun:
 
 
 def journal_folder(root: Path) -> Path:
-    """Where the runs on ``root`` are recorded."""
+    """Return where the runs on ``root`` are recorded."""
     return root / JOURNAL_FOLDER
 
 
 def read_runs(root: Path) -> tuple[JournalRun, ...]:
-    """All runs recorded in ``root``, in their order.
+    """Return all runs recorded in ``root``, in their order.
 
     Raises:
         JournalDamaged: a journal cannot be read or trusted.
@@ -168,7 +168,7 @@ def read_runs(root: Path) -> tuple[JournalRun, ...]:
 
 
 def read_run(root: Path, name: str) -> JournalRun:
-    """The run with this number.
+    """Return the run with this number.
 
     Raises:
         JournalDamaged: its journal cannot be read or trusted.
@@ -188,7 +188,7 @@ def read_run(root: Path, name: str) -> JournalRun:
 
 
 def is_unfinished(root: Path) -> bool:
-    """Whether a run on ``root`` was interrupted, or is still at work.
+    """Return whether a run on ``root`` was interrupted, or is still at work.
 
     Raises:
         JournalDamaged: a journal cannot be read or trusted.
@@ -197,7 +197,7 @@ def is_unfinished(root: Path) -> bool:
 
 
 def applied_runs(root: Path) -> tuple[JournalRun, ...]:
-    """The runs that stand, in their order.
+    """Return the runs that stand, in their order.
 
     Raises:
         JournalDamaged: a journal cannot be read or trusted.
@@ -332,7 +332,7 @@ def remove_leftovers(root: Path) -> None:
 
 
 def _names(root: Path, pattern: re.Pattern[str]) -> list[str]:
-    """Names of real folders in the journal folder that match ``pattern``; numbers in order."""
+    """Return names of real folders in the journal folder that match ``pattern``; numbers in order."""
     home = journal_folder(root)
     try:
         if not stat.S_ISDIR(home.lstat().st_mode):

@@ -82,7 +82,7 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @classmethod
     def of(cls, path: str, before: Version | None, after: str, found: Version | None = None) -> JournalFile:
-        """A file that was ``before`` (None: nothing) and gets bytes with the hash ``after``."""
+        """Return a file that was ``before`` (None: nothing) and gets bytes with the hash ``after``."""
         return cls(
             path=path,
             action="create" if before is None else "rewrite",
@@ -104,17 +104,17 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def before(self) -> Version | None:
-        """What it was; None when the run created it."""
+        """Return what it was; None when the run created it."""
         return None if self.sha256_before is None else Version(self.sha256_before, self.mode)
 
     @property
     def after(self) -> Version:
-        """What the run made of it."""
+        """Return what the run made of it."""
         return Version(self.sha256_after, None if self.action == "create" else self.mode)
 
     @property
     def found(self) -> Version | None:
-        """What a rollback found in its place."""
+        """Return what a rollback found in its place."""
         return None if self.sha256_found is None else Version(self.sha256_found, self.mode_found)
 
 
@@ -144,12 +144,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_record(record: Record) -> bytes:
-    """The record as the bytes of ``journal.json``."""
+    """Return the record as the bytes of ``journal.json``."""
     return as_bytes(record)
 
 
 def read_record(content: bytes) -> Record:
-    """The record that :func:`write_record` wrote.
+    """Return the record that :func:`write_record` wrote.
 
     Raises:
         NewerRecord: a newer version wrote it.
@@ -163,7 +163,7 @@ def read_record(content: bytes) -> Record:
 
 
 def checked_path(path: str) -> str:
-    """``path`` itself if it is a plain relative posix path that stays below its root.
+    """Return ``path`` itself if it is a plain relative posix path that stays below its root.
 
     Raises:
         ValueError: it is not, or it leads into a journal or into git's own files.

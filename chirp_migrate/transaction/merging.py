@@ -23,7 +23,7 @@ class Conflict(Exception):
 
 
 def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> bytes:
-    """``edited`` with what makes ``base`` into ``other`` done to it, by ``git merge-file``.
+    """Return ``edited`` with what makes ``base`` into ``other`` done to it, by ``git merge-file``.
 
     Args:
         path: name of the file: Python has to stay Python, and a notebook JSON.
@@ -61,7 +61,7 @@ def _first(merged: bytes) -> int:
 
 
 def _is_whole(path: str, content: bytes) -> bool:
-    """Whether a file is what its name says, as far as that can be told."""
+    """Return whether a file is what its name says, as far as that can be told."""
     suffix = PurePosixPath(path).suffix
     try:
         if suffix == ".py":

@@ -122,6 +122,6 @@ def _needs_recovery(root: Path) -> bool:
 
 
 def reason(error: OSError) -> str:
-    """What the system said, with the place."""
+    """Return what the system said, with the place."""
     where = f"{error.filename} " if error.filename else ""
     return f"{where}cannot be written: {error.strerror or error}"

@@ -119,12 +119,12 @@ def rollback(
 
 
 def nothing_applied(root: Path) -> UsageProblem:
-    """What whoever wants to undo something in ``root`` is told where nothing was applied."""
+    """Return what whoever wants to undo something in ``root`` is told where nothing was applied."""
     return UsageProblem(f"nothing was applied in {root}: there is nothing to roll back.")
 
 
 def later_runs(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
-    """Those of ``runs`` that came after ``run`` and wrote to its files: their names, and which files."""
+    """Return those of ``runs`` that came after ``run`` and wrote to its files: their names, and which files."""
     own = {file.path for file in run.files}
     later = {one.name: [file.path for file in one.files if file.path in own] for one in runs if one.number > run.number}
     return {name: paths for name, paths in later.items() if paths}
@@ -168,7 +168,7 @@ class _Undoing:
 
 
 def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> list[_Undoing]:
-    """How ``runs``, newest first, are undone one after the other; nothing is changed.
+    """Return how ``runs``, newest first, are undone one after the other; nothing is changed.
 
     Raises:
         Refused: files were edited and these edits are not to be lost, or cannot be kept, or there is no git.
@@ -222,7 +222,7 @@ def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> li
 
 
 def _without_run(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
-    """What the ``edited`` bytes of a file are without what ``run`` did to it.
+    """Return what the ``edited`` bytes of a file are without what ``run`` did to it.
 
     Raises:
         Conflict: the edits cannot be kept.
@@ -234,7 +234,7 @@ def _without_run(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
 
 
 def _look(root: Path, path: str) -> tuple[Version | None, bytes]:
-    """The file at ``path`` as it is now, and its bytes; None where there is none.
+    """Return the file at ``path`` as it is now, and its bytes; None where there is none.
 
     Raises:
         Refused: something else is in its place.
@@ -279,7 +279,7 @@ def _roll_back(undoing: _Undoing, on_step: Callable[[Step], None]) -> RollbackRe
 
 
 def _some(paths: Sequence[str]) -> str:
-    """The first few of many paths."""
+    """Return the first few of many paths."""
     few = ", ".join(paths[:3])
     return few if len(paths) <= 3 else f"{few} and {len(paths) - 3} more"
 

@@ -41,7 +41,7 @@ class Candidate:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """What it costs in processes, then in threads, then in memory for batches: smaller is better."""
+        """Return what it costs in processes, then in threads, then in memory for batches: smaller is better."""
         return (self.num_workers, self.prefetch_threads, self.num_workers * (self.prefetch_factor or 0))
 
     @property
@@ -51,7 +51,7 @@ class Candidate:
 
     @property
     def alone(self) -> bool:
-        """Whether it loads in the process, when a batch is asked for: what everything is compared with."""
+        """Return whether it loads in the process, when a batch is asked for: what everything is compared with."""
         return not (self.num_workers or self.prefetch_threads)
 
     def __str__(self) -> str:

@@ -37,14 +37,14 @@ def mean_rate(rates: Sequence[float]) -> Ratio:
 
 
 def mean_rates(measured: Sequence[Measured]) -> dict[Candidate, Ratio]:
-    """Those of all configurations that could be measured."""
+    """Return those of all configurations that could be measured."""
     return {
         configuration.candidate: mean_rate(configuration.rates) for configuration in measured if configuration.rates
     }
 
 
 def standings(measured: Sequence[Measured]) -> list[Beside]:
-    """Each configuration beside the best, in the order given.
+    """Return each configuration beside the best, in the order given.
 
     Rounds are paired by their number: one that was given up after some rounds is compared over those, and cannot be the
     best.
@@ -83,14 +83,14 @@ def _beside(configuration: Measured, best: Measured | None) -> Beside:
 
 
 def pick(measured: Sequence[Measured]) -> Measured | None:
-    """The smallest configuration that is the best or level with it; None where all failed."""
+    """Return the smallest configuration that is the best or level with it; None where all failed."""
     placed = zip(measured, standings(measured), strict=True)
     level = [configuration for configuration, beside in placed if beside.place in (Place.BEST, Place.LEVEL)]
     return min(level, key=lambda configuration: configuration.candidate.size, default=None)
 
 
 def settled(measured: Sequence[Measured]) -> bool:
-    """Whether no further round could well change the pick."""
+    """Return whether no further round could well change the pick."""
     chosen = pick(measured)
     return chosen is None or all(
         beside.settled or (configuration.candidate.size > chosen.candidate.size and not _may_be_much_faster(beside))
@@ -99,5 +99,5 @@ def settled(measured: Sequence[Measured]) -> bool:
 
 
 def _may_be_much_faster(beside: Beside) -> bool:
-    """Whether a configuration may be so much faster than the best that the pick would not be level with it."""
+    """Return whether a configuration may be so much faster than the best that the pick would not be level with it."""
     return beside.beside_best_interval is None or beside.beside_best_interval[1] >= 1 / (1 - TOLERANCE)

@@ -101,7 +101,7 @@ def run(
 def _subjects(
     request: Request, show: Progress, begin: Callable[[str, int], None], seconds: float
 ) -> tuple[list[Subject], Training | None, list[str]]:
-    """What is measured, the training that was watched for it, if any, and notes."""
+    """Return what is measured, the training that was watched for it, if any, and notes."""
     if request.dataset:
         subject = from_reference(request.dataset, request.unaugmented, request.config, request.uses_runtime)
         return [subject], None, []
@@ -183,7 +183,7 @@ def _augmentation(subject: Subject, seconds: float) -> tuple[list[float], list[f
 
 
 def _at_sizes(subject: Subject, chosen: Candidate, sizes: list[int], seconds: float, show: Progress) -> list[Measured]:
-    """The pick at its own and the other batch sizes, in turns."""
+    """Return the pick at its own and the other batch sizes, in turns."""
     ways = [replace(chosen, batch_size=size) for size in (subject.report.batch_size, *sizes)]
     show(f"{chosen} at batch sizes {', '.join(str(way.batch_size) for way in ways)}")
     return Sweep(subject, ways, seconds, show).run()

@@ -84,7 +84,7 @@ def _longest_s(request: Request, timeout_s: float) -> float:
 
 
 def _of_training(request: Request, options: VerifyOptions, tree: Path, progress: Progress) -> Request:
-    """The request with what is trained, in a copy of the backend at ``tree``."""
+    """Return the request with what is trained, in a copy of the backend at ``tree``."""
     root = Path(request.tree)
     if options.source is Source.COMMAND:
         raise UsageProblem(
@@ -99,5 +99,5 @@ def _of_training(request: Request, options: VerifyOptions, tree: Path, progress:
 
 
 def _uses_runtime(root: Path) -> bool:
-    """Whether a file of the backend mentions the runtime: it loads by it, then."""
+    """Return whether a file of the backend mentions the runtime: it loads by it, then."""
     return any(b"chirpid_patch" in (root / name).read_bytes() for name in python_files(root, notebooks=False).files)

@@ -51,7 +51,7 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, 
 
 
 def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
-    """The training dataset that R-004's script builds from a configuration.
+    """Return the training dataset that R-004's script builds from a configuration.
 
     Looked for is the module that defines ``get_train_transforms`` and a class with ``transform`` and further parameters
     in its constructor; these are filled from the section ``data``: ``csv_file`` from ``csv_file``, ``data_csv_file`` or
@@ -87,7 +87,7 @@ def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
 
 
 def _with_settings(subject: Subject, config: TuneConfig | None) -> Subject:
-    """``subject`` with what the configuration says of its loading, and the names of these settings."""
+    """Return ``subject`` with what the configuration says of its loading, and the names of these settings."""
     if config is None:
         return subject
     names = {"num_workers": "data", "prefetch_factor": "data", "batch_size": "training"}
@@ -116,7 +116,7 @@ def _made(reference: str, config: TuneConfig | None) -> Any:
 
 
 def _wants_one(function: Callable[..., Any]) -> bool:
-    """Whether a function has a parameter that must be given by position."""
+    """Return whether a function has a parameter that must be given by position."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -126,7 +126,7 @@ def _wants_one(function: Callable[..., Any]) -> bool:
 
 
 def _misfit(function: Callable[..., Any], arguments: Sequence[str]) -> str:
-    """Why a function cannot be called with these arguments, by its parameters; empty where it can."""
+    """Return why a function cannot be called with these arguments, by its parameters; empty where it can."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # it does not say

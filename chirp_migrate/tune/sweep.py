@@ -43,7 +43,7 @@ def grid(
     batch_size: int | None,
     now: Candidate | None,
 ) -> list[Candidate]:
-    """Every candidate once, smallest first; without workers there is nothing to prefetch (trap 4).
+    """Return every candidate once, smallest first; without workers there is nothing to prefetch (trap 4).
 
     Loading in the process is always among them, since everything is compared with it, and so is what the training has
     now.
@@ -159,7 +159,7 @@ class Sweep:
                 self.show(f"round {self.rounds}: {ahead}{time_left}")
 
     def _tried(self) -> list[Measured]:
-        """What was measured, or failed, before the time was up."""
+        """Return what was measured, or failed, before the time was up."""
         self.measured = [one for one in self.measured if one.rates or one.error is not None]
         return self.measured
 
@@ -220,7 +220,7 @@ class Sweep:
 
 
 def _why(error: Exception) -> str:
-    """One line; of what a worker raised, which PyTorch gives as a traceback, the last."""
+    """Return one line; of what a worker raised, which PyTorch gives as a traceback, the last."""
     text = first_line(error)
     if text.startswith("Caught "):
         return str(error).strip().splitlines()[-1].strip()

@@ -138,7 +138,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
 
 
 def _own_runs(discovery: Discovery, timed: Rounds) -> dict[str, OwnTimes]:
-    """What start-up and epochs of the user's own runs take, medians over the rounds."""
+    """Return what start-up and epochs of the user's own runs take, medians over the rounds."""
     found = {}
     for entry in discovery.entry_points:
         sides = {
@@ -167,7 +167,7 @@ def _own_runs(discovery: Discovery, timed: Rounds) -> dict[str, OwnTimes]:
 
 
 def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> VerifyReport:
-    """The verdict ``failed``, with the end of what the project's code printed."""
+    """Return the verdict ``failed``, with the end of what the project's code printed."""
     on = machine.describe(usable_cpus())
     return VerifyReport(
         verdict=Verdict.FAILED.text,
@@ -183,7 +183,7 @@ def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> V
 
 
 def rounds_line(rounds: Rounds) -> str:
-    """How many rounds were made, how busy the machine was, and why there were no more."""
+    """Return how many rounds were made, how busy the machine was, and why there were no more."""
     timed = sum(len(each.labels) for each in rounds.made)
     text = f"{count(rounds.count, 'pair')} of processes, {count(timed, 'entry point')} timed in them"
     ended = "" if rounds.ended_with is None else f" Ended with {rounds.ended_with}."
@@ -196,7 +196,7 @@ def rounds_line(rounds: Rounds) -> str:
 
 
 def _unseen(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) -> str:
-    """What batches hold and nobody looked into, as one sentence; empty for nothing."""
+    """Return what batches hold and nobody looked into, as one sentence; empty for nothing."""
     types: dict[str, set[str]] = {}
     for entries in traces.values():
         for label, records in entries.items():
@@ -212,7 +212,7 @@ def _unseen(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) -> str:
 
 
 def _made() -> dict[str, Any]:
-    """What made the document, when and where."""
+    """Return what made the document, when and where."""
     return {
         "tool": f"chirp-migrate {__version__}",
         "environment": machine.describe_environment(),
@@ -233,7 +233,7 @@ def _figures(measured: SideMeasures, timed: Rounds, side: str) -> dict[str, floa
 
 
 def _simulated(discovery: Discovery, settings: VerifyOptions, timed: Rounds) -> Simulated:
-    """What was simulated, and how busy it kept the device."""
+    """Return what was simulated, and how busy it kept the device."""
     step_ms = settings.simulate_step_ms
     if discovery.source is Source.COMMAND:
         text = f"SIMULATED device steps of {step_ms:g} ms were requested, but a command cannot have any: none ran."

@@ -243,7 +243,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(report: VerifyReport) -> bytes:
-    """The document as JSON, in one line: it may hold a hundred thousand figures."""
+    """Return the document as JSON, in one line: it may hold a hundred thousand figures."""
     return as_bytes(report, indent=None)
 
 

@@ -15,7 +15,7 @@ _LEAST_SHARED, _LEAST_SHARE = 2, 0.05
 
 
 def problems_in(passes: Mapping[str, Sequence[Trace]], has_own_data: bool) -> list[LoadingProblem]:
-    """The problems of all entry points; a problem that several of them show is one.
+    """Return the problems of all entry points; a problem that several of them show is one.
 
     Args:
         passes: entry point → the traces of its loaders.
@@ -30,7 +30,7 @@ def problems_in(passes: Mapping[str, Sequence[Trace]], has_own_data: bool) -> li
 
 
 def _order(traces: Sequence[Trace]) -> Iterator[tuple[str, str]]:
-    """A random sampler that gives the first two epochs of a loader the same order."""
+    """Yield a random sampler that gives the first two epochs of a loader the same order."""
     epochs: dict[int, list[Trace]] = {}
     for one in traces:
         if one.role == "train" and one.shuffled and len(one.indices) >= _LEAST_ORDERED:
@@ -40,7 +40,7 @@ def _order(traces: Sequence[Trace]) -> Iterator[tuple[str, str]]:
 
 
 def _validation_varies(traces: Sequence[Trace]) -> Iterator[tuple[str, str]]:
-    """The same indices give other data in two validation passes of a loader."""
+    """Yield the same indices give other data in two validation passes of a loader."""
     first: dict[int, Trace] = {}
     for one in traces:
         if one.role != "validation" or not one.indices or _has_trained(traces, one):
@@ -92,5 +92,5 @@ def _has_trained(traces: Sequence[Trace], one: Trace) -> bool:
 
 
 def _is_named(one: Trace) -> bool:
-    """Whether the samples are known by the indices of a dataset that is known by more than its length."""
+    """Return whether the samples are known by the indices of a dataset that is known by more than its length."""
     return bool(one.base_indices) and " " in one.base

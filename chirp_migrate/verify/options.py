@@ -80,14 +80,14 @@ class VerifyOptions:
     may_halve: bool = False
 
     def sizes_beside(self, others: float) -> Sizes:
-        """What is timed while other processes use this share of the CPUs (0 to 1)."""
+        """Return what is timed while other processes use this share of the CPUs (0 to 1)."""
         if not self.may_halve or others <= _VERY_BUSY:
             return self.sizes
         return replace(self.sizes, samples=max(LEAST_SAMPLES, self.sizes.samples // 2))
 
     @property
     def source(self) -> Source:
-        """Where the training comes from."""
+        """Return where the training comes from."""
         return Source.FOUND if self.entry is None else self.entry.source
 
     @property
@@ -102,12 +102,12 @@ class VerifyOptions:
 
     @property
     def measures(self) -> bool:
-        """Whether clocks are put on the loaders once the rounds are over."""
+        """Return whether clocks are put on the loaders once the rounds are over."""
         return self.extra_s > 0
 
     @property
     def simulates(self) -> bool:
-        """Whether device steps are simulated."""
+        """Return whether device steps are simulated."""
         return self.simulate_step_ms > 0
 
 
@@ -144,7 +144,7 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
 
 
 def training_of(tree: Path, root: Path, options: VerifyOptions) -> Discovery:
-    """What is trained in ``tree``, ``root`` or a copy of it; a hook's calls have no names yet.
+    """Return what is trained in ``tree``, ``root`` or a copy of it; a hook's calls have no names yet.
 
     Raises:
         InvalidTree: nothing is found, or no file is where the hook is said to be.

@@ -215,7 +215,7 @@ def _rounds(
 
 
 def _needs_repeating(before: EntryResult, after: EntryResult) -> bool:
-    """Whether it matters if results repeat: where they differ, or depend on random numbers of workers."""
+    """Return whether it matters if results repeat: where they differ, or depend on random numbers of workers."""
     return before.fingerprint != after.fingerprint or any(trace.random for trace in before.traces)
 
 

@@ -66,12 +66,12 @@ class RunSpec:
 
     @property
     def entry_points(self) -> tuple[EntryPoint, ...]:
-        """What is trained, in the order in which it runs."""
+        """Return what is trained, in the order in which it runs."""
         return self.discovery.entry_points
 
     @property
     def sizes(self) -> Sizes:
-        """How much is trained."""
+        """Return how much is trained."""
         return self.options.sizes
 
 

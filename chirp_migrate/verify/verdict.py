@@ -63,7 +63,7 @@ class Timing:
         return None if self.perfect is None else max(0.0, 1 - self.perfect.value)
 
     def at(self, low_error: float, high_error: float) -> Timing:
-        """The same with intervals whose ends are each wrong this often (0 to 1)."""
+        """Return the same with intervals whose ends are each wrong this often (0 to 1)."""
         perfect = None if self.perfect is None else self.perfect.at(low_error, high_error)
         return Timing(self.ratio.at(low_error, high_error), perfect)
 
@@ -98,7 +98,7 @@ class Judge:
 
     @property
     def entries(self) -> dict[str, Timing]:
-        """Each entry point, likewise."""
+        """Return each entry point, likewise."""
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
     def look(self, total: Timing | None, entries: Mapping[str, Timing], looks: Sequence[Look]) -> frozenset[str]:
@@ -134,7 +134,7 @@ class Judge:
         return [label for label in self.entries if label not in self._shown]
 
     def verdicts(self) -> dict[str, Verdict]:
-        """Each entry point's own verdict."""
+        """Return each entry point's own verdict."""
         own = {label: self._not_slower(timing) for label, timing in self.entries.items()}
         own.update(dict.fromkeys(self.slower(), Verdict.SLOWER))
         own.update(dict.fromkeys(self.inconclusive(), Verdict.INCONCLUSIVE))
@@ -192,7 +192,7 @@ class Judge:
         )
 
     def _is_clear(self, timing: Timing) -> bool:
-        """Whether it is known if the threshold is met, and where it is not, if perfect loading could meet it."""
+        """Return whether it is known if the threshold is met, and where it is not, if perfect loading could meet it."""
         if timing.ratio.wholly_below(self._wanted):
             return True
         return timing.ratio.wholly_above(self._wanted) and (
@@ -210,7 +210,7 @@ class Judge:
 
 
 def judged(rounds: Rounds, threshold: float, margin: float, strict: bool) -> Judge:
-    """What the looks at these rounds have shown; see :class:`Judge`."""
+    """Return what the looks at these rounds have shown; see :class:`Judge`."""
     by = Judge(threshold, margin, strict)
     for number, look in enumerate(rounds.looks):
         by.look(*timings(rounds.made[: look.rounds]), rounds.looks[: number + 1])
@@ -234,7 +234,7 @@ def timings(rounds: Sequence[TimedRound]) -> tuple[Timing | None, dict[str, Timi
 
 
 def _percent(total: Ratio) -> str:
-    """``34 % less time`` with the interval, or ``more``; always the smaller end first."""
+    """Return ``34 % less time`` with the interval, or ``more``; always the smaller end first."""
     less = [100 * (1 - value) for value in (total.value, total.high, total.low)]
     if less[0] >= 0:
         return f"{less[0]:.1f} % less time (interval {less[1]:.1f} to {less[2]:.1f} %)"

@@ -48,7 +48,7 @@ class Watched:
     difference: Equivalence = field(default_factory=Equivalence)
 
     def working(self, side: str) -> dict[str, EntryResult]:
-        """The entry points that train."""
+        """Return the entry points that train."""
         return {label: one for label, one in self.sides[side].items() if label not in self.failing}
 
 

@@ -41,7 +41,7 @@ class _MappedFile:
         return cls(str(root.filename), array.dtype.str, root.offset + skipped, array.shape)
 
     def open(self) -> Tensor:
-        """The array, mapped into this process for reading."""
+        """Return the array, mapped into this process for reading."""
         return _as_tensor(np.memmap(self.path, self.dtype, "r", self.offset, self.shape), "its file")
 
 
@@ -58,7 +58,7 @@ class _Writable:
 
 
 def _as_tensor(values: Any, name: str) -> Tensor:
-    """``values`` as a tensor over the same memory."""
+    """Return ``values`` as a tensor over the same memory."""
     if isinstance(values, Tensor):
         return values.detach()
     array = np.asarray(values)

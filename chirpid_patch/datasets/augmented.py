@@ -41,7 +41,7 @@ def _build(kind: type[SpecAugment] | type[GaussianNoise], params: Mapping[str, A
 def _chain(
     params: Mapping[str, Any] | None, use_spec_augment: bool | None, use_gaussian_noise: bool | None
 ) -> list[Transform]:
-    """The transforms that ``augment_params`` and the two switches ask for."""
+    """Return the transforms that ``augment_params`` and the two switches ask for."""
     given = params or {}
     if any(stage in given for stage in _STAGES):
         _check_names(given, _STAGES, "augment_params")
@@ -141,7 +141,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return len(self.base_dataset)
 
     def _is_ours(self) -> bool:
-        """Whether no transform of somebody else's is on."""
+        """Return whether no transform of somebody else's is on."""
         return not self.training or self._is_batchable()
 
     def _is_batchable(self) -> bool:
@@ -163,11 +163,11 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return x, y
 
     def _keys(self, key: RandomKey | None, count: int) -> Keys | None:
-        """A key for each of ``count`` samples; None, and nothing is drawn, where no transform draws by key."""
+        """Return a key for each of ``count`` samples; None, and nothing is drawn, where no transform draws by key."""
         return keys_for(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
 
     def _augment(self, x: Any, keys: Keys | None) -> Any:
-        """One sample through the chain, its key (1,)."""
+        """Return one sample through the chain, its key (1,)."""
         for position, transform in self._stages():
             if keys is not None and isinstance(transform, BatchTransform) and is_batchable(transform):
                 x = transform.transform_sample(x, fold_in(keys, *position))
@@ -199,7 +199,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return [(self._augment(x, _at(keys, place)), y) for place, (x, y) in enumerate(samples)]
 
     def _takes(self, xs: Tensor) -> bool:
-        """Whether all transforms work on a batch of such samples."""
+        """Return whether all transforms work on a batch of such samples."""
         try:
             for _, transform in self._stages():
                 transform.check(xs)  # type: ignore[attr-defined]
@@ -208,7 +208,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return True
 
     def _augment_batch(self, xs: Tensor, keys: Keys | None) -> Tensor:
-        """A batch of x, fresh memory, through the chain."""
+        """Return a batch of x, fresh memory, through the chain."""
         for position, transform in self._stages():
             assert isinstance(transform, BatchTransform) and keys is not None
             xs = transform.transform_batch(xs, fold_in(keys, *position))

@@ -60,5 +60,5 @@ def _stack_as_workers(samples: Sequence[Any]) -> Tensor:
 
 
 def _keep_as_workers(values: Any) -> Any:
-    """Text, and what else comes after text, which a worker sends as copies."""
+    """Return text, and what else comes after text, which a worker sends as copies."""
     return values if all(isinstance(value, str | bytes) for value in values) else copy.deepcopy(values)

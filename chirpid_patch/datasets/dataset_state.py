@@ -27,7 +27,7 @@ def dataset_state(value: Any) -> Any:
 
 
 def _state(value: Any, within: tuple[Any, ...]) -> Any:
-    """The state of ``value``, a part of the objects ``within``, to one of which it may refer again."""
+    """Return the state of ``value``, a part of the objects ``within``, to one of which it may refer again."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Tensor):

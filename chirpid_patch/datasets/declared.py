@@ -155,7 +155,7 @@ def lists_samples(
 
 
 def standardized(dataset: Any, indices: Any, mean: Any, std: Any, eps: float) -> WorkerSafeStandardizedDataset | None:
-    """``((x - mean) / (std + eps), y)`` of the samples (x, y) of ``dataset`` at ``indices``, as it is now.
+    """Return ``((x - mean) / (std + eps), y)`` of the samples (x, y) of ``dataset`` at ``indices``, as it is now.
 
     ``eps`` 0: nothing is added. None where that could be told from the expression evaluated sample by sample.
     """
@@ -179,13 +179,13 @@ def _pair_rows(dataset: Any) -> tuple[torch.dtype, torch.Size] | None:
 
 
 def _gives_pairs(dataset: Any) -> bool:
-    """Whether samples are rows of tensors in pairs, or those of a list, which may be looked at one by one."""
+    """Return whether samples are rows of tensors in pairs, or those of a list, which may be looked at one by one."""
     listed = dataset.data_list if type(dataset) is WorkerSafeSequenceDataset else dataset
     return type(listed) in (list, tuple) or _pair_rows(dataset) is not None
 
 
 def _is_statistic(value: Any) -> bool:
-    """Whether ``value`` is a number or a plain tensor of numbers."""
+    """Return whether ``value`` is a number or a plain tensor of numbers."""
     if type(value) is Tensor:
         plain = value.layout is torch.strided and not value.requires_grad
         return value.device.type == "cpu" and plain and value.is_floating_point()

@@ -112,7 +112,7 @@ class BatchedDataset(Node, Dataset[Any]):
         return self.read_sample(index, None)
 
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
-        """The samples at ``indices``: PyTorch's own protocol, for loaders that are not ours.
+        """Return the samples at ``indices``: PyTorch's own protocol, for loaders that are not ours.
 
         What is in memory is read at once, and each sample is then a part of that batch's memory.
         """
@@ -359,7 +359,7 @@ class _Joined(_Joint):
         return parts
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        """One gather a part, put back into the order asked for."""
+        """Return one gather a part, put back into the order asked for."""
         parts = self.resolve(indices) if self.in_memory else None
         if parts is None or not (len(parts) == 1 or all(node_of(part.dataset).gathers for part in parts)):
             return None  # samples of several lists may differ: a number here, a tensor there
@@ -383,7 +383,7 @@ class _Joined(_Joint):
 
 
 def _rows_at(dataset: Any, indices: Sequence[Any]) -> list[int] | None:
-    """The rows at ``indices`` of a ``TensorDataset``; None where its tensors have not all of them."""
+    """Return the rows at ``indices`` of a ``TensorDataset``; None where its tensors have not all of them."""
     counts = {tensor.shape[0] for tensor in dataset.tensors}
     return positions_of(indices, counts.pop()) if len(counts) == 1 else None
 

@@ -86,7 +86,7 @@ def _label(sample: Any, pairs: bool) -> Any:
 
 
 def _as_ints(indices: Iterable[Any]) -> list[Any]:
-    """The same indices, as ints where they come in an array: those are looked up fastest."""
+    """Return the same indices, as ints where they come in an array: those are looked up fastest."""
     ints = as_ints(indices) if type(indices) in (np.ndarray, Tensor) else None
     return list(indices) if ints is None else ints
 

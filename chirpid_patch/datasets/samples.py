@@ -28,7 +28,7 @@ Collate = Callable[[Any], Any]
 
 
 def _takes_key(dataset: Any) -> bool:
-    """Whether single samples of ``dataset`` can be read with a key."""
+    """Return whether single samples of ``dataset`` can be read with a key."""
     return _takes_key(dataset.dataset) if is_exactly(dataset, Subset) else uses_package_read(dataset)
 
 

@@ -56,7 +56,7 @@ class WorkerSafeSequenceDataset(BatchedDataset):
 
     @property
     def _is_listed(self) -> bool:
-        """Whether the samples exist already."""
+        """Return whether the samples exist already."""
         return type(self.data_list) in (list, tuple)
 
     def __len__(self) -> int:

@@ -105,7 +105,7 @@ def standardized_samples(
 def _standardized_rows(
     dataset: Any, indices: Any, mean: Any, std: Any, eps: float
 ) -> list[tuple[Tensor, Tensor]] | None:
-    """The list of ``standardized_samples`` of rows in memory; None, and nothing has been read, of any other."""
+    """Return the list of ``standardized_samples`` of rows in memory; None, and nothing has been read, of any other."""
     if type(dataset) not in (TensorDataset, Subset) or indices is None:
         return None
     view = standardized(dataset, range(len(dataset)) if isinstance(indices, EllipsisType) else indices, mean, std, eps)
@@ -129,7 +129,7 @@ def _has_fixed_rows(dataset: Any) -> bool:
 
 
 def _gathered(dataset: Any, indices: Sequence[Any], columns: int | None = None) -> Tensor | None:
-    """The samples' first column, or None where that is not surely what stacking them gives."""
+    """Return the samples' first column, or None where that is not surely what stacking them gives."""
     if not len(indices) or not _has_fixed_rows(dataset):
         return None
     found = tensors_behind(dataset, indices)

@@ -22,7 +22,7 @@ _Statistic = float | np.floating[Any] | tuple[float, str] | Tensor
 
 
 def _pack(value: Any) -> _Statistic:
-    """A mean or deviation as picklable state: numbers as they are, 0-dim tensors as (number, dtype name)."""
+    """Return a mean or deviation as picklable state: numbers as they are, 0-dim tensors as (number, dtype name)."""
     if isinstance(value, np.ndarray | list | tuple):
         value = torch.as_tensor(value, dtype=torch.float32)
     if not isinstance(value, Tensor):
@@ -41,7 +41,7 @@ def _unpack(state: _Statistic) -> Any:
 
 
 def _fits(shape: Sequence[int], sample: Sequence[int]) -> bool:
-    """Whether a statistic of ``shape`` is laid against ``sample`` without making it larger."""
+    """Return whether a statistic of ``shape`` is laid against ``sample`` without making it larger."""
     padded = (*(len(sample) - len(shape)) * (1,), *shape)
     return len(padded) == len(sample) and all(one in (1, size) for one, size in zip(padded, sample, strict=True))
 
@@ -163,7 +163,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return None if pairs is None else [self._standardize_column(pairs[0]), pairs[1]]
 
     def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
-        """The given rows of ``xs``, standardised while they are copied; None where that is not possible."""
+        """Return the given rows of ``xs``, standardised while they are copied; None where that is not possible."""
         numbers = self._numbers(xs) if not off_cpu.is_away(xs) else None
         if numbers is None:
             return None
@@ -179,7 +179,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return numbers[kind]
 
     def _standardize_column(self, batch: Tensor) -> Any:
-        """A batch of x, fresh memory, at once where that is the same as one by one."""
+        """Return a batch of x, fresh memory, at once where that is the same as one by one."""
         mean, deviation = (off_cpu.operand(statistic, batch) for statistic in self.operands())
         if not self._broadcasts(batch):
             return default_collate([(x - mean) / deviation for x in batch])
@@ -188,7 +188,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return (batch - mean) / deviation
 
     def _broadcasts(self, batch: Tensor) -> bool:
-        """Whether the statistics meet a batch as they meet each sample.
+        """Return whether the statistics meet a batch as they meet each sample.
 
         A 0-dim sample promotes dtypes otherwise than a 1-dim batch, and statistics with more axes than a
         sample would be laid against the batch axis.
@@ -196,7 +196,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return batch.ndim > 1 and max(map(np.ndim, self.operands())) < batch.ndim
 
     def _stays_in_place(self, batch: Tensor) -> bool:
-        """Whether the arithmetic on a batch keeps its dtype and shape, and can be done in its memory."""
+        """Return whether the arithmetic on a batch keeps its dtype and shape, and can be done in its memory."""
         return batch.is_floating_point() and all(
             torch.result_type(batch, statistic) == batch.dtype
             and (np.ndim(statistic) == 0 or _fits(statistic.shape, batch.shape[1:]))

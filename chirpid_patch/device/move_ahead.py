@@ -58,7 +58,7 @@ class DevicePrefetcher:
         return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _gives_away(self.loader))
 
     def _copies(self) -> CudaCopies:
-        """The device and its stream, kept from epoch to epoch."""
+        """Return the device and its stream, kept from epoch to epoch."""
         index = torch.cuda.current_device() if self.device.index is None else self.device.index
         device = torch.device("cuda", index)
         if self._cuda is None or self._cuda.device != device:
@@ -106,7 +106,7 @@ class DeviceIterator(Iterator[Any]):
         return batch
 
     def _ask(self) -> BatchCopy | Exception:
-        """The next batch on its way, or what loading it raised: the loop meets it where it would have."""
+        """Return the next batch on its way, or what loading it raised: the loop meets it where it would have."""
         if self._settle and self._last is not None:
             self._last.settle()
         try:

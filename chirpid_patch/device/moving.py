@@ -93,7 +93,7 @@ def mapped(batch: Any, move: Callable[[Any], Any]) -> Any:
 
 
 def _like(batch: Any, names: list[Any], parts: list[Any]) -> Any:
-    """A container like ``batch`` that holds ``parts`` instead of its own."""
+    """Return a container like ``batch`` that holds ``parts`` instead of its own."""
     make: Any = type(batch)
     if isinstance(batch, tuple):
         return make(*parts) if hasattr(batch, "_fields") else make(parts)

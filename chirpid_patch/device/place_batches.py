@@ -84,7 +84,7 @@ def place_batches(
 
 
 def _draws_exact_noise(dataset: Any) -> bool:
-    """Whether a dataset that can be resident has noise that another device computes otherwise."""
+    """Return whether a dataset that can be resident has noise that another device computes otherwise."""
     node = node_of(dataset)
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     if any(isinstance(one, GaussianNoise) and one.mode == "exact" for _, one in stages):

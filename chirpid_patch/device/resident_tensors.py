@@ -83,7 +83,7 @@ def _row_bytes(tensor: Tensor) -> int:
 
 
 def _looks(source: Tensor) -> Tensor:
-    """The values at regular places of ``source``, as bytes."""
+    """Return the values at regular places of ``source``, as bytes."""
     step = max(1, min(_LOOKED_AT_EVERY, _row_bytes(source)) // source.element_size())
     # As they lie in memory: of a dense tensor nothing has to be copied for that.
     strides = source.stride()

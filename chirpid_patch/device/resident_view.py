@@ -31,7 +31,7 @@ Copy = Callable[[Tensor], Tensor]
 
 
 def _does_as(thing: Any, kind: type) -> bool:
-    """Whether ``thing`` is one of ``kind`` and makes batches as it does; it may be a subclass otherwise."""
+    """Return whether ``thing`` is one of ``kind`` and makes batches as it does; it may be a subclass otherwise."""
     unchanged = (getattr(type(thing), name, None) == getattr(kind, name, None) for name in _READING)
     return isinstance(thing, kind) and all(unchanged)
 
@@ -87,7 +87,7 @@ def resident_view(dataset: Any, copy: Copy) -> Any:
 
 
 def _twin(original: Any, /, **changed: Any) -> Any:
-    """An object like ``original``, made without its constructor, with other values of some attributes."""
+    """Return an object like ``original``, made without its constructor, with other values of some attributes."""
     twin = object.__new__(type(original))
     twin.__dict__.update(vars(original), **changed)
     return twin

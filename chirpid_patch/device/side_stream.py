@@ -100,7 +100,7 @@ class BatchCopy:
 
 
 def _may_go_beside(part: Any, device: torch.device) -> bool:
-    """Whether copies of its tensors' memory are all there is to moving ``part``."""
+    """Return whether copies of its tensors' memory are all there is to moving ``part``."""
     if not isinstance(part, Tensor) and type(part) is not PackedSequence:
         return False
     away = (tensor for tensor in tensors_of(part) if tensor.device != device)
@@ -108,7 +108,7 @@ def _may_go_beside(part: Any, device: torch.device) -> bool:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Whether a copy of its memory is all there is to ``tensor``."""
+    """Return whether a copy of its memory is all there is to ``tensor``."""
     return (
         type(tensor) is Tensor
         and tensor.device.type == "cpu"

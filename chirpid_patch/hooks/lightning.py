@@ -27,7 +27,7 @@ def lightning_callback(hook: TrainerHooks | None = None) -> Any:
 
 
 def _lightning() -> str:
-    """The package whose trainer will most likely train."""
+    """Return the package whose trainer will most likely train."""
     packages = ("lightning", "pytorch_lightning")
     found = next((name for name in packages if name in sys.modules), None)
     found = found or next((name for name in packages if find_spec(name)), None)
@@ -38,7 +38,7 @@ def _lightning() -> str:
 
 @cache
 def _callback_class(module: str) -> Any:
-    """The callback, as a subclass of ``module``'s ``Callback``."""
+    """Return the callback, as a subclass of ``module``'s ``Callback``."""
     base: Any = import_module(module).Callback
 
     class LightningHooks(base):  # type: ignore[misc]

@@ -172,7 +172,7 @@ class DataLoaderProfilingHook(TrainerHooks):
 
     @property
     def _on_cuda(self) -> bool:
-        """Whether this epoch is measured on a CUDA device, as known when that is first asked in it."""
+        """Return whether this epoch is measured on a CUDA device, as known when that is first asked in it."""
         if self._uses_cuda is None:
             in_use: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
             self._uses_cuda = in_use if self.device is None else self.device.type == "cuda"
@@ -187,7 +187,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         return event
 
     def _ask(self) -> Any:
-        """The loop asks for a batch; seconds of its step before."""
+        """Return the loop asks for a batch; seconds of its step before."""
         self._waiting.begin(nvtx=self._on_cuda)
         return self._timer.ask()
 
@@ -214,7 +214,7 @@ class DataLoaderProfilingHook(TrainerHooks):
                 self._stretch = StepTally()
 
     def _is_slow(self, step: Step) -> bool:
-        """Whether that was a slow batch, which is then named."""
+        """Return whether that was a slow batch, which is then named."""
         first = not self._epoch.steps
         if first or step.wait is None or not self._usual.is_exceeded(step.wait + step.host_seconds):
             return False

@@ -111,7 +111,7 @@ class _Diagnosis:
         self._times = _time(loader_twin(loader), num_batches)
 
     def result(self) -> LoaderDiagnosis:
-        """All that was found."""
+        """Return all that was found."""
         findings = self._faster() if self._can_try() else []
         without_workers = any(finding.setting == "num_workers" and not finding.suggested for finding in findings)
         others = [
@@ -128,7 +128,7 @@ class _Diagnosis:
         return pinning_finding(self._loader.pin_memory, pinning_device())
 
     def _limits_training(self) -> bool:
-        """Whether the training waits for loading noticeably, as far as it is known how long its steps take."""
+        """Return whether the training waits for loading noticeably, as far as it is known how long its steps take."""
         step = self._step_seconds
         if step is None:
             return True
@@ -154,7 +154,7 @@ class _Diagnosis:
         return found
 
     def _other_workers(self) -> tuple[Finding | None, float]:
-        """A better number of workers, and how many times as fast the loader was with it."""
+        """Return a better number of workers, and how many times as fast the loader was with it."""
         now = worker_processes(self._loader)
         if now:
             alone = self._ratio(lambda: loader_twin(self._loader, 0))

@@ -60,7 +60,7 @@ def _is_off(value: Any) -> bool:
 
 
 def _describe(value: Any, depth: int) -> Any:
-    """What makes loading ``value`` cost what it costs, as JSON."""
+    """Return what makes loading ``value`` cost what it costs, as JSON."""
     if isinstance(value, Tensor):
         return [str(value.dtype), list(value.shape), str(value.device)]
     if value is None or isinstance(value, bool | int | float | str):

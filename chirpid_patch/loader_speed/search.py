@@ -164,7 +164,7 @@ class _Measuring:
         return self._until - time.perf_counter()
 
     def trial(self, num_workers: int, prefetch_threads: int, seconds: float) -> Trial:
-        """The rate of one way of loading, over whole rounds of its threads or workers."""
+        """Return the rate of one way of loading, over whole rounds of its threads or workers."""
         at_once = max(num_workers, prefetch_threads, 1)
         options = self._sampler.sampling() | self._options
         if num_workers:
@@ -241,6 +241,6 @@ class EndlessDraws(Sampler[Any]):
 
 
 def _draws_freely(dataset: Any, options: Mapping[str, Any]) -> bool:
-    """Whether the indices of an epoch may be drawn early without the training's random numbers moving."""
+    """Return whether the indices of an epoch may be drawn early without the training's random numbers moving."""
     sampling = {name: options[name] for name in _SAMPLING if name in options}
     return tasks_drawn_freely(DataLoader(dataset, **sampling)) > 0

@@ -100,7 +100,7 @@ class EpochRequests:
         return Request(indices, self._key(indices, kind.rank)) if kind.keyed else Request(indices)
 
     def _key(self, indices: Any, rank: int) -> RandomKey | None:
-        """The key of a batch of integer indices; other indices have none."""
+        """Return the key of a batch of integer indices; other indices have none."""
         plain = as_ints(indices)
         if plain is None:
             return None
@@ -112,7 +112,7 @@ class EpochRequests:
         return RandomKey(self._seed, self._epoch, rank, numbers, occurrences)
 
     def _occurrences(self, indices: Sequence[int]) -> Any:
-        """How often each index had been drawn before in this epoch."""
+        """Return how often each index had been drawn before in this epoch."""
         seen = self._seen
         assert seen is not None
         occurrences = np.zeros(len(indices), dtype=np.int64)

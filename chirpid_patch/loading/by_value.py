@@ -30,7 +30,7 @@ class NotSendableError(RuntimeError):
 
 
 def send_by_value(parts: LoaderParts) -> LoaderParts:
-    """``parts`` that reach worker processes also where a notebook defines them; elsewhere ``parts`` itself.
+    """Return ``parts`` that reach worker processes also where a notebook defines them; elsewhere ``parts`` itself.
 
     Nothing is pickled here: the parts are pickled when a worker starts, together, so that what they share stays shared.
     """
@@ -43,7 +43,7 @@ def send_by_value(parts: LoaderParts) -> LoaderParts:
 
 
 def main_is_interactive() -> bool:
-    """Whether no other process can import ``__main__``: it has neither a file nor a name to import it by."""
+    """Return whether no other process can import ``__main__``: it has neither a file nor a name to import it by."""
     main = sys.modules.get("__main__")
     return getattr(main, "__spec__", None) is None and (_main_file() is None or _is_read_from_input())
 
@@ -179,6 +179,6 @@ _REDUCERS = {
 
 
 def _is_of_main(found: Any) -> bool:
-    """Whether ``found`` is a class, function or method that ``__main__`` defines."""
+    """Return whether ``found`` is a class, function or method that ``__main__`` defines."""
     kinds = type | FunctionType | MethodType | _Cached
     return issubclass(type(found), kinds) and getattr(found, "__module__", None) == "__main__"

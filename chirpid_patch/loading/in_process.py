@@ -161,7 +161,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             queue.order(self._undelivered[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
-        """Whether the request that many places after the next one is drawn, or may be, and now is."""
+        """Return whether the request that many places after the next one is drawn, or may be, and now is."""
         while len(self._undelivered) <= position:
             # Short of the epoch's end: what a sampler does there happens when the loop gets there.
             if self._free is None:

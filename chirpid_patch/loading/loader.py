@@ -79,7 +79,7 @@ class _Progress:
     latest: weakref.ref[Any] | None = None
 
     def between_epochs(self) -> _Progress:
-        """The same for a copy of the loader, which has no epoch under way."""
+        """Return the same for a copy of the loader, which has no epoch under way."""
         return replace(self, latest=None, begun_from=None)
 
 
@@ -300,7 +300,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             super().check_worker_number_rationality()
 
     def _is_refused_workers(self) -> bool:
-        """Whether PyTorch would raise an error before it has started the workers that were asked for."""
+        """Return whether PyTorch would raise an error before it has started the workers that were asked for."""
         context = {"multiprocessing_context": self.multiprocessing_context}
         return not (self.prefetch_factor or 0) > 0 or (is_importing_main() and start_method(context) != "fork")
 
@@ -315,7 +315,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         )
 
     def _reads_the_same_here(self) -> bool:
-        """Whether this process surely reads the same batches as workers would."""
+        """Return whether this process surely reads the same batches as workers would."""
         plain = self.worker_init_fn is None or self.worker_init_fn is worker_init_fn
         return plain and not is_importing_main() and stacks_samples(self.collate_fn) and is_in_memory(self.dataset)
 
@@ -328,7 +328,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return InProcessIterator(parts, self._epoch_here(parts), ahead=ahead, threads=self._threads, seed=seed)
 
     def _epoch_here(self, parts: LoaderParts) -> BeginEpoch:
-        """How the epoch that begins is read in this process.
+        """Return how the epoch that begins is read in this process.
 
         Refers to ``parts`` of this loader and not to the loader itself, whose threads end with it.
         """
@@ -343,7 +343,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return begin
 
     def _reading(self, is_sent: bool, nodes: list[Node]) -> EpochReading:
-        """How batches are read here; ``is_sent``: the call that this loader replaces had workers."""
+        """Return how batches are read here; ``is_sent``: the call that this loader replaces had workers."""
         node = nodes[0] if nodes else node_of(self.dataset)
         # Batches so small that reading them at once gains nothing are left to PyTorch's code. One sample may be large.
         size = self.batch_size
@@ -377,11 +377,11 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return BatchReader(dataset, self.collate_fn, batches=self.batch_sampler is not None)
 
     def _epoch_requests(self, seed: int, number: int, skipped: int, kind: Callable[[], RequestKind]) -> EpochRequests:
-        """The requests of the epoch ``number``, whose base seed is ``seed``, without the first ``skipped``."""
+        """Return the requests of the epoch ``number``, whose base seed is ``seed``, without the first ``skipped``."""
         return EpochRequests(seed, number, kind, self._draws_repeatedly, self.drop_last, skipped)
 
     def _request_kind(self, nodes: list[Node]) -> RequestKind:
-        """What requests are like; adds the node of the dataset to ``nodes``."""
+        """Return what requests are like; adds the node of the dataset to ``nodes``."""
         batches, node = self.batch_sampler is not None, node_of(self.dataset)
         nodes.append(node)
         keyed = batches and node.keyed
@@ -389,7 +389,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return RequestKind(rank, keyed, lambda: batches and (self.thread_safe or node.reads_batches))
 
     def _worker_requests(self, seed: int) -> EpochRequests:
-        """The requests of the epoch that begins in worker processes."""
+        """Return the requests of the epoch that begins in worker processes."""
         progress = self._progress
         kind = partial(BatchedDataLoader._request_kind, parts_of(self), [])
         return self._epoch_requests(seed, progress.begun - 1, progress.skipped, kind)
@@ -407,7 +407,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     # -- another number of workers
 
     def _why_workers_stay(self) -> str | None:
-        """Why the number of worker processes stays; None if it follows the load."""
+        """Return why the number of worker processes stays; None if it follows the load."""
         if self.most_workers is None:
             return "most_workers is not given"
         if isinstance(self.dataset, IterableDataset):
@@ -486,16 +486,16 @@ class BatchedDataLoader(DataLoader[_T_co]):
             self._epochs.go_on(self, progress.begun)
 
     def _counters(self) -> dict[str, Any]:
-        """The state of a loader whose next epoch is a new one, whatever runs."""
+        """Return the state of a loader whose next epoch is a new one, whatever runs."""
         return {"epochs_begun": self._progress.begun, "base_seed": self._seed_in_use()}
 
     def _seed_in_use(self) -> int | None:
-        """The base seed that all further epochs have, where it is drawn only once."""
+        """Return the base seed that all further epochs have, where it is drawn only once."""
         iterator: Any = self._iterator
         return iterator._base_seed if self.persistent_workers and iterator is not None else self._progress.kept_seed
 
     def _random_states(self) -> _EpochStart:
-        """All that an epoch that begins now begins from."""
+        """Return all that an epoch that begins now begins from."""
         generator: Any = self.generator
         own = generator.get_state() if isinstance(generator, torch.Generator) else None  # others PyTorch refuses
         states = GlobalStates.of_torch() if draws_from_torch_alone(self) else GlobalStates.now()
@@ -561,5 +561,5 @@ class _KeptEpoch(Iterator[Any]):
 
     @property
     def ended(self) -> bool:
-        """Whether the epoch is surely over."""
+        """Return whether the epoch is surely over."""
         return self._workers_iterator is None or self._workers_iterator.ended

@@ -180,7 +180,7 @@ class PrefetchQueue:
             return (modes, self._state()), load()
 
     def _state(self) -> object:
-        """What samples in memory depend on. Other samples are read once, as worker processes read them."""
+        """Return what samples in memory depend on. Other samples are read once, as worker processes read them."""
         dataset = self._reader.dataset
         return dataset_state(dataset) if is_in_memory(dataset) else None
 

@@ -272,7 +272,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
                 self._recover(death)
 
     def _try_get_data(self, *timeout: float) -> Any:
-        """What PyTorch's does; a dead worker raises _WorkerDiedError."""
+        """Return what PyTorch's does; a dead worker raises _WorkerDiedError."""
         try:
             try:
                 self._watch()
@@ -335,7 +335,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._start_again()
 
     def _has_begun(self, worker: int) -> bool:
-        """Whether a dead worker had taken a request. Reads the requests that it left from its queue."""
+        """Return whether a dead worker had taken a request. Reads the requests that it left from its queue."""
         if worker in self._heard_from:
             return True
         sent, left = sum(info == (worker,) for info in self._task_info.values()), 0
@@ -348,7 +348,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         return not sent
 
     def _failed(self, number: int, dead: set[int]) -> RuntimeError:
-        """The batch ``number`` killed its worker twice: it is given up."""
+        """Return the batch ``number`` killed its worker twice: it is given up."""
         del self._task_info[number]
         self._tasks_outstanding -= 1
         self._suspects.discard(number)
@@ -424,7 +424,7 @@ def _wait_for_a_death(workers: list[Any]) -> None:
 
 
 def _obituary(worker: Any) -> str:
-    """How a worker process ended, in PyTorch's words."""
+    """Return how a worker process ended, in PyTorch's words."""
     code = worker.exitcode
     if code is not None and code < 0:
         name = signal.strsignal(-code) or f"signal {-code}"
@@ -433,7 +433,7 @@ def _obituary(worker: Any) -> str:
 
 
 def _was_raised_by_reading(error: BaseException) -> bool:
-    """Whether ``error`` was raised by the code that reads what a worker sent."""
+    """Return whether ``error`` was raised by the code that reads what a worker sent."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -454,5 +454,5 @@ def _check_processes() -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """The first sentence of an error's message, to be quoted within another."""
+    """Return the first sentence of an error's message, to be quoted within another."""
     return str(error).strip().split("\n", 1)[0].split(". ", 1)[0].rstrip(". ") or type(error).__name__

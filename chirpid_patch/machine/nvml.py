@@ -167,7 +167,7 @@ def _reading(nvml: Any, handle: Any) -> GpuReading:
     unreadable: dict[str, str] = {}
 
     def ask(fields: tuple[str, ...], function: Callable[[Any], Any]) -> Any:
-        """What ``function`` answers; None if it does not, and then ``fields`` cannot be read."""
+        """Return what ``function`` answers; None if it does not, and then ``fields`` cannot be read."""
         try:
             return function(handle)
         except nvml.NVMLError as error:  # of this value only: the other is asked for all the same
@@ -186,5 +186,5 @@ def _reading(nvml: Any, handle: Any) -> GpuReading:
 
 
 def _as_text(value: str | bytes) -> str:
-    """What a binding returns as text; before version 11.5 that is bytes."""
+    """Return what a binding returns as text; before version 11.5 that is bytes."""
     return value.decode() if isinstance(value, bytes) else value

@@ -69,7 +69,7 @@ def process_memory(pid: int | None = None, *, include_children: bool = False) ->
 
 
 def _read(process: Any, kind: str) -> int | None:
-    """Its memory by one measure; None if it has ended, may not be read, or this system has no such measure."""
+    """Return its memory by one measure; None if it has ended, may not be read, or this system has no such measure."""
     try:
         memory = process.memory_info() if kind == "rss" else process.memory_full_info()
     except psutil.Error:

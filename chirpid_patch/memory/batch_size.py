@@ -73,7 +73,7 @@ def largest_batch_size(
 
 
 def _search(step: Callable[[int], object], trials: MemoryTrials, most: int) -> int:
-    """The largest size shown to fit, 0 if none: doubling, then halving the gap to the smallest that does not."""
+    """Return the largest size shown to fit, 0 if none: doubling, then halving the gap to the smallest that does not."""
     shown, too_large = 0, most + 1
     while shown + 1 < too_large:
         doubled = min(max(2 * shown, _FIRST), most)

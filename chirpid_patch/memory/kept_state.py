@@ -32,7 +32,7 @@ def kept_state(*owners: Any) -> Iterator[None]:
 
 
 def _keep(owner: Any) -> Callable[[], None]:
-    """What puts ``owner`` back as it is now."""
+    """Return what puts ``owner`` back as it is now."""
     if isinstance(owner, nn.Module):
         return _keep_module(owner)
     if isinstance(owner, Optimizer):

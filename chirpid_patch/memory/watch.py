@@ -166,7 +166,7 @@ class MemoryWatch:
             return memory_in_use(probe)
 
     def _judge(self, use: MemoryUse) -> MemoryAlert | None:
-        """The alert that a reading gives rise to, if any."""
+        """Return the alert that a reading gives rise to, if any."""
         before = self._pressures.get(use.source, MemoryPressure.NONE)
         limits = {level: int(share * use.total_bytes) for level, share in self._limits.items()}
         over = (

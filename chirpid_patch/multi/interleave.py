@@ -89,7 +89,7 @@ class Interleaving:
         return order[:steps]
 
     def _drawn(self, weights: Sequence[float], steps: int, epoch: int, stage: int = 0) -> Turns:
-        """``steps`` loaders drawn with replacement."""
+        """Return ``steps`` loaders drawn with replacement."""
         chances = np.asarray(weights, dtype=np.float64)
         bounds = np.cumsum(chances)
         key = fold_in(np.zeros(1, dtype=np.uint64), self.seed, epoch, stage)

@@ -127,7 +127,7 @@ class MultiDataLoader:
                 break
 
     def _batches(self, index: int) -> Iterator[Any]:
-        """The batches of a loader in an epoch, again and again where short ones are cycled."""
+        """Yield the batches of a loader in an epoch, again and again where short ones are cycled."""
         loader, begins = self.loaders[index], True
         while begins:
             begins = self.config.cycle_short_loaders
@@ -169,7 +169,7 @@ class MultiDataLoader:
 
 
 def _counting_samplers(loader: Any) -> list[Any]:
-    """The samplers of a loader, and those they hold, that count epochs, each once."""
+    """Return the samplers of a loader, and those they hold, that count epochs, each once."""
     found: list[Any] = []
     waiting = [getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)]
     while waiting:

@@ -123,7 +123,7 @@ def create_multi_dataloaders(
 
 
 def _is_sized_pair(value: Any) -> bool:
-    """Whether ``value`` is (dataset, batch size)."""
+    """Return whether ``value`` is (dataset, batch size)."""
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], int)
 
 
@@ -142,5 +142,5 @@ def _batch_size(
 
 
 def _seed_of(seed: int, number: int) -> int:
-    """The seed of one loader's generator; another for each."""
+    """Return the seed of one loader's generator; another for each."""
     return int(np.random.SeedSequence([abs(seed), int(seed < 0), number]).generate_state(1)[0])

@@ -43,7 +43,7 @@ def held_objects(owners: Iterable[Any]) -> Iterator[Any]:
 
 
 def _parts(owner: Any) -> list[Any]:
-    """What ``owner`` holds."""
+    """Return what ``owner`` holds."""
     if owner is None or isinstance(owner, str | bytes | int | float | type | torch.Tensor | np.ndarray):
         return []
     if isinstance(owner, ModuleType):

@@ -34,7 +34,7 @@ def _mix(words: Keys) -> Keys:
 
 
 def _mix_word(word: int) -> int:
-    """``_mix`` of one word."""
+    """Return ``_mix`` of one word."""
     mixed = (word + 0x9E3779B97F4A7C15) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK

@@ -87,7 +87,7 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
 
 
 def _pictures(folder: Path) -> list[Path]:
-    """Every picture below ``folder``, sorted."""
+    """Return every picture below ``folder``, sorted."""
     return sorted(
         path
         for path in folder.rglob("*")

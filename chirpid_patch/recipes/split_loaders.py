@@ -99,7 +99,7 @@ def _loaders(
 def _of_folder(
     root: Path, read: Callable[..., ImageFolderDataset], val_split: float, test_split: float, seed: int
 ) -> tuple[Subset[Any], Subset[Any], Subset[Any]]:
-    """The splits that lie in ``root``, or are drawn from it."""
+    """Return the splits that lie in ``root``, or are drawn from it."""
     if not root.is_dir():
         raise FileNotFoundError(f"there is no folder {root}: data_root must hold train/CLASS/… and test/CLASS/…")
     train_folder, test_folder = root / "train", root / "test"

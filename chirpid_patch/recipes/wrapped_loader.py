@@ -199,7 +199,7 @@ class WrappedDataLoader:
 
     @property
     def _pin_memory(self) -> bool:
-        """Whether batches are loaded into pinned memory."""
+        """Return whether batches are loaded into pinned memory."""
         loader = self._pytorch_loader
         return pinning_device() is not None and (loader.pin_memory or getattr(loader, "pins_own_batches", False))
 
@@ -210,12 +210,12 @@ class WrappedDataLoader:
 
     @property
     def _persistent_workers(self) -> bool:
-        """Whether workers stay from epoch to epoch."""
+        """Return whether workers stay from epoch to epoch."""
         return self._pytorch_loader.persistent_workers and self._num_workers > 0
 
     @property
     def _num_workers(self) -> int:
-        """How many worker processes load."""
+        """Return how many worker processes load."""
         return worker_processes(self._pytorch_loader)
 
     def __getattr__(self, name: str) -> Any:
@@ -265,7 +265,7 @@ def _sampler(
     iterations: int | None,
     rng: torch.Generator | None,
 ) -> Any:
-    """The sampler that was asked for in one of these ways; None for all samples, in the order of the loader."""
+    """Return the sampler that was asked for in one of these ways; None for all samples, in the order of the loader."""
     by_weight = weighted is not False and weighted is not None
     asked = {"sampler": sampler is not None, "weighted_sampler": by_weight, "indices": indices is not None}
     given = [name for name, is_asked in asked.items() if is_asked]
@@ -316,7 +316,7 @@ def _by_weight(dataset: Any, weighted: Any, offers: dict[str, Any]) -> Sampler[A
 
 
 def _subset(dataset: Any, indices: Any, is_train: bool, rng: torch.Generator | None) -> Any:
-    """A sampler of these positions: shuffled for training, else the positions in their order."""
+    """Return a sampler of these positions: shuffled for training, else the positions in their order."""
     positions = torch.as_tensor(indices() if callable(indices) else indices)
     if positions.numel() and (positions.ndim != 1 or positions.dtype == torch.bool or positions.is_floating_point()):
         raise ValueError("indices must be a sequence of positions; of a mask, take its nonzero()")
@@ -327,7 +327,7 @@ def _subset(dataset: Any, indices: Any, is_train: bool, rng: torch.Generator | N
 
 
 def _called(function: Callable[..., Any], offers: dict[str, Any]) -> Any:
-    """``function``, called with those of ``offers`` that it has parameters for."""
+    """Return ``function``, called with those of ``offers`` that it has parameters for."""
     known = inspect.signature(function).parameters.values()
     if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known):
         return function(**offers)

@@ -73,7 +73,7 @@ class MultiScaleDataset(WrappingDataset):
 
     @property
     def base_dataset(self) -> Any:
-        """The dataset underneath."""
+        """Return the dataset underneath."""
         return self._images.base_dataset
 
     @base_dataset.setter
@@ -123,7 +123,7 @@ class MultiScaleDataset(WrappingDataset):
         return ScaleTo(scale)(base_image)
 
     def _group_scales_by_memory(self) -> list[list[int]]:
-        """The scales in groups whose scaled images, for a batch, fit into ``memory_budget`` together.
+        """Return the scales in groups whose scaled images, for a batch, fit into ``memory_budget`` together.
 
         Without a budget each scale is a group. Channels and dtype are those of the first base image.
         """
@@ -172,7 +172,7 @@ class _Images(WrappingDataset):
 
 
 def _parted(sample: Any) -> tuple[Any, dict[str, Any]]:
-    """The image of a sample, or the images of a batch, and the rest."""
+    """Return the image of a sample, or the images of a batch, and the rest."""
     if isinstance(sample, Mapping) and "image" in sample:
         return sample["image"], {name: value for name, value in sample.items() if name != "image"}
     if isinstance(sample, tuple | list) and len(sample) in (1, 2):

@@ -48,7 +48,7 @@ class LossParts:
         return self._reduction is not None
 
     def whole(self, outputs: Any, labels: Any) -> Tensor:
-        """``criterion(outputs, labels)``."""
+        """Return ``criterion(outputs, labels)``."""
         loss: Tensor = self._criterion(outputs, labels)
         return loss
 
@@ -66,7 +66,7 @@ class LossParts:
         return loss
 
     def _weight_of(self, labels: Tensor) -> Tensor:
-        """What a weighted mean over ``labels`` divides by."""
+        """Return what a weighted mean over ``labels`` divides by."""
         counted: Tensor = labels != self._criterion.ignore_index
         weights = self._criterion.weight
         if weights is None:

@@ -89,7 +89,7 @@ class ScaleTo:
         self.scale = scale
 
     def __call__(self, image: Any) -> Tensor:
-        """One image, as for ``image_tensor``, or a batch (B, C, H, W), at this scale."""
+        """Return one image, as for ``image_tensor``, or a batch (B, C, H, W), at this scale."""
         is_batch = isinstance(image, Tensor) and image.ndim == 4
         return scale_images(image if is_batch else image_tensor(image), self.scale)
 

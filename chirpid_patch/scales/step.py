@@ -153,12 +153,12 @@ class MultiScaleStep:
         return torch.stack([self.weights[scale] * loss for scale, loss in losses.items()]).sum()
 
     def _gradients_exchanged(self, now: bool) -> AbstractContextManager[Any]:
-        """``DistributedDataParallel`` exchanges gradients with the last piece of a batch only."""
+        """Return ``DistributedDataParallel`` exchanges gradients with the last piece of a batch only."""
         no_sync = getattr(self.model, "no_sync", None)
         return nullcontext() if now or no_sync is None else no_sync()
 
     def _parts(self, scale: int, images: Tensor) -> list[slice]:
-        """The parts of a batch that this scale is run in."""
+        """Return the parts of a batch that this scale is run in."""
         count = len(images)
         whole = [slice(0, count)]
         if self.memory_budget is None:

@@ -29,7 +29,7 @@ _NOISE_AT_A_TIME = 1 << 23
 
 
 def _words(keys: Tensor, count: int) -> Tensor:
-    """The first ``count`` words of SplitMix64 from each key on: int64 (R,) to int64 (R, count)."""
+    """Return the first ``count`` words of SplitMix64 from each key on: int64 (R,) to int64 (R, count)."""
     words = keys[:, None] + torch.arange(1, count + 1, device=keys.device) * _GOLDEN
     for shift, multiplier in _ROUNDS:
         words.bitwise_xor_(_shifted(words, shift)).mul_(multiplier)
@@ -86,7 +86,7 @@ _DRAW: dict[str, Callable[[Tensor, int, float], Tensor]] = {
 
 
 def device_noise(keys: Tensor, count: int, std: float, mode: str) -> Tensor:
-    """``count`` values of N(0, std²) for each key, where the keys are: int64 (R,) to float32 (R, count).
+    """Return ``count`` values of N(0, std²) for each key, where the keys are: int64 (R,) to float32 (R, count).
 
     The keys are 64-bit numbers in the int64 of the same bits; ``mode`` is one of ``NOISE_MODES``.
     """

@@ -76,7 +76,7 @@ _scratch = _Scratch()
 
 @lru_cache(maxsize=8)
 def _steps(words: int) -> npt.NDArray[np.uint64]:
-    """What SplitMix64 adds to its seed for each of the first ``words`` words."""
+    """Return what SplitMix64 adds to its seed for each of the first ``words`` words."""
     steps: npt.NDArray[np.uint64] = np.arange(1, words + 1, dtype=np.uint64) * _GOLDEN
     return steps
 
@@ -102,7 +102,7 @@ def _independent_noise(key: int, std: float, values: Values) -> Values:
 
 
 def _sixteen_bits(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint16]:
-    """Each word as four numbers, its lowest bits first."""
+    """Return each word as four numbers, its lowest bits first."""
     return words.astype("<u8", copy=False).view("<u2")
 
 
@@ -123,7 +123,7 @@ def _unit_pool(size: int) -> Values:
 
 @lru_cache(maxsize=4)
 def _pool(size: int, std: float) -> Values:
-    """``size`` independent values of N(0, std²), the same in every process."""
+    """Return ``size`` independent values of N(0, std²), the same in every process."""
     pool: Values = _unit_pool(size) * np.float32(std)
     return pool
 

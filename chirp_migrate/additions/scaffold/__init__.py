@@ -45,7 +45,7 @@ def has_training_modules(root: Path) -> bool:
 
 
 def is_scaffold(path: str, content: bytes) -> bool:
-    """Whether the file at `path` of a backend is one that `apply` added, edited since or not.
+    """Return whether the file at `path` of a backend is one that `apply` added, edited since or not.
 
     Such a file may show the old way on purpose, as the tests do that compare it with the new one. It is known by
     its place and its first line, a notebook by its title.

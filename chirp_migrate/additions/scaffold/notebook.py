@@ -10,7 +10,7 @@ _MARKDOWN = "# %% [markdown]"
 
 
 def notebook_json(script: str) -> str:
-    """The script as notebook text, format 4.5 with numbered cell ids; the same script gives the same text.
+    """Return the script as notebook text, format 4.5 with numbered cell ids; the same script gives the same text.
 
     Markdown cells are comment blocks, without their `# `. Nothing has been executed: no outputs, no counts.
 

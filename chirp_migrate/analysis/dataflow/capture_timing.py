@@ -22,7 +22,7 @@ _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 def early_binding_problem(
     module: Module, project: Project, node: cst.CSTNode, captured: Iterable[Capture]
 ) -> str | None:
-    """Why an object that takes the values of ``captured`` where ``node`` makes it could see others than before.
+    """Return why an object that takes the values of ``captured`` where ``node`` makes it could see others than before.
 
     ``None`` when it cannot. Each name has its value before ``node`` on every path, and is never bound again; or it is
     bound again only after the last use of the object.
@@ -68,7 +68,7 @@ def _problem(module: Module, project: Project, node: cst.CSTNode, captured: Capt
 def _use_after(
     module: Module, project: Project, node: cst.CSTNode, captured: Capture, again: Iterable[Binding]
 ) -> str | None:
-    """Why an object may be used after one of the bindings ``again`` gives a captured name another value."""
+    """Return why an object may be used after one of the bindings ``again`` gives a captured name another value."""
     rebound = f"`{captured.name}` is assigned again"
     scope = module.scopes.scope_of(node)
     while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
@@ -88,7 +88,7 @@ def _use_after(
 
 
 def _only_annotates(node: cst.CSTNode) -> bool:
-    """Whether a node names the type of a variable, and gives it no value."""
+    """Return whether a node names the type of a variable, and gives it no value."""
     return isinstance(node, cst.AnnAssign) and node.value is None
 
 
@@ -97,7 +97,7 @@ def _repeats(node: cst.CSTNode) -> bool:
 
 
 def _place(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTNode:
-    """``node`` as seen from ``function``: the definition straight inside it that holds ``node``."""
+    """Return ``node`` as seen from ``function``: the definition straight inside it that holds ``node``."""
     place = node
     for ancestor in module.ancestors(node):
         if ancestor is function:
@@ -108,7 +108,7 @@ def _place(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTN
 
 
 def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
-    """Whether a binding is executed after ``place``, going by the text."""
+    """Return whether a binding is executed after ``place``, going by the text."""
     if module.span(binding.node)[0] > module.span(place)[0]:
         return True
     # ``x = f(lambda: x)``: the target stands first, and is bound last.
@@ -124,7 +124,7 @@ def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
 
 
 def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
-    """Whether ``later`` can run after ``place`` in one call: not in the other branch, nor after a ``return``."""
+    """Return whether ``later`` can run after ``place`` in one call: not in the other branch, nor after a ``return``."""
     around = set(module.ancestors(later))
     unclear = (cst.For, cst.While, cst.Try, cst.TryStar)
     child, excluded = place, False
@@ -142,7 +142,7 @@ def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
 
 
 def has_value(module: Module, place: cst.CSTNode, variable: Variable | Capture) -> bool:
-    """Whether a variable has a value on every path to ``place``."""
+    """Return whether a variable has a value on every path to ``place``."""
     if any(binding.kind is Kind.PARAMETER for binding in variable.bindings):
         return True
     found = _Definite(module, {one.node for one in variable.bindings if not _only_annotates(one.node)})
@@ -168,7 +168,7 @@ class _Definite:
         self._module, self._nodes = module, nodes
 
     def before(self, child: cst.CSTNode, around: cst.CSTNode) -> bool:
-        """Whether what ``around`` runs before its part ``child`` always binds."""
+        """Return whether what ``around`` runs before its part ``child`` always binds."""
         match around:
             case cst.IndentedBlock() | cst.SimpleStatementLine() | cst.SimpleStatementSuite() | cst.Module():
                 return any(map(self._statement, takewhile(lambda one: one is not child, around.body)))
@@ -218,11 +218,11 @@ class _Definite:
         return self._block(body)
 
     def _block(self, body: cst.BaseSuite) -> bool:
-        """Whether a block binds, or is left for a place to which no code leads that follows it."""
+        """Return whether a block binds, or is left for a place to which no code leads that follows it."""
         return any(map(self._statement, body.body)) or _leaves(body, cst.Return, cst.Raise, cst.Continue, cst.Break)
 
     def _when_true(self, test: cst.BaseExpression) -> bool:
-        """Whether an expression has bound if its value is true."""
+        """Return whether an expression has bound if its value is true."""
         if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
             return self._when_true(test.left) or self._when_true(test.right)
         return self._always(test)
@@ -247,7 +247,7 @@ def _evaluated(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
 
 
 def _leaves(body: cst.BaseSuite, *ways: type[cst.CSTNode]) -> bool:
-    """Whether a block ends with a statement that leaves it."""
+    """Return whether a block ends with a statement that leaves it."""
     last: cst.CSTNode | None = body.body[-1] if body.body else None
     if isinstance(last, cst.SimpleStatementLine):
         last = last.body[-1]

@@ -30,7 +30,7 @@ class Capture:
 
     @property
     def is_import(self) -> bool:
-        """Whether an import inside the function gives it its value, at least in one place."""
+        """Return whether an import inside the function gives it its value, at least in one place."""
         return any(binding.kind is Kind.IMPORT for binding in self.bindings)
 
 
@@ -52,21 +52,21 @@ def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
 
 
 def reads_of(module: Module, name: str, scope: Scope) -> list[cst.Name]:
-    """Where the variable ``name`` of ``scope`` is read, changed or deleted, also in the functions inside it."""
+    """Return where the variable ``name`` of ``scope`` is read, changed or deleted, also in the functions inside it."""
     reads = (node for node in module.named(name) if is_read(module, node))
     owners = ((node, module.scopes.lookup(name, node)) for node in reads)
     return [node for node, owner in owners if owner is not None and owner.scope is scope]
 
 
 def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]:
-    """Every place where ``name`` stands for the variable of ``scope``, whatever is done with it there."""
+    """Return every place where ``name`` stands for the variable of ``scope``, whatever is done with it there."""
     variables = (one for one in module.named(name) if mention(module, one) is not Mention.LABEL)
     owners = ((variable, module.scopes.lookup(name, variable)) for variable in variables)
     return [one for one, owner in owners if owner is not None and owner[0] is scope]
 
 
 def parts_in(module: Module, code: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """What ``code`` has of the module, which the line that ``statements_of`` makes of a suite is not part of."""
+    """Return what ``code`` has of the module, which the line that ``statements_of`` makes of a suite is not part of."""
     return [part for one in code for part in ((one,) if one in module.parents else code_children(one))]
 
 

@@ -67,7 +67,7 @@ class Outlives(Exception):
 
 
 def last_use(module: Module, project: Project, made: cst.CSTNode) -> int:
-    """The offset after which nothing uses an object again, until the code that makes it runs again.
+    """Return the offset after which nothing uses an object again, until the code that makes it runs again.
 
     Args:
         module: the module.
@@ -82,7 +82,7 @@ def last_use(module: Module, project: Project, made: cst.CSTNode) -> int:
 
 
 def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
-    """Whether an object that ``made`` makes may be held by an object that code of the project copies deeply.
+    """Return whether an object that ``made`` makes may be held by an object that code of the project copies deeply.
 
     It may if it is returned, or used by code that cannot be followed (see :func:`last_use`).
     """
@@ -97,7 +97,7 @@ def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
 
 @lru_cache(maxsize=1024)
 def _copies(text: str) -> bool:
-    """Whether code copies objects deeply, but for the state of models."""
+    """Return whether code copies objects deeply, but for the state of models."""
     try:
         tree = syntax_tree(text)
     except UnparsableModule:
@@ -136,13 +136,13 @@ class _Uses:
         self._module, self._project, self._may_return, self._depth = module, project, may_return, depth
 
     def of_made(self, made: cst.CSTNode) -> int:
-        """The end of the last use of an object that is made here."""
+        """Return the end of the last use of an object that is made here."""
         if isinstance(made, cst.FunctionDef | cst.ClassDef):
             return self.of_variable(made.name, made)
         return self.of_value(made)
 
     def of_value(self, node: cst.CSTNode) -> int:
-        """The end of the last use of what an expression gives."""
+        """Return the end of the last use of what an expression gives."""
         module, parent = self._module, self._module.parents[node]
         match step_of(module, node):
             case Chosen(whole):
@@ -207,7 +207,7 @@ class _Uses:
         return module.span(call)[1]
 
     def _only_uses(self, argument: cst.Arg, call: cst.Call) -> bool:
-        """Whether a call is one of a function of the project that keeps nothing of an argument."""
+        """Return whether a call is one of a function of the project that keeps nothing of an argument."""
         names = self._project.resolved_names(self._module, call.func)
         found = self._project.function_definition(next(iter(names))) if len(names) == 1 else None
         if found is None or self._depth == _CALLS_LIMIT:
@@ -241,19 +241,19 @@ class _Uses:
         return found is scope
 
     def _shown(self, node: cst.CSTNode) -> str:
-        """The code of the statement around a use, or its first line, cut to what one reads."""
+        """Return the code of the statement around a use, or its first line, cut to what one reads."""
         code = one_line(self._module, node if isinstance(node, cst.Call) else statement_around(self._module, node))
         return code if len(code) <= _LONGEST_CODE else f"{code[: _LONGEST_CODE - 2]} …"
 
 
 def statement_around(module: Module, node: cst.CSTNode) -> cst.CSTNode:
-    """The statement around a node: a line, or a compound statement."""
+    """Return the statement around a node: a line, or a compound statement."""
     kinds = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
     return next(one for one in (node, *module.ancestors(node)) if isinstance(one, kinds))
 
 
 def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> cst.Name | None:
-    """The parameter that takes an argument of a call; ``None`` for ``*``, ``**`` and what is not certain."""
+    """Return the parameter that takes an argument of a call; ``None`` for ``*``, ``**`` and what is not certain."""
     given = function.params
     if argument.keyword is not None:
         named = (*given.params, *given.kwonly_params)
@@ -266,7 +266,7 @@ def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> 
 
 
 def _has_finally(module: Module, statement: cst.CSTNode) -> bool:
-    """Whether code of the same function still runs after a ``return``."""
+    """Return whether code of the same function still runs after a ``return``."""
     for around in module.ancestors(statement):
         if isinstance(around, cst.FunctionDef | cst.Lambda):
             return False

@@ -52,7 +52,7 @@ def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
 
 
 def _names_given(module: Module, scope: cst.CSTNode) -> dict[str, _Given]:
-    """What the statements and clauses of a scope give to names; of a class, those of all its methods."""
+    """Return what the statements and clauses of a scope give to names; of a class, those of all its methods."""
     found: dict[str, _Given] = defaultdict(_Given)
     giving = (cst.AnnAssign, cst.Assign, cst.NamedExpr, cst.WithItem)
     for node in find_in(scope, *giving) if isinstance(scope, cst.ClassDef) else find_own(scope, *giving):

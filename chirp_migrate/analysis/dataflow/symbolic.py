@@ -65,7 +65,7 @@ class Value:
 
     @property
     def parts(self) -> Sequence[Value]:
-        """The values that it is made of, in order, but for those that a call is given by keyword."""
+        """Return the values that it is made of, in order, but for those that a call is given by keyword."""
         held = (one if isinstance(one, tuple) else (one,) for one in vars(self).values())
         return [part for one in held for part in one if isinstance(part, Value)]
 
@@ -172,7 +172,7 @@ class Path:
 
     @property
     def evaluated(self) -> list[Value]:
-        """All that was kept, called or asked for."""
+        """Return all that was kept, called or asked for."""
         return [*self.kept, *self.calls, *self.items]
 
 
@@ -185,7 +185,7 @@ def item(base: Value, index: Value) -> Value:
 
 
 def call(function: Value, args: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...] = ()) -> Value:
-    """A call; arithmetic spelled as a method is arithmetic."""
+    """Return a call; arithmetic spelled as a method is arithmetic."""
     match function, args, keywords:
         case Attr(base, method), (other,), () if method in _ARITHMETIC_METHODS:
             return Op(_ARITHMETIC_METHODS[method], base, other)
@@ -251,7 +251,7 @@ class Evaluator:
         env: Mapping[str, Value],
         result: cst.BaseExpression | None = None,
     ) -> list[Path]:
-        """Every path through ``statements``, with what they return, or else the value of ``result`` after them.
+        """Return every path through ``statements``, with what they return, or else the value of ``result`` after them.
 
         Raises:
             NotStraightLine: when they cannot be evaluated; also where statements with a ``result`` return.
@@ -271,7 +271,7 @@ class Evaluator:
         return followed
 
     def _run(self, statements: Sequence[cst.CSTNode], env: dict[str, Value]) -> Value | None:
-        """What statements return; ``None`` if they end without."""
+        """Return what statements return; ``None`` if they end without."""
         for statement in statements:
             self._budget -= 1
             if self._budget < 0:
@@ -292,7 +292,7 @@ class Evaluator:
         return None
 
     def _asked(self, test: cst.BaseExpression, env: Mapping[str, Value]) -> bool:
-        """Whether a test holds on this path; another path is to be followed where it does not."""
+        """Return whether a test holds on this path; another path is to be followed where it does not."""
         condition = self.expression(test, env)
         self._path.tests.append(condition)
         return self._holds(condition)
@@ -427,12 +427,12 @@ class Evaluator:
 
 
 def names_in_code(node: cst.CSTNode) -> set[str]:
-    """Every identifier that occurs in ``node``, attributes included."""
+    """Return every identifier that occurs in ``node``, attributes included."""
     return {name.value for name in find_in(node, cst.Name)}
 
 
 def takes_plain_arguments(function: cst.FunctionDef | cst.Lambda) -> bool:
-    """Whether all parameters of ``function`` are positional, named, and given by every caller."""
+    """Return whether all parameters of ``function`` are positional, named, and given by every caller."""
     given = function.params
     others = given.star_kwarg or given.kwonly_params or given.posonly_params or isinstance(given.star_arg, cst.Param)
     return not others and all(parameter.default is None for parameter in given.params)
@@ -446,6 +446,6 @@ def statements_of(body: cst.BaseSuite) -> Sequence[cst.CSTNode]:
 
 
 def other_statements(statement: cst.If) -> Sequence[cst.CSTNode]:
-    """What is run where the test of an ``if`` does not hold; of ``elif`` that is the next ``if``."""
+    """Return what is run where the test of an ``if`` does not hold; of ``elif`` that is the next ``if``."""
     other = statement.orelse
     return [other] if isinstance(other, cst.If) else statements_of(other.body) if other is not None else ()

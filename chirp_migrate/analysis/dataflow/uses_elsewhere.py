@@ -19,7 +19,7 @@ from chirp_migrate.syntax.scopes import Binding
 
 
 def has_subclass(project: Project, title: str) -> bool:
-    """Whether a class may inherit from one called ``title``, also from what it is imported as."""
+    """Return whether a class may inherit from one called ``title``, also from what it is imported as."""
     # What the rules import is called so as well.
     titles = [title, *sorted(alias for alias in project.aliases(title) if not alias.startswith("WorkerSafe"))]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
@@ -28,7 +28,7 @@ def has_subclass(project: Project, title: str) -> bool:
 
 
 def passed_by_name(project: Project, parameter: str) -> bool:
-    """Whether a call passes an argument as ``parameter=`` to anything that other packages do not define."""
+    """Return whether a call passes an argument as ``parameter=`` to anything that other packages do not define."""
     keyword = re.compile(rf"[(,]\s*{re.escape(parameter)}\s*=(?!=)")
     return any(
         not _is_foreign(project, path, called)
@@ -59,7 +59,7 @@ def _tree(text: str) -> ast.Module:
 
 
 def _is_foreign(project: Project, path: str, called: str) -> bool:
-    """Whether a name, in the file at ``path``, is imported from outside of the backend."""
+    """Return whether a name, in the file at ``path``, is imported from outside of the backend."""
     table = project.table(path)
     if not called or table is None or table.defines(called):
         return False
@@ -109,7 +109,7 @@ _SETTINGS = re.compile(r"(.*\.)?(args|opts?|options|namespace|\w*(config|cfg|par
 
 
 def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> bool:
-    """Whether objects of a class may get attributes under names that are computed, of any file of the project.
+    """Return whether objects of a class may get attributes under names that are computed, of any file of the project.
 
     ``self`` counts in the class, and if it has relatives in the project in any class; another object counts anywhere,
     unless it is called as arguments, settings and models are.
@@ -123,7 +123,7 @@ def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> b
 
 
 def has_relatives(module: Module, project: Project, owner: cst.ClassDef) -> bool:
-    """Whether a class of the project inherits from another of them, or one from it."""
+    """Return whether a class of the project inherits from another of them, or one from it."""
     if any(project.is_class(base) for base in base_names(module, project, owner)):
         return True
     return has_subclass(project, owner.name.value)
@@ -169,7 +169,7 @@ def _asked_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _called_of_base(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:
-    """What is called by ``Base.method(self, …)`` in a class over ``Base``."""
+    """Return what is called by ``Base.method(self, …)`` in a class over ``Base``."""
     match node:
         case ast.Call(func=ast.Attribute(value=asked) as called, args=[ast.Name(), *_]) if ast.unparse(asked) in bases:
             return called
@@ -177,7 +177,7 @@ def _called_of_base(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:
 
 
 def _class_title(asked: ast.expr) -> str | None:
-    """The name of what may be a class, "" for any; ``None`` for other objects."""
+    """Return the name of what may be a class, "" for any; ``None`` for other objects."""
     match asked:
         case ast.Name(id="cls") | ast.Attribute(attr="__class__") | ast.Call(func=ast.Name(id="type")):
             return ""
@@ -203,7 +203,7 @@ def _set_by_computed_names(tree: ast.AST, around: str | None) -> Iterator[tuple[
 
 
 def _changed(node: ast.AST) -> ast.expr | None:
-    """The object of which a part of a statement sets attributes by names that are not written there."""
+    """Return the object of which a part of a statement sets attributes by names that are not written there."""
     match node:
         case ast.Call(func=ast.Name(id="setattr"), args=[changed, name, _]):
             return None if isinstance(name, ast.Constant) else changed
@@ -220,7 +220,7 @@ def _changed(node: ast.AST) -> ast.expr | None:
 
 
 def _whose_attributes(held: ast.expr) -> ast.expr | None:
-    """``x`` of ``x.__dict__`` and ``vars(x)``."""
+    """Return ``x`` of ``x.__dict__`` and ``vars(x)``."""
     match held:
         case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
             return owner
@@ -228,19 +228,19 @@ def _whose_attributes(held: ast.expr) -> ast.expr | None:
 
 
 def is_asked_for(project: Project, attribute: str) -> bool:
-    """Whether anything but ``self`` is asked for, or given, an attribute of that name; any object may be."""
+    """Return whether anything but ``self`` is asked for, or given, an attribute of that name; any object may be."""
     name = re.escape(attribute)
     return project.search(rf"""\b{name}\b(?<=\.{name})(?<!\bself\.{name})|["']{name}["']""", attribute)
 
 
 def is_quoted(project: Project, name: str) -> bool:
-    """Whether ``name`` is the last part of a string, as ``getattr``, ``setattr`` and ``patch`` take it."""
+    """Return whether ``name`` is the last part of a string, as ``getattr``, ``setattr`` and ``patch`` take it."""
     last = re.escape(name)
     return project.search(rf"""{last}(?<=["'.]{last})["']""", name)
 
 
 def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
-    """Whether other code may ask ``module`` for a top-level name by a string.
+    """Return whether other code may ask ``module`` for a top-level name by a string.
 
     It may where a string, or a file of settings, holds the path ``module.name``, where the name is asked for with
     ``getattr``, and where a string is the name of a class.
@@ -260,7 +260,7 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
 
 
 def is_probed(project: Project, *attributes: str) -> bool:
-    """Whether any file asks an object whether it has an attribute of one of these names, or for it if it has."""
+    """Return whether any file asks an object whether it has an attribute of one of these names, or for it if it has."""
     names = "|".join(map(re.escape, attributes))
     asked = r"(?:has|get)attr\b"
     return project.holds(rf"""{asked}(?:(?!{asked})[^\r\n])*["'](?:{names})["']""", "hasattr", "getattr")
@@ -285,7 +285,7 @@ def set_from_outside(attribute: str) -> str:
 
 
 def is_replaced(module: Module, project: Project, path: str) -> bool:
-    """Whether other code may give a top-level name of ``module``, or an attribute of one, another value.
+    """Return whether other code may give a top-level name of ``module``, or an attribute of one, another value.
 
     It does where anything but ``self`` is given an attribute that is called as the last part of ``path``.
     """
@@ -318,7 +318,7 @@ _REPLACES_MODULES = (
 
 
 def is_imported_alike(module: Module, project: Project, qualified: str) -> bool:
-    """Whether an import of ``qualified`` in ``module`` gives the same object whenever it is executed."""
+    """Return whether an import of ``qualified`` in ``module`` gives the same object whenever it is executed."""
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
     is_set = owner and (
@@ -332,7 +332,7 @@ def is_imported_alike(module: Module, project: Project, qualified: str) -> bool:
 
 
 def _is_bound_once(project: Project, path: str, name: str) -> bool:
-    """Whether the module at ``path`` gives a top-level name its value by one statement, when it is imported."""
+    """Return whether the module at ``path`` gives a top-level name its value by one statement, when it is imported."""
     try:
         home = project.module(path)
     except UnparsableModule:
@@ -347,12 +347,12 @@ _LISTING = re.compile(r"\b(?:vars|dir|globals|getmembers)\s*\(|\b__dict__\b|\b__
 
 
 def lists_names(module: Module) -> bool:
-    """Whether code of a module may list the attributes of objects, classes or modules."""
+    """Return whether code of a module may list the attributes of objects, classes or modules."""
     return _LISTING.search(module.text) is not None
 
 
 def may_be_set(module: Module, project: Project, name: str) -> bool:
-    """Whether other code may set a top-level name of ``module`` that is new, or look for it.
+    """Return whether other code may set a top-level name of ``module`` that is new, or look for it.
 
     Also an ``import *``, and the import of a module of the package.
     """

@@ -16,7 +16,7 @@ class DrawsOtherwise(Exception):
 
 
 def methods_of(class_source: str) -> dict[str, ast.FunctionDef]:
-    """The methods of a class that has nothing else, each once."""
+    """Return the methods of a class that has nothing else, each once."""
     tree = ast.parse(class_source).body[0]
     assert isinstance(tree, ast.ClassDef)
     found: dict[str, ast.FunctionDef] = {}
@@ -33,12 +33,12 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 def first_line(node: ast.AST) -> str:
-    """How a statement is named in a message."""
+    """Return how a statement is named in a message."""
     return ast.unparse(node).splitlines()[0]
 
 
 def taking_one_sample(function: ast.FunctionDef) -> tuple[str, list[ast.stmt]]:
-    """The name of the only parameter besides ``self``, and the statements but for the docstring."""
+    """Return the name of the only parameter besides ``self``, and the statements but for the docstring."""
     given = function.args
     names = [argument.arg for argument in given.args]
     others = given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults
@@ -86,15 +86,15 @@ class Terms(ast.NodeTransformer):
         self._same = same or {}
 
     def written(self, node: ast.AST) -> Any:
-        """What is written for a node, which stays as it is."""
+        """Return what is written for a node, which stays as it is."""
         return self.visit(deepcopy(node))
 
     def text(self, node: ast.AST | str) -> str:
-        """The source of that; a text stands for its one statement."""
+        """Return the source of that; a text stands for its one statement."""
         return ast.unparse(self.written(ast.parse(node).body[0] if isinstance(node, str) else node))
 
     def visit(self, node: ast.AST) -> ast.AST:
-        """What is written for a node."""
+        """Return what is written for a node."""
         self.generic_visit(node)
         match node:
             case ast.Name(id=name):

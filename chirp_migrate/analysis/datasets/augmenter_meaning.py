@@ -63,7 +63,7 @@ def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
 
 
 def _said_of_masks(class_source: str, entry: str, ndims: Sequence[int]) -> tuple[str, ...]:
-    """Whether axes not longer than their parameter are left alone, as the decorator says it.
+    """Return whether axes not longer than their parameter are left alone, as the decorator says it.
 
     ``entry`` is the method that takes a sample, ``ndims`` are the numbers of axes of samples, 4 standing for more, too.
     """
@@ -123,7 +123,7 @@ class _Masks:
         return ast.unparse(self._written(node, names))
 
     def check(self, function: ast.FunctionDef) -> bool:
-        """Whether axes not longer than their parameter are left alone."""
+        """Return whether axes not longer than their parameter are left alone."""
         x, body = taking_one_sample(function)
         before, work, left = parts_by_gate(body)
         self._names[x] = self._sample
@@ -179,7 +179,7 @@ class _Masks:
             self._bind(target.id, meant, statement, names)
 
     def _copy(self, text: str) -> ast.expr | None:
-        """The copy that an expression makes; there is only one."""
+        """Return the copy that an expression makes; there is only one."""
         copy = self._copied.get(text)
         self._copies += copy is not None
         if self._copies > 1:
@@ -349,7 +349,7 @@ def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
 
 
 def _work(x: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements that a gate which comes first lets run, their ``return`` the last."""
+    """Return the statements that a gate which comes first lets run, their ``return`` the last."""
     before, work, left = parts_by_gate(body)
     if before:
         raise DrawsOtherwise("it is not gated by one `random.random() > self.p`")

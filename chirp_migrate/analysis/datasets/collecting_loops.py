@@ -25,7 +25,7 @@ _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
 
 
 def is_collecting(statements: Sequence[cst.CSTNode]) -> bool:
-    """Whether statements do nothing but assign, count and append (to whatever, from whatever)."""
+    """Return whether statements do nothing but assign, count and append (to whatever, from whatever)."""
     return all(map(_is_collecting, statements))
 
 
@@ -38,7 +38,7 @@ def _is_collecting(statement: cst.CSTNode) -> bool:
 
 
 def _store(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], list[cst.BaseExpression]] | None:
-    """What a statement assigns to or grows, and the expressions it computes; ``None`` for other statements."""
+    """Return what a statement assigns to or grows, and the expressions it computes; ``None`` for other statements."""
     match small:
         case cst.Assign():
             return [target.target for target in small.targets], [small.value]
@@ -104,7 +104,7 @@ def _target_problem(
 
 
 def _is_fresh(module: Module, scope: cst.CSTNode, name: str) -> bool:
-    """Whether every value of ``name`` in its function is a new container or number."""
+    """Return whether every value of ``name`` in its function is a new container or number."""
     if name in parameters(scope):
         return False
     shared: list[cst.Global | cst.Nonlocal] = find_own(scope, cst.Global, cst.Nonlocal)
@@ -125,7 +125,7 @@ def _is_new(module: Module, value: cst.BaseExpression) -> bool:
 
 
 def _seen_by_handler(module: Module, loop: cst.For) -> str | None:
-    """Whether code around the loop may go on after a sample that could not be read, with what was collected."""
+    """Return whether code around the loop may go on after a sample that could not be read, with what was collected."""
     for ancestor in module.ancestors(loop):
         if isinstance(ancestor, _SCOPES):
             return None

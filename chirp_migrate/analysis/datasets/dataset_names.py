@@ -41,7 +41,7 @@ _LITERALS = (
 
 
 def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Whether a name or attribute stands for a dataset."""
+    """Return whether a name or attribute stands for a dataset."""
     name = dotted(node)
     if name is None:
         return False
@@ -61,7 +61,7 @@ def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
 
 
 def _maker(value: cst.BaseExpression) -> cst.BaseExpression:
-    """What is called to make a value; the value itself when it is no call."""
+    """Return what is called to make a value; the value itself when it is no call."""
     return value.func if isinstance(value, cst.Call) else value
 
 
@@ -75,7 +75,7 @@ def _names_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
 
 
 def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str) -> bool:
-    """Whether asking for an attribute may run code: some class has a method or property of that name."""
+    """Return whether asking for an attribute may run code: some class has a method or property of that name."""
     owner, _, attribute = name.rpartition(".")
     if not owner:
         return False
@@ -90,12 +90,12 @@ def is_dataset_class(project: Project, qualified: str) -> bool:
 
 
 def is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseExpression]) -> bool:
-    """Whether the only base is PyTorch's ``Dataset`` (also as ``Dataset[...]``)."""
+    """Return whether the only base is PyTorch's ``Dataset`` (also as ``Dataset[...]``)."""
     return len(bases) == 1 and resolves_to(module, bases[0], TORCH_DATASET, project)
 
 
 def _is_other(module: Module, project: Project, node: cst.BaseExpression) -> bool:
-    """Whether an annotation or the function that makes a value names something that is no dataset."""
+    """Return whether an annotation or the function that makes a value names something that is no dataset."""
     bare = node.value if isinstance(node, cst.Subscript) else node
     return isinstance(bare, cst.Name | cst.Attribute) and resolves_to(module, bare, NO_DATASET, project)
 
@@ -105,7 +105,7 @@ def _is_other_value(module: Module, project: Project, value: cst.BaseExpression)
 
 
 def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:
-    """Whether ``name`` is given to a loader, a subset or a wrapper as its dataset."""
+    """Return whether ``name`` is given to a loader, a subset or a wrapper as its dataset."""
     return any(
         (scope is module.tree or holds(module, scope, call)) and is_call_of(module, call, TAKES_DATASET, project)
         for call in module.once(_given).get(name, ())
@@ -124,7 +124,7 @@ def _given(module: Module) -> dict[str, list[cst.Call]]:
 
 
 def dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
-    """What says whether a name in ``module`` stands for a dataset; each is looked up once in its scope."""
+    """Return what says whether a name in ``module`` stands for a dataset; each is looked up once in its scope."""
     known: dict[tuple[cst.CSTNode, str], bool] = {}
 
     def stands_for_dataset(node: cst.CSTNode) -> bool:

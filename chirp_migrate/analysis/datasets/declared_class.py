@@ -110,7 +110,7 @@ def read_declared(
 
 
 def _holds_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
-    """Whether a list is one of paths, by its name or by what fills it: there is nothing to read at once."""
+    """Return whether a list is one of paths, by its name or by what fills it: there is nothing to read at once."""
     attribute = samples.name if isinstance(samples, Attr) else ""
     if _PATHS.fullmatch(attribute):
         return True
@@ -131,7 +131,7 @@ class _DeclaredReader:
         self._called_held: set[str] = set()
 
     def paths_of(self, getitem: cst.FunctionDef) -> list[Path]:
-        """The paths through ``getitem``."""
+        """Return the paths through ``getitem``."""
         self_name, index = _parameters(getitem, 2)
         evaluator = Evaluator(self._module.source, self._inline)
         return evaluator.paths(statements_of(getitem.body), {self_name: SELF, index: INDEX})
@@ -152,7 +152,7 @@ class _DeclaredReader:
         return method
 
     def unclear_name(self, more: frozenset[str] = frozenset()) -> str | None:
-        """Why a name in the methods read may mean anything: it is none of their own, nor surely PyTorch."""
+        """Return why a name in the methods read may mean anything: it is none of their own, nor surely PyTorch."""
         read = {"__getitem__", *self._calls, *(self._held[name] for name in self._called_held)}
         unclear = (self._unclear_name(self._methods[method], _CLEAR | more) for method in sorted(read))
         name = next((one for one in unclear if one is not None), None)
@@ -169,7 +169,7 @@ class _DeclaredReader:
         return None
 
     def declared(self, meaning: Meaning | Imaging, none_tested: set[Value]) -> Declared | str:
-        """The decorator that says ``meaning``, or why there is none."""
+        """Return the decorator that says ``meaning``, or why there is none."""
         stages = meaning.stages if isinstance(meaning, Augmenting) else ()
         flags = {stage.gate for stage in stages if stage.gate != stage.function}
         flags |= {meaning.training} if isinstance(meaning, Augmenting) else set()
@@ -185,7 +185,7 @@ class _DeclaredReader:
 
 
 def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
-    """The names of the ``count`` parameters of a plain method. Raises NotStraightLine if it is none."""
+    """Return the names of the ``count`` parameters of a plain method. Raises NotStraightLine if it is none."""
     names = [parameter.name.value for parameter in function.params.params]
     unusual = function.decorators or function.asynchronous or not takes_plain_arguments(function)
     if unusual or len(names) != count:
@@ -230,18 +230,18 @@ def _arguments(meaning: Meaning | Imaging) -> Iterator[str]:
 
 
 def _attribute(value: Value) -> str:
-    """``"x"`` for ``self.x``."""
+    """Return ``"x"`` for ``self.x``."""
     if isinstance(value, Attr) and value.base == SELF:
         return f'"{value.name}"'
     raise _NotOwn
 
 
 def short(number: float) -> str:
-    """``1e-8`` for 1e-08."""
+    """Return ``1e-8`` for 1e-08."""
     return re.sub("e-0", "e-", repr(number))
 
 
 def tuple_of(names: Sequence[str]) -> str:
-    """The source of a tuple of strings."""
+    """Return the source of a tuple of strings."""
     quoted = [f'"{name}"' for name in names]
     return f"({', '.join(quoted)}{',' if len(names) == 1 else ''})"

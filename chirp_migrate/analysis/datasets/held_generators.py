@@ -45,7 +45,7 @@ class HeldGenerator:
 
 
 def held_generators(state: DatasetState) -> Iterator[HeldGenerator]:
-    """What a dataset draws from, unless it asks which worker it is in."""
+    """Yield what a dataset draws from, unless it asks which worker it is in."""
     if not state.knows_workers:
         yield from _kept_on_self(state)
         yield from _shared_variables(state)
@@ -83,7 +83,7 @@ def _shared_variables(state: DatasetState) -> Iterator[HeldGenerator]:
 
 
 def _makes_generator(module: Module, project: Project, value: cst.BaseExpression) -> bool:
-    """Whether a value is a new generator, or a parameter whose annotation says it is one."""
+    """Return whether a value is a new generator, or a parameter whose annotation says it is one."""
     if isinstance(value, cst.Name):
         function = module.enclosing_function(value)
         every = (*function.params.params, *function.params.kwonly_params) if function is not None else ()
@@ -94,7 +94,7 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
 
 
 def _maker(module: Module, project: Project, value: cst.BaseExpression) -> cst.Call | None:
-    """The call that makes the generator, also after ``.manual_seed(…)``."""
+    """Return the call that makes the generator, also after ``.manual_seed(…)``."""
     for one in contents(module, module.tree, value):
         match one:
             case cst.Call(func=cst.Attribute(value=made, attr=cst.Name(value=method))) if method in _RESEEDING:
@@ -113,7 +113,7 @@ def _always_alike(module: Module, made: cst.Call) -> bool:
 
 
 def _draws(state: DatasetState, use: Use) -> bool:
-    """Whether ``self.generator`` is drawn from, or given to what draws, where samples are made."""
+    """Return whether ``self.generator`` is drawn from, or given to what draws, where samples are made."""
     if use.method not in state.sampling:
         return False
     module = use.method.module
@@ -128,7 +128,7 @@ def _draws(state: DatasetState, use: Use) -> bool:
 
 
 def _reseeded(state: DatasetState, attribute: str) -> bool:
-    """Whether the generator gets another state, or another generator its place, after the dataset was made."""
+    """Return whether the generator gets another state, or another generator its place, after the dataset was made."""
     for use in state.uses(attribute):
         module = use.method.module
         parent = module.parents[use.node]
@@ -149,7 +149,7 @@ def _reads_global(module: Module, method: Method, name: str) -> bool:
 
 
 def _reassigned(module: Module, name: str) -> bool:
-    """Whether functions of the module replace or reseed the generator in a module variable."""
+    """Return whether functions of the module replace or reseed the generator in a module variable."""
     if any(item.name.value == name for node in module.find(cst.Global) for item in node.names):
         return True
     return any(

@@ -83,7 +83,7 @@ class Imaging:
 
 
 def imaging(paths: Sequence[Path]) -> Imaging | None:
-    """The meaning of the paths through a ``__getitem__``, if it is that and does nothing besides."""
+    """Return the meaning of the paths through a ``__getitem__``, if it is that and does nothing besides."""
     conditions = {condition for path in paths for condition in path.truths}
     known = {condition: holds for condition in conditions if (holds := _holds_for_tensor(condition)) is not None}
     taken = [path for path in paths if all(known.get(one, holds) == holds for one, holds in path.truths.items())]
@@ -121,7 +121,7 @@ def _is_plain(value: Value, dataset: Value) -> bool:
 
 
 def _is_x(value: Value) -> bool:
-    """Whether ``value`` is the x of the sample at the index."""
+    """Return whether ``value`` is the x of the sample at the index."""
     match value:
         case Item(Item(_, index), Const("0")):
             return index == INDEX
@@ -129,7 +129,7 @@ def _is_x(value: Value) -> bool:
 
 
 def _holds_for_tensor(test: Value) -> bool | None:
-    """Whether a test of x holds for a tensor (1, F, T); ``None`` for other tests."""
+    """Return whether a test of x holds for a tensor (1, F, T); ``None`` for other tests."""
     x = next((str(one) for one in subvalues(test) if _is_x(one)), "")
     if x and str(test) == f"isinstance({x}, torch.Tensor)":
         return True
@@ -185,7 +185,7 @@ def _before(value: Value, steps: Mapping[str, str], first: Value | None = None) 
 
 
 def _stretched(value: Value, x: Value) -> float | None:
-    """What is added to the range in ``((a - a.min()) / (a.max() - a.min() + eps) * 255).astype(np.uint8)``."""
+    """Return what is added to the range in ``((a - a.min()) / (a.max() - a.min() + eps) * 255).astype(np.uint8)``."""
     scaled, cast = _before(value, _TO_BYTES)
     match scaled:
         case Op("*", Op("/", Op("-", array, low), span), Const("255" | "255.0")):
@@ -210,6 +210,6 @@ def _ends(which: str, array: Value) -> tuple[str, str]:
 
 
 def _is_array_of(value: Value, x: Value) -> bool:
-    """Whether ``value`` is x without its first axis, as an array."""
+    """Return whether ``value`` is x without its first axis, as an array."""
     before, steps = _before(value, _TO_ARRAY, x)
     return before == x and sorted(steps) == ["array", "squeeze"]

@@ -25,7 +25,7 @@ _AT_ONCE = re.compile(
 
 
 def label_comprehension(module: Module, project: Project, is_dataset: IsDataset, node: Comprehension) -> Scan | None:
-    """What a comprehension reads, if it uses labels only."""
+    """Return what a comprehension reads, if it uses labels only."""
     loops = [node.for_in]
     while loops[-1].inner_for_in is not None:
         loops.append(loops[-1].inner_for_in)
@@ -58,7 +58,7 @@ def label_comprehension(module: Module, project: Project, is_dataset: IsDataset,
 
 
 def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cst.For) -> Scan | None:
-    """What a ``for`` statement reads, if it uses labels only."""
+    """Return what a ``for`` statement reads, if it uses labels only."""
     if node.orelse is not None or node.asynchronous is not None:
         return None
     body, scope = statements_of(node.body), module.enclosing_scope(node)
@@ -85,7 +85,7 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
 
 
 def _condition(module: Module, scan: Scan, node: cst.CSTNode) -> str | None:
-    """Why a sample that is read where its label is used might not be read in every iteration."""
+    """Return why a sample that is read where its label is used might not be read in every iteration."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
         for ancestor in module.ancestors(read):
@@ -129,7 +129,7 @@ def _is_named(node: cst.CSTNode) -> bool:
 
 
 def _is_steady(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Whether code only names what nothing can give another value; or counts with that, as `n += 1` does."""
+    """Return whether code only names what nothing can give another value; or counts with that, as `n += 1` does."""
     if isinstance(node, cst.Arg):
         return _is_steady(module, project, node.value)
     if isinstance(node, cst.Integer | cst.Float | cst.SimpleString) or is_name(node, "None", "True", "False"):

@@ -56,7 +56,7 @@ def means_the_same_early(module: Module, project: Project, node: cst.Lambda) -> 
 
 
 def _is_settled(module: Module, project: Project, node: cst.Lambda, name: str, use: cst.Name) -> bool:
-    """Whether a name of the module gets its value once, above; others are checked before."""
+    """Return whether a name of the module gets its value once, above; others are checked before."""
     owner = module.scopes.lookup(name, use)
     if owner is None or not isinstance(owner[0].node, cst.Module):
         return owner is not None or module.scopes.is_builtin(name)
@@ -66,7 +66,7 @@ def _is_settled(module: Module, project: Project, node: cst.Lambda, name: str, u
 
 
 def _shipped(module: Module, project: Project, node: cst.Lambda) -> Shipped | None:
-    """What is shipped for this lambda; None where it does something else."""
+    """Return what is shipped for this lambda; None where it does something else."""
     if len(node.params.params) != 1 or not takes_plain_arguments(node):
         return None
     parameter = node.params.params[0].name.value
@@ -80,7 +80,7 @@ def _shipped(module: Module, project: Project, node: cst.Lambda) -> Shipped | No
 
 
 def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> str | None:
-    """``Standardize(mean, std, …)`` for ``(x - mean) / (std + eps)`` with names for mean and std."""
+    """Return ``Standardize(mean, std, …)`` for ``(x - mean) / (std + eps)`` with names for mean and std."""
     if any(isinstance(node, cst.Attribute) and node.attr.value.endswith("_") for node in walk(body)):
         return None  # in place, the dtype stays as it is
     try:
@@ -103,7 +103,7 @@ def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> 
 
 
 def _stacks_pairs(module: Module, project: Project, body: cst.BaseExpression, parameter: str) -> bool:
-    """Whether it is ``(torch.stack([s[0] for s in batch]), torch.stack([s[1] for s in batch]))``."""
+    """Return whether it is ``(torch.stack([s[0] for s in batch]), torch.stack([s[1] for s in batch]))``."""
     called = [call.func for call in find_in(body, cst.Call)]
     if len(called) != 2 or any(project.resolved_names(module, one) != _STACKS for one in called):
         return False

@@ -50,11 +50,11 @@ class DeviceValue:
         )
 
     def may_be(self, kinds: re.Pattern[str] = ACCELERATOR) -> bool:
-        """Whether it is a device, and not surely one of another kind than ``kinds``, such as the CPU."""
+        """Return whether it is a device, and not surely one of another kind than ``kinds``, such as the CPU."""
         return self.is_called or any(kinds.match(one) for one in self.spelled)
 
     def surely(self, project: Project) -> frozenset[str]:
-        """The kinds of device that it can be; empty when that cannot be seen."""
+        """Return the kinds of device that it can be; empty when that cannot be seen."""
         given = (project.holds(set_from_outside(attribute), attribute) for attribute in self.attributes)
         return self.kinds if self.is_complete and not any(given) else frozenset()
 
@@ -64,7 +64,7 @@ _NUMBER = DeviceValue(is_called=True)
 
 
 def device_value(module: Module, node: cst.BaseExpression, depth: int = 0) -> DeviceValue:
-    """What an expression stands for as a device."""
+    """Return what an expression stands for as a device."""
     match node:
         case cst.SimpleString():
             return _spelled(str(node.evaluated_value), is_whole=True)
@@ -114,7 +114,7 @@ def _named(module: Module, node: cst.Name | cst.Attribute, depth: int) -> Device
 
 
 def _is_literal(module: Module, value: cst.BaseExpression) -> bool:
-    """Whether a value is a device that is spelled out: a string, or ``torch.device`` of one."""
+    """Return whether a value is a device that is spelled out: a string, or ``torch.device`` of one."""
     match value:
         case cst.IfExp(body=body, orelse=orelse):
             return _is_literal(module, body) and _is_literal(module, orelse)

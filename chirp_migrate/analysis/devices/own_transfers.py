@@ -36,7 +36,7 @@ def own_transfer(project: Project) -> str | None:
 
 
 def place_of_mps(project: Project) -> str | None:
-    """Where a file names Apple's device, as ``path:line``; a number that is called so is none."""
+    """Return where a file names Apple's device, as ``path:line``; a number that is called so is none."""
     for path, text in project.matching(re.compile(r"\bmps\b"), "mps"):
         line = _line_of_mps(text)
         if line is not None:
@@ -45,7 +45,7 @@ def place_of_mps(project: Project) -> str | None:
 
 
 def place_of_observed_transfer(project: Project) -> str | None:
-    """Where a file looks at what a ``to`` or ``cuda`` is called with, as ``path:line``."""
+    """Return where a file looks at what a ``to`` or ``cuda`` is called with, as ``path:line``."""
     for path, text in project.matching(_OBSERVED, *_MOVES):
         found = _OBSERVED.search(text)
         assert found is not None
@@ -54,7 +54,7 @@ def place_of_observed_transfer(project: Project) -> str | None:
 
 
 def _is_model(project: Project, path: str, text: str, owner: str) -> bool:
-    """Whether a class of a file is a model, and so no batch."""
+    """Return whether a class of a file is a model, and so no batch."""
     outline = Outline(path, text)
     classes = (node for node in outline.find(ast.ClassDef) if node.name == owner)
     bases = (name for node in classes for base in node.bases for name in project.possible_names(outline, base))

@@ -58,7 +58,7 @@ _UNKNOWN = Reading(Way.UNKNOWN)
 
 
 def readings_of(project: Project, value: Iterable[Thing], depth: int = 0) -> list[Reading]:
-    """How the samples are read of each dataset that a value may stand for; ``None`` is no dataset."""
+    """Return how the samples are read of each dataset that a value may stand for; ``None`` is no dataset."""
     things = [one for one in value if getattr(one, "value", one) is not None]
     return [_reading(project, thing, depth) for thing in things] or [_UNKNOWN]
 
@@ -73,7 +73,7 @@ def _reading(project: Project, thing: Thing, depth: int) -> Reading:
 
 
 def _of_library(project: Project, made: Instance, name: str, depth: int) -> Reading:
-    """How an object is read whose way of reading is that of a library's class."""
+    """Return how an object is read whose way of reading is that of a library's class."""
     short = name.rpartition(".")[2]
     if name.startswith(_SHIPPED):
         return Reading(Way.AT_ONCE, f"`{short}` reads whole batches", made.place, (made.place,))
@@ -99,7 +99,7 @@ def _of_library(project: Project, made: Instance, name: str, depth: int) -> Read
 
 
 def _joined(parts: list[Reading], made: Instance) -> Reading:
-    """How a dataset is read that has the samples of others: at once only if each of them is."""
+    """Return how a dataset is read that has the samples of others: at once only if each of them is."""
     ways = {one.way for one in parts}
     way = next(one for one in (Way.UNKNOWN, Way.ONE_BY_ONE, Way.AT_ONCE) if one in ways)
     first = next(one for one in parts if one.way is way)
@@ -108,7 +108,7 @@ def _joined(parts: list[Reading], made: Instance) -> Reading:
 
 
 def _of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> Reading:
-    """How objects of a class of the project are read: as its first base with a method for that does it."""
+    """Return how objects of a class of the project are read: as its first base with a method for that does it."""
     order = bases_of(cls)
     libraries = [one.name for one in order if isinstance(one, External)]
     if any(map(ITERABLE_DATASET.fullmatch, libraries)):
@@ -157,7 +157,7 @@ def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
 
 
 def _declared(made: Instance, cls: ClassThing, decorator: str, arguments: Sequence[str]) -> Reading:
-    """How an object of a class with a decorator of the runtime is read; subclasses may be read in other ways."""
+    """Return how an object of a class with a decorator of the runtime is read; subclasses may be read in other ways."""
     if made.cls is not cls:
         return _UNKNOWN
     if decorator == "lists_samples":  # what is indexed may be an array: only lists are stacked at once
@@ -173,7 +173,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _definition(module: Module, node: ast.ClassDef) -> cst.ClassDef | None:
-    """The same definition as LibCST has it, unless the module was rewritten since."""
+    """Return the same definition as LibCST has it, unless the module was rewritten since."""
     named = [one for one in module.find(cst.ClassDef) if one.name.value == node.name]
     at = [one for one in named if module.position(module.span(one)[0])[0] in _lines(node)]
     return at[0] if at else (named[0] if len(named) == 1 else None)

@@ -18,7 +18,7 @@ _WHOLE = frozenset({"items", "keys", "values", "pop", "popitem", "clear", "fromk
 
 
 def taken_whole(project: Project) -> str | None:
-    """The first use of anything called ``…config`` in the backend that is no look-up, copy, test or merge.
+    """Return the first use of anything called ``…config`` in the backend that is no look-up, copy, test or merge.
 
     A configuration may be given on under a name of this kind, also to functions of the backend.
     """
@@ -58,12 +58,12 @@ def _is_config(node: ast.AST | None) -> bool:
 
 
 def _is_renamed(imported: ast.alias) -> bool:
-    """Whether a configuration is imported under a name that does not show that it is one."""
+    """Return whether a configuration is imported under a name that does not show that it is one."""
     return _NAME.fullmatch(imported.name) is not None and _NAME.fullmatch(imported.asname or imported.name) is None
 
 
 def _use(node: ast.AST, parents: Mapping[ast.AST, ast.AST], known: Mapping[str, list[list[str]]]) -> ast.AST | None:
-    """Where the value of ``node`` is taken as a whole; ``None`` when it is not."""
+    """Return where the value of ``node`` is taken as a whole; ``None`` when it is not."""
     parent = parents[node]
     match parent:
         case ast.BoolOp() | ast.IfExp():  # config or {}

@@ -60,7 +60,7 @@ class CustomLoading:
 
 
 def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
-    """What loads batches by hand in a module, in order of the text."""
+    """Yield what loads batches by hand in a module, in order of the text."""
     made: dict[Unit, list[tuple[str, cst.Call | cst.Arg]]] = defaultdict(list)
     for definition in module.find(cst.ClassDef):
         for base in definition.bases:
@@ -81,7 +81,7 @@ def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
 
 
 def _stands_for(module: Module, project: Project, node: cst.CSTNode, pattern: re.Pattern[str]) -> bool:
-    """Whether a name or attribute stands for one of these."""
+    """Return whether a name or attribute stands for one of these."""
     if not isinstance(node, cst.Name | cst.Attribute):
         return False
     if resolves_to(module, node, pattern, project):
@@ -92,7 +92,7 @@ def _stands_for(module: Module, project: Project, node: cst.CSTNode, pattern: re
 
 
 def _modules(module: Module, project: Project, node: cst.BaseExpression) -> set[str]:
-    """The modules that an expression may stand for: variables that hold one, and multiprocessing contexts."""
+    """Return the modules that an expression may stand for: variables that hold one, and multiprocessing contexts."""
     values = [origin.value for origin in values_of(module, node)]
     modules: set[str] = set()
     for value in (part for whole in (node, *values) for part in contents(module, module.tree, whole)):
@@ -104,7 +104,7 @@ def _modules(module: Module, project: Project, node: cst.BaseExpression) -> set[
 
 
 def _unit(module: Module, node: cst.CSTNode) -> Unit:
-    """The class around a node, else the outermost function, else the module."""
+    """Return the class around a node, else the outermost function, else the module."""
     definitions = [around for around in module.ancestors(node) if isinstance(around, cst.ClassDef | cst.FunctionDef)]
     classes = (definition for definition in definitions if isinstance(definition, cst.ClassDef))
     return next(classes, definitions[-1] if definitions else module.tree)
@@ -118,7 +118,7 @@ class _Loading(DataReading):
         self._nodes = list(own_nodes(unit) if isinstance(unit, cst.Module) else walk(unit))
 
     def is_done_by(self, kind: str, place: cst.Call | cst.Arg) -> bool:
-        """Whether a pool, thread or stream loads samples or batches."""
+        """Return whether a pool, thread or stream loads samples or batches."""
         if kind == WORKERS:
             return any(self._hands_out(node) for node in self._nodes if isinstance(node, cst.Call))
         if kind == THREADS:
@@ -174,7 +174,7 @@ class _Loading(DataReading):
     # Threads
 
     def _fills_queue(self, started: cst.Call | cst.Arg) -> bool:
-        """Whether a thread puts what it reads from data somewhere."""
+        """Return whether a thread puts what it reads from data somewhere."""
         arguments = started.args if isinstance(started, cst.Call) else ()
         target = keywords(started).get("target") if isinstance(started, cst.Call) else None
         run = self.methods("run") if not arguments else [] if target is None else self.functions_in(target)
@@ -190,7 +190,7 @@ class _Loading(DataReading):
         return any(self.has_samples(argument.value, taken) for call in puts for argument in call.args)
 
     def _queues(self, method: cst.Attribute) -> bool:
-        """Whether a method is one that puts something into a queue."""
+        """Return whether a method is one that puts something into a queue."""
         if method.attr.value not in _APPENDS:
             return method.attr.value in _PUTS
         values = values_of(self._module, method.value)
@@ -199,14 +199,14 @@ class _Loading(DataReading):
 
     @cached_property
     def _is_iterator(self) -> bool:
-        """Whether the unit gives things one after another."""
+        """Return whether the unit gives things one after another."""
         if isinstance(self._unit, cst.ClassDef):
             return any(self.methods(name) for name in _GIVES)
         return any(isinstance(node, cst.Yield) for node in self._nodes)
 
     @cached_property
     def _used_on_data(self) -> bool:
-        """Whether the module gives it a loader or dataset, or the iterator of one."""
+        """Return whether the module gives it a loader or dataset, or the iterator of one."""
         return not isinstance(self._unit, cst.Module) and self._is_given_data(self._unit, 0)
 
     def _is_given_data(self, called: cst.ClassDef | cst.FunctionDef, depth: int) -> bool:
@@ -222,7 +222,7 @@ class _Loading(DataReading):
         return False
 
     def _handing_on(self, call: cst.Call) -> Iterator[cst.ClassDef | cst.FunctionDef]:
-        """The function whose parameter, and the class whose attribute, a call is given."""
+        """Yield the function whose parameter, and the class whose attribute, a call is given."""
         function, owner = self._module.enclosing_function(call), self._module.enclosing_class(call)
         given = {dotted(argument.value) or "" for argument in call.args}
         if function is not None and given & parameters(function).keys():
@@ -231,7 +231,7 @@ class _Loading(DataReading):
             yield owner
 
     def _is_own_iterator(self, node: cst.BaseExpression) -> bool:
-        """Whether it is ``super().__iter__()`` in a subclass of a loader."""
+        """Return whether it is ``super().__iter__()`` in a subclass of a loader."""
         owner = self._module.enclosing_class(node)
         if owner is None or method_called(node) != "__iter__":
             return False
@@ -243,7 +243,7 @@ class _Loading(DataReading):
     # Streams
 
     def _moves_on_stream(self, block: cst.With) -> bool:
-        """Whether a ``with`` makes a stream current and moves something to a device."""
+        """Return whether a ``with`` makes a stream current and moves something to a device."""
         if not any(self._is_stream(item.item, 0) for item in block.items):
             return False
         calls = find_in(block.body, cst.Call)
@@ -252,7 +252,7 @@ class _Loading(DataReading):
         return any(method_called(node) in ("to", "cuda") for node in (*calls, *followed))
 
     def _is_stream(self, context: cst.BaseExpression, depth: int) -> bool:
-        """Whether a context makes a stream current, also through a variable or ``partial``."""
+        """Return whether a context makes a stream current, also through a variable or ``partial``."""
         for part in walk(context):
             if _stands_for(self._module, self._project, part, _CURRENT):
                 return True
@@ -263,5 +263,5 @@ class _Loading(DataReading):
 
 
 def _trains(function: Function) -> bool:
-    """Whether a function is a training step, whatever else it iterates over."""
+    """Return whether a function is a training step, whatever else it iterates over."""
     return any(isinstance(node, cst.Attribute) and node.attr.value in _TRAINS for node in walk(function))

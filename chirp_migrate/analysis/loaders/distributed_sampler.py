@@ -78,7 +78,7 @@ def _made(module: Module, project: Project, value: cst.BaseExpression) -> tuple[
 
 
 def _is_imported(module: Module, node: cst.BaseExpression) -> bool:
-    """Whether the name that an expression starts with is imported at the top of the module."""
+    """Return whether the name that an expression starts with is imported at the top of the module."""
     bindings = module.scopes.module.bindings.get((dotted(node) or "").partition(".")[0], ())
     lines = (module.parents[binding.node] for binding in bindings if binding.kind is Kind.IMPORT)
     return any(isinstance(module.parents.get(line), cst.Module) for line in lines)
@@ -87,7 +87,7 @@ def _is_imported(module: Module, node: cst.BaseExpression) -> bool:
 def is_told_the_epoch(
     module: Module, project: Project, loop: cst.For, sampler: DistributedSampler, loader: cst.BaseExpression
 ) -> bool:
-    """Whether ``set_epoch`` is called around the loop, on this sampler elsewhere, or by what the loop calls."""
+    """Return whether ``set_epoch`` is called around the loop, on this sampler elsewhere, or by what the loop calls."""
     if re.search(_SET, module.text) is None and not project.holds(_SET, "set_epoch"):
         return False
     telling = [one for one in module.find(cst.Call) if method_called(one) == "set_epoch"]

@@ -26,7 +26,7 @@ _TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 
 
 def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.BaseExpression]) -> str:
-    """What the loader is for that ``call`` builds with ``arguments`` (by name of the parameter).
+    """Return what the loader is for that ``call`` builds with ``arguments`` (by name of the parameter).
 
     Names decide: of the loader and its dataset, or of the functions around.
 
@@ -51,12 +51,12 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
 
 
 def _only(said: set[str | None]) -> str | None:
-    """The only one of some roles; "" of none, ``None`` of several."""
+    """Return the only one of some roles; "" of none, ``None`` of several."""
     return next(iter(said)) if len(said) == 1 else None if said else ""
 
 
 def _by_functions(module: Module, call: cst.Call) -> str | None:
-    """The role by the name of the innermost function around that says one."""
+    """Return the role by the name of the innermost function around that says one."""
     if _TESTS.search(module.path) is not None:
         return ""
     functions = (one.name.value for one in module.ancestors(call) if isinstance(one, cst.FunctionDef))
@@ -64,14 +64,14 @@ def _by_functions(module: Module, call: cst.Call) -> str | None:
 
 
 def _said_by(name: str) -> str | None:
-    """The role that a name says; "" where it says none, ``None`` where it says several."""
+    """Return the role that a name says; "" where it says none, ``None`` where it says several."""
     words = _CAMEL.sub("_", name).lower()
     found = [role for role, pattern in _ROLES.items() if pattern.search(words)]
     return None if len(found) > 1 else found[0] if found else ""
 
 
 def _said_by_dataset(module: Module, dataset: cst.BaseExpression) -> set[str | None]:
-    """The roles that the name of a dataset says, and the arguments that it is made with."""
+    """Return the roles that the name of a dataset says, and the arguments that it is made with."""
     name = _last_name(module, dataset)
     values = [one.value for one in values_of(module, dataset) if one.part is None] if name else [dataset]
     made = values[0] if len(values) == 1 else None
@@ -80,7 +80,7 @@ def _said_by_dataset(module: Module, dataset: cst.BaseExpression) -> set[str | N
 
 
 def _said_by_part(module: Module, argument: cst.Arg) -> str | None:
-    """The role of ``split="val"`` or ``train=True``; ``train=False`` only says that it is not training."""
+    """Return the role of ``split="val"`` or ``train=True``; ``train=False`` only says that it is not training."""
     if is_name(argument.value, "False"):
         return _OTHER
     name = argument.keyword.value if argument.keyword is not None else ""
@@ -88,7 +88,7 @@ def _said_by_part(module: Module, argument: cst.Arg) -> str | None:
 
 
 def _given_name(module: Module, call: cst.Call) -> str:
-    """The name that a loader gets where it is built: of a variable, a parameter or a key."""
+    """Return the name that a loader gets where it is built: of a variable, a parameter or a key."""
     for ancestor in module.ancestors(call):
         if isinstance(ancestor, cst.Assign | cst.AnnAssign):
             target = ancestor.targets[0].target if isinstance(ancestor, cst.Assign) else ancestor.target
@@ -105,7 +105,7 @@ def _given_name(module: Module, call: cst.Call) -> str:
 
 
 def _last_name(module: Module, node: cst.BaseExpression) -> str:
-    """``val_set`` of ``self.val_set``, ``'val'`` of ``sets['val']``, "" of what has no name."""
+    """Return ``val_set`` of ``self.val_set``, ``'val'`` of ``sets['val']``, "" of what has no name."""
     match node:
         case cst.Attribute(attr=cst.Name(value=name)) | cst.Name(value=name):
             return name
@@ -116,7 +116,7 @@ def _last_name(module: Module, node: cst.BaseExpression) -> str:
 
 
 def _constructs(node: cst.BaseExpression) -> bool:
-    """Whether an expression makes an object of a class, by the way classes are named."""
+    """Return whether an expression makes an object of a class, by the way classes are named."""
     called = node.func if isinstance(node, cst.Call) else None
     last = called.attr if isinstance(called, cst.Attribute) else called
     return isinstance(last, cst.Name) and last.value.lstrip("_")[:1].isupper()

@@ -36,7 +36,7 @@ _PARTIAL = re.compile(r"functools\.partial")
 
 
 def may_build(outline: Outline, spellings: Set[str]) -> bool:
-    """Whether the class, or the factory, under one of these names is more than imported and annotated with."""
+    """Return whether the class, or the factory, under one of these names is more than imported and annotated with."""
     if any(alias.asname and alias.name in spellings for alias in outline.find(ast.alias)):
         return True
     named = (node for node in outline.find(ast.Name, ast.Attribute) if last_name(node) in spellings)
@@ -44,7 +44,7 @@ def may_build(outline: Outline, spellings: Set[str]) -> bool:
 
 
 def _is_annotation(outline: Outline, node: ast.AST) -> bool:
-    """Whether an expression is an annotation, or part of one."""
+    """Return whether an expression is an annotation, or part of one."""
     for parent in outline.ancestors(node):
         if node in (getattr(parent, "annotation", None), getattr(parent, "returns", None)):
             return True
@@ -71,7 +71,7 @@ _NAMED, _CALLED_LATER = Use("named"), Use("called-later")
 
 
 def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> Use:
-    """How the mention ``node`` of the class is used."""
+    """Return how the mention ``node`` of the class is used."""
     top: cst.CSTNode = node
     if isinstance(generic := module.parents[node], cst.Subscript) and generic.value is node:
         top = generic  # DataLoader[Batch](…)
@@ -87,7 +87,7 @@ def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> 
 
 
 def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> Use:
-    """The same, by where the value goes, if it is not called right there."""
+    """Return the same, by where the value goes, if it is not called right there."""
     match step:
         case Inherited(definition):
             return Use("subclass", definition.name.value)
@@ -105,7 +105,7 @@ def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute,
 
 
 def _held(module: Module, project: Project, name: cst.Name) -> Use:
-    """The class is the value of a variable or parameter."""
+    """Return the class is the value of a variable or parameter."""
     scope = module.scopes.scope_of(name)
     if isinstance(scope.node, cst.ClassDef):
         return _held_by_attribute(module, project, name.value)
@@ -123,13 +123,13 @@ def _held_by_attribute(module: Module, project: Project, attribute: str) -> Use:
 
 
 def _only_called(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> Use:
-    """What holds the class, and is read there, may be shared with other files."""
+    """Return what holds the class, and is read there, may be shared with other files."""
     is_called = bool(reads) and all(isinstance(module.parents[read], cst.Call) for read in reads)
     return _CALLED_LATER if is_called and not shared else Use("used-as-value", where)
 
 
 def _in_expression(module: Module, node: cst.CSTNode) -> Use:
-    """The class is only named, as in an import, annotation, type, comparison or ``isinstance``, or handed on."""
+    """Return the class is only named, as in an import, annotation, type, comparison or ``isinstance``, or handed on."""
     child, where = node, ""
     for ancestor in module.ancestors(node):
         match ancestor:

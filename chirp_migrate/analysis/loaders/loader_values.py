@@ -81,7 +81,7 @@ class LoaderNames:
         self._known: dict[tuple[Module, cst.CSTNode, str, bool], Loader | None] = {}
 
     def loader(self, node: cst.BaseExpression) -> Loader | None:
-        """The loader an expression stands for, if it does."""
+        """Return the loader an expression stands for, if it does."""
         return self._value(self._module, node, 0)
 
     def functions(self, call: cst.Call, module: Module | None = None) -> list[tuple[Module, cst.FunctionDef]]:
@@ -106,7 +106,7 @@ class LoaderNames:
     def _value(
         self, module: Module, node: cst.BaseExpression, depth: int, part: int | None = None, inside: bool = False
     ) -> Loader | None:
-        """The loader that a value is; with ``part`` its element there, with ``inside`` any of its elements."""
+        """Return the loader that a value is; with ``part`` its element there, with ``inside`` any of its elements."""
         if depth > _DEPTH_LIMIT:
             return None
         match node:
@@ -168,7 +168,7 @@ class LoaderNames:
         return Loader()
 
     def _annotates(self, module: Module, node: cst.BaseExpression, inside: bool) -> bool:
-        """Whether an annotation names a loader, or with ``inside`` something that holds loaders."""
+        """Return whether an annotation names a loader, or with ``inside`` something that holds loaders."""
         if isinstance(node, cst.SimpleString):
             return _QUOTED.search(node.value) is not None and not inside
         if isinstance(node, cst.BinaryOperation):
@@ -200,7 +200,7 @@ def _is_called_loader(name: str) -> bool:
 
 
 def _either(found: Iterable[Loader | None]) -> Loader | None:
-    """What is known of a value that is one of several."""
+    """Return what is known of a value that is one of several."""
     every = list(found)
     known = [one for one in every if one is not None]
     if not known:

@@ -78,7 +78,7 @@ def _seeding(
 
 
 def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> bool:
-    """Whether an expression is the first word of the state that PyTorch has given NumPy's generator.
+    """Return whether an expression is the first word of the state that PyTorch has given NumPy's generator.
 
     That is ``numpy.random.get_state()[1][0]``, also by way of local names, before anything else uses the generator.
     """
@@ -92,7 +92,7 @@ def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> 
 
 
 def _item(module: Module, function: cst.CSTNode, node: cst.BaseExpression, key: str) -> cst.BaseExpression | None:
-    """What an expression takes the item ``key`` of; a local name stands for its only value."""
+    """Return what an expression takes the item ``key`` of; a local name stands for its only value."""
     match node:
         case cst.Subscript(value=owner, slice=[cst.SubscriptElement(slice=cst.Index(value=cst.Integer(value=index)))]):
             return _value_of(module, function, owner) if index == key else None
@@ -100,7 +100,7 @@ def _item(module: Module, function: cst.CSTNode, node: cst.BaseExpression, key: 
 
 
 def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -> cst.BaseExpression:
-    """An expression, or the only value that a function assigns to the name that it is."""
+    """Return an expression, or the only value that a function assigns to the name that it is."""
     if not isinstance(node, cst.Name):
         return node
     match [one for one in own_nodes(function) if is_name(target_of(one), node.value)]:
@@ -112,7 +112,7 @@ def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -
 def _helper(
     module: Module, function: cst.CSTNode, call: cst.Call, given: set[str]
 ) -> tuple[cst.FunctionDef, set[str]] | None:
-    """A function of the module that is called, and which of its parameters come from the number of the worker.
+    """Return a function of the module that is called, and which of its parameters come from the number of the worker.
 
     ``None`` also where what it is given may be another in the next epoch.
     """
@@ -131,13 +131,13 @@ def _helper(
 
 
 def _only_function(module: Module, name: cst.BaseExpression) -> cst.FunctionDef | None:
-    """The function of a name, if no other one of the module has it."""
+    """Return the function of a name, if no other one of the module has it."""
     named = [function for function in module.find(cst.FunctionDef) if is_name(name, function.name.value)]
     return named[0] if len(named) == 1 else None
 
 
 def _used(module: Module, function: cst.CSTNode, seed: cst.BaseExpression, depth: int = 0) -> set[str] | None:
-    """Names that a seed is computed from; ``None`` when it may be another in the next epoch."""
+    """Return names that a seed is computed from; ``None`` when it may be another in the next epoch."""
     if depth > _DEPTH or isinstance(seed, cst.Tuple) or (isinstance(seed, cst.Name) and seed.value == "None"):
         return None
     names: set[str] = set()
@@ -161,7 +161,7 @@ def _used(module: Module, function: cst.CSTNode, seed: cst.BaseExpression, depth
 
 
 def _behind(module: Module, function: cst.CSTNode, name: cst.Name, depth: int) -> set[str] | None:
-    """Names behind a name: itself, or those that its only local value is computed from."""
+    """Return names behind a name: itself, or those that its only local value is computed from."""
     if re.search(r"epoch|step|time", name.value, re.IGNORECASE):
         return None
     parent = module.parents.get(name)

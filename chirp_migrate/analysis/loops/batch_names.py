@@ -43,7 +43,7 @@ class Batch(LoopNames[Path | None]):
         self._read_body()
 
     def value(self, node: cst.CSTNode) -> Path | None:
-        """Where in the batch the value of an expression lies; ``None`` when it does not lie there as it came."""
+        """Return where in the batch the value of an expression lies; ``None`` when it does not lie there as it came."""
         match node:
             case cst.Name():
                 return self._named(node)
@@ -54,7 +54,7 @@ class Batch(LoopNames[Path | None]):
         return None
 
     def used_after(self, call: cst.Call, path: Path) -> str | None:
-        """Why the memory that is copied might be written before the copy is done, in words."""
+        """Return why the memory that is copied might be written before the copy is done, in words."""
         start, end = self._module.span(call)
         inner = [a for a in self._module.ancestors(call) if isinstance(a, cst.For | cst.While)]
         inner = inner[: inner.index(self._loop)]
@@ -82,7 +82,7 @@ class Batch(LoopNames[Path | None]):
         return None
 
     def _paths(self, node: cst.CSTNode, moving: cst.CSTNode) -> Iterator[Path]:
-        """Where in the batch a value may lie when the statement ``moving`` has run."""
+        """Yield where in the batch a value may lie when the statement ``moving`` has run."""
         if isinstance(node, cst.Subscript):
             yield from ((*one, _key(node)) for one in self._paths(node.value, moving))
             return
@@ -95,7 +95,7 @@ class Batch(LoopNames[Path | None]):
     def _given(
         self, name: str, around: set[cst.CSTNode], moving: cst.CSTNode, place: int = sys.maxsize
     ) -> Iterator[Path]:
-        """What ``name`` may be bound to at ``place``, in the blocks ``around`` it."""
+        """Yield what ``name`` may be bound to at ``place``, in the blocks ``around`` it."""
         for bound in reversed(self._bound.get(name, ())):
             if bound.offset <= place:
                 if bound.value is not None:
@@ -104,7 +104,7 @@ class Batch(LoopNames[Path | None]):
                     return
 
     def _earlier_paths(self, node: cst.CSTNode) -> Iterator[Path]:
-        """Where in the batch of an earlier iteration a value may lie: it has none in this one, or runs later."""
+        """Yield where in the batch of an earlier iteration a value may lie: it has none in this one, or runs later."""
         functions = (cst.FunctionDef, cst.Lambda)
         name = owner_name(node)
         around = [a for a in self._module.ancestors(node) if isinstance(a, (cst.For, *functions))]
@@ -160,7 +160,7 @@ class Batch(LoopNames[Path | None]):
 
 
 def _parts(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """What a target is taken apart into."""
+    """Yield what a target is taken apart into."""
     if not isinstance(target, cst.Tuple | cst.List):
         yield target
         return

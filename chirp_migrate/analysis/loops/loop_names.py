@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def statement_of(module: Module, node: cst.CSTNode) -> cst.CSTNode:
-    """The statement that holds an expression."""
+    """Return the statement that holds an expression."""
     return next(ancestor for ancestor in module.ancestors(node) if isinstance(ancestor, _Statement))
 
 
@@ -48,15 +48,15 @@ class LoopNames(ABC, Generic[T]):
 
     @abstractmethod
     def value(self, node: cst.CSTNode) -> T:
-        """What is known of the value of an expression in the body."""
+        """Return what is known of the value of an expression in the body."""
 
     @abstractmethod
     def _part(self, value: T, position: str) -> T:
-        """What is known of the part of a value at a position, ``*`` for any."""
+        """Return what is known of the part of a value at a position, ``*`` for any."""
 
     @abstractmethod
     def _each(self, iterable: cst.BaseExpression) -> T:
-        """What is known of what a loop over ``iterable`` gets."""
+        """Return what is known of what a loop over ``iterable`` gets."""
 
     def _read_body(self) -> None:
         """Go through all that binds names in the body."""
@@ -90,7 +90,7 @@ class LoopNames(ABC, Generic[T]):
             self._bound.setdefault(name, []).append(Bound(offset, value, statement, block))
 
     def _names(self, target: cst.CSTNode, value: T) -> Iterator[tuple[str, T]]:
-        """Names in a target, with what each gets when ``target`` gets ``value``."""
+        """Yield names in a target, with what each gets when ``target`` gets ``value``."""
         if isinstance(target, cst.Name):
             yield target.value, value
         elif isinstance(target, cst.Tuple | cst.List):
@@ -100,7 +100,7 @@ class LoopNames(ABC, Generic[T]):
                 yield from self._names(element.value, self._part(value, "*" if starred else str(position)))
 
     def _elements(self, target: cst.BaseExpression, iterable: cst.BaseExpression) -> Iterator[tuple[str, T]]:
-        """Names that a loop over ``iterable`` binds, with what each gets."""
+        """Yield names that a loop over ``iterable`` binds, with what each gets."""
         parts = [element.value for element in target.elements] if isinstance(target, cst.Tuple | cst.List) else []
         called = self._module.qualified_names(iterable.func) if isinstance(iterable, cst.Call) else set()
         match iterable:
@@ -117,7 +117,7 @@ class LoopNames(ABC, Generic[T]):
                 yield from self._names(target, self._each(iterable))
 
     def _named(self, name: cst.Name) -> T:
-        """What is known of the value of a name where it stands."""
+        """Return what is known of the value of a name where it stands."""
         for ancestor in self._module.ancestors(name):
             if ancestor is self._loop:
                 break

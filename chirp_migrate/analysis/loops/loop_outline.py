@@ -11,7 +11,7 @@ _MOVES = frozenset({"to", "cuda"})
 
 
 def may_be_loader(outline: Outline, node: ast.expr) -> bool:
-    """Whether an expression may stand for a loader, or for what iterates over one."""
+    """Return whether an expression may stand for a loader, or for what iterates over one."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
         return "range" in outline.bound
     return isinstance(node, ast.Call | ast.Name | ast.Attribute | ast.Subscript | ast.IfExp)

@@ -156,7 +156,7 @@ class Calls(ObjectAccess):
         return UNKNOWN
 
     def _run(self, function: FunctionThing, arguments: Arguments, place: Place) -> Value:
-        """What a function of the project returns."""
+        """Return what a function of the project returns."""
         node = function.place.node
         assert isinstance(node, _FUNCTIONS)
         same = sum(one is node for one, _ in self._stack)
@@ -223,7 +223,7 @@ class Calls(ObjectAccess):
         return unite(default or (), unknown if more or default is None else ())
 
     def _construct(self, cls: ClassThing, arguments: Arguments, place: Place) -> Value:
-        """The object that calling a class of the project gives."""
+        """Return the object that calling a class of the project gives."""
         made = Instance(place, cls)
         self.instances.append(made)
         for base in bases_of(cls):

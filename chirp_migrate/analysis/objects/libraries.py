@@ -126,12 +126,12 @@ _PARTS: dict[tuple[HazardKind, str], dict[str, str]] = {
 
 
 def made_by(name: str) -> Made | None:
-    """What calling a qualified name of a library makes, if that has no pickled form."""
+    """Return what calling a qualified name of a library makes, if that has no pickled form."""
     return next((made for names, made in _MAKERS if names.fullmatch(name)), None)
 
 
 def hazard_class(name: str) -> HazardKind | None:
-    """What objects of classes are that inherit from a library's class, if that has no pickled form."""
+    """Return what objects of classes are that inherit from a library's class, if that has no pickled form."""
     made = made_by(name)
     return None if made is None else made.kind
 

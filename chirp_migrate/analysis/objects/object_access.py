@@ -44,7 +44,7 @@ class ObjectAccess(LibraryCalls):
 
     @abstractmethod
     def module(self, path: str) -> Scope:
-        """The names of a module after its import."""
+        """Return the names of a module after its import."""
 
     @abstractmethod
     def _held(self, scope: Scope, name: str) -> Value: ...
@@ -173,7 +173,7 @@ class ObjectAccess(LibraryCalls):
         return UNKNOWN
 
     def _elements(self, value: Value, node: ast.expr, scope: Scope) -> Value:
-        """What iterating over an object gives."""
+        """Return what iterating over an object gives."""
         found: list[Value] = []
         for thing in value:
             match thing:
@@ -216,7 +216,7 @@ class ObjectAccess(LibraryCalls):
         return thing.cells.get(None, UNKNOWN)
 
     def _entered(self, value: Value, node: ast.expr, scope: Scope) -> Value:
-        """What ``with … as`` gives."""
+        """Return what ``with … as`` gives."""
         found: list[Value] = []
         for thing in value:
             match thing:

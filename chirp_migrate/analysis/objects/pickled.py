@@ -84,7 +84,7 @@ class Found:
 
 @lru_cache(maxsize=4)
 def unpicklable(project: Project) -> Unpicklable:
-    """What of a project cannot be pickled for workers, as the project was when it was first asked for."""
+    """Return what of a project cannot be pickled for workers, as the project was when it was first asked for."""
     return Unpicklable(project)
 
 
@@ -143,12 +143,12 @@ class Unpicklable:
         self._read = {path: project.text(path) for path in paths}
 
     def run_of(self, path: str) -> Run:
-        """A run that knows the modules of the project; of one that has been rewritten since, not as it was."""
+        """Return a run that knows the modules of the project; of one that has been rewritten since, not as it was."""
         is_as_read = self._read.setdefault(path, self._project.text(path)) == self._project.text(path)
         return self.run if is_as_read else self.run.without(path)
 
     def in_file(self, path: str, sort: Sort) -> list[Found]:
-        """What is made in a file."""
+        """Return what is made in a file."""
         return [one for one in self._by_path.get(path, ()) if one.sort is sort]
 
     def is_idle(self, path: str, name: str) -> bool:
@@ -169,12 +169,12 @@ class Unpicklable:
         return {sort: frozenset(known) for sort, known in words.items()}
 
     def places(self, module: Module, sort: Sort) -> Iterator[tuple[int, Found]]:
-        """Where a module, which may have been rewritten, has what is found in it: offset and find."""
+        """Yield where a module, which may have been rewritten, has what is found in it: offset and find."""
         by_node = {one.place.node: one for one in self.in_file(module.path, sort)}
         yield from ((offset, by_node[node]) for offset, node in self.now(module, list(by_node)))
 
     def now(self, module: Module, nodes: list[ast.AST]) -> Iterator[tuple[int, ast.AST]]:
-        """Where a module has nodes of the text that was read: offset and node; without those that are gone."""
+        """Yield where a module has nodes of the text that was read: offset and node; without those that are gone."""
         before, now = self._read.get(module.path, module.text), module.text
         for node in nodes:
             there = node if before == now else _same_nodes(before).find(node, now)
@@ -201,7 +201,7 @@ class Unpicklable:
                         yield from self._leftover_methods(thing, about)
 
     def _may_load(self, cls: ClassThing) -> bool:
-        """Whether a class is a dataset, or its text builds loaders."""
+        """Return whether a class is a dataset, or its text builds loaders."""
         return is_dataset(cls) or self._words_of_loaders.search(self._text_of(cls.place)) is not None
 
     def _all_about_loading(self) -> tuple[list[str], set[str]]:
@@ -238,7 +238,7 @@ class Unpicklable:
                         about.add(str(name))
 
     def _text_of(self, place: Place) -> str:
-        """The lines of a definition."""
+        """Return the lines of a definition."""
         if place.path != self._lines[0]:
             self._lines = place.path, self._project.text(place.path).splitlines()
         last = getattr(place.node, "end_lineno", None) or 0
@@ -338,7 +338,7 @@ class _Walk:
         self.found.append(Found(sort, place, holder, kind, self._attribute_around(place)))
 
     def _attribute_around(self, place: Place) -> str:
-        """The attribute that is walked, if its object's class has the place in its body."""
+        """Return the attribute that is walked, if its object's class has the place in its body."""
         if self._holder is None:
             return ""
         cls, name = self._holder
@@ -413,14 +413,14 @@ def _same_nodes(before: str) -> SameNodes:
 
 
 def _name_offset(module: Module, node: ast.AST, offset: int) -> int:
-    """Where a finding on a node is shown: of a definition, at its name."""
+    """Return where a finding on a node is shown: of a definition, at its name."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return module.text.index(node.name, offset)
     return offset
 
 
 def _word_around(tree: ast.Module, node: ast.AST) -> str:
-    """The name of the definition around a node; at the top level, the longest word of the statement."""
+    """Return the name of the definition around a node; at the top level, the longest word of the statement."""
     line = position(node)[0]
     name = ""
     pending: list[ast.AST] = [tree]

@@ -79,7 +79,7 @@ class Run(Calls):
         self._guards: dict[str, list[ast.If]] = {}
 
     def module(self, path: str) -> Scope:
-        """The names of a module after its import; what stands behind its guard is not run."""
+        """Return the names of a module after its import; what stands behind its guard is not run."""
         if path not in self._modules:
             scope = self._modules[path] = Scope(path, None, "module")
             try:
@@ -92,7 +92,7 @@ class Run(Calls):
         return self._modules[path]
 
     def without(self, path: str) -> Run:
-        """A run that knows all modules which were imported but one."""
+        """Return a run that knows all modules which were imported but one."""
         other = Run(self._project)
         other._modules = {name: scope for name, scope in self._modules.items() if name != path}
         return other
@@ -105,7 +105,7 @@ class Run(Calls):
                 self._block(statement.body, scope)
 
     def call_alone(self, function: Thing, arguments: Arguments | None = None) -> Value:
-        """What a call from nowhere gives, with arguments of which nothing is known."""
+        """Return what a call from nowhere gives, with arguments of which nothing is known."""
         found: Value = UNKNOWN
         with self._from_start(ALONE):
             place = function.place if isinstance(function, FunctionThing | ClassThing) else Place("", ast.Pass())
@@ -113,7 +113,7 @@ class Run(Calls):
         return found
 
     def attribute_of(self, thing: Thing, name: str) -> Value:
-        """The values of an attribute."""
+        """Return the values of an attribute."""
         found: Value = UNKNOWN
         with self._from_start():
             found = self._attribute(thing, name)
@@ -269,7 +269,7 @@ class Run(Calls):
         return (External(f"builtins.{name}"),)
 
     def _held(self, scope: Scope, name: str) -> Value:
-        """What a scope has under a name, imports looked up."""
+        """Return what a scope has under a name, imports looked up."""
         value = scope.cells.get(name, UNKNOWN)
         if any(isinstance(thing, Imported) for thing in value):
             looked_up = (self._brought(one, name) if isinstance(one, Imported) else (one,) for one in value)
@@ -277,7 +277,7 @@ class Run(Calls):
         return value
 
     def _brought(self, one: Imported, bound: str) -> Value:
-        """What an import stands for; ``import a.b`` without another name stands for ``a``."""
+        """Return what an import stands for; ``import a.b`` without another name stands for ``a``."""
         name = one.name
         if one.is_module and "." in name and bound == name.partition(".")[0]:
             found = self._imported(one.path, bound)
@@ -292,7 +292,7 @@ class Run(Calls):
         )
 
     def _imported(self, path: str, name: str) -> Value:
-        """What an absolute name in an import of the file at ``path`` stands for."""
+        """Return what an absolute name in an import of the file at ``path`` stands for."""
         found = [self._own_name(file, rest) for file, rest in self._project.located(path, name)]
         return unite(*found) if found else (External(name),)
 
@@ -462,7 +462,7 @@ class Run(Calls):
         return (cls,)
 
     def _value(self, node: ast.expr, scope: Scope) -> Value:
-        """What an expression may stand for."""
+        """Return what an expression may stand for."""
         self._step()
         match node:
             case ast.Constant(value=value):

@@ -41,7 +41,7 @@ class SameNodes:
         self._after = lru_cache(maxsize=1)(self._read)
 
     def find(self, node: ast.AST, now: str) -> ast.AST | None:
-        """The node of ``now`` that ``node``, of the text before, has become; None if it is gone."""
+        """Return the node of ``now`` that ``node``, of the text before, has become; None if it is gone."""
         numbers = self._numbers if node in self._numbers else self._numbered(node)
         number = self._identity(node, numbers)
         left = self._after(now).get(number)
@@ -52,7 +52,7 @@ class SameNodes:
         return self._by_number(tree, self._numbered(tree))
 
     def _numbered(self, tree: ast.AST) -> _Numbers:
-        """A number for each node at or below ``tree``, by its structure."""
+        """Return a number for each node at or below ``tree``, by its structure."""
         numbers: _Numbers = {}
 
         def part(value: object) -> object:
@@ -68,7 +68,7 @@ class SameNodes:
         return self._known.setdefault(structure, len(self._known))
 
     def _identity(self, node: ast.AST, numbers: _Numbers) -> int:
-        """A number for what a node has in common with itself in a text that was rewritten around it."""
+        """Return a number for what a node has in common with itself in a text that was rewritten around it."""
         if isinstance(node, _DEFINITIONS):
             return self._number(type(node), node.name)
         if isinstance(node, ast.For | ast.AsyncFor):

@@ -105,12 +105,12 @@ class Scope:
 
     @property
     def is_local(self) -> bool:
-        """Whether what is defined here has no name that another process could look up."""
+        """Return whether what is defined here has no name that another process could look up."""
         return self.kind == "function" or (self.around is not None and self.around.is_local)
 
     @property
     def module(self) -> Scope:
-        """The scope of the module."""
+        """Return the scope of the module."""
         scope = self
         while scope.around is not None:
             scope = scope.around
@@ -271,17 +271,17 @@ class HazardKind(Enum):
 
     @property
     def what(self) -> str:
-        """The object, with an article."""
+        """Return the object, with an article."""
         return self.value[0]
 
     @property
     def happens(self) -> str:
-        """What becomes of the object in workers."""
+        """Return what becomes of the object in workers."""
         return self.value[1]
 
     @property
     def remedy(self) -> str:
-        """What to do instead."""
+        """Return what to do instead."""
         return self.value[2]
 
 
@@ -318,18 +318,18 @@ class Loader(Thing):
 
     @property
     def may_have_workers(self) -> bool:
-        """Whether its number of workers is not surely 0."""
+        """Return whether its number of workers is not surely 0."""
         counts = self.arguments.get("num_workers", ())
         return not all(isinstance(one, Constant) and one.value in (0, None) for one in counts)
 
     @property
     def sends_to_workers(self) -> bool:
-        """Whether it may have workers that its dataset is pickled for: they are not surely forked."""
+        """Return whether it may have workers that its dataset is pickled for: they are not surely forked."""
         context = self.arguments.get("multiprocessing_context", ())
         is_forked = context and all(isinstance(one, Constant) and one.value == "fork" for one in context)
         return self.may_have_workers and not is_forked
 
 
 def unite(*values: Iterable[Thing]) -> Value:
-    """All objects that any of the values may stand for."""
+    """Return all objects that any of the values may stand for."""
     return tuple(dict.fromkeys(thing for value in values for thing in value))[:_MOST]

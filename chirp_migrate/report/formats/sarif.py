@@ -32,7 +32,7 @@ _Json = dict[str, Any]
 
 
 def sarif(check: Check) -> _Json:
-    """The document for what was found; what is fine already is not in it.
+    """Return the document for what was found; what is fine already is not in it.
 
     What rules find that know bugs (``Rule.finds_bugs``) has the level ``warning``, anything else ``note``, files that
     could not be handled are notifications with the level ``error``.
@@ -126,7 +126,7 @@ class _Run:
         return place
 
     def _fixes(self) -> Mapping[tuple[str, int | None], _Json]:
-        """The fix of every hunk, by path and number."""
+        """Return the fix of every hunk, by path and number."""
         members: dict[tuple[str, int | None], list[Finding]] = {}
         for finding in self._findings:
             members.setdefault((finding.path, finding.hunk), []).append(finding)
@@ -167,16 +167,16 @@ def _replace(one: Replacement) -> _Json:
 
 
 def _described(findings: Sequence[Finding]) -> str:
-    """What a fix does: one hunk, which may answer several findings."""
+    """Return what a fix does: one hunk, which may answer several findings."""
     places = ", ".join(f"{finding.rule} ({finding.name}) in line {finding.line}" for finding in findings)
     return f"Rewrite {places}."
 
 
 def _fingerprint(rule: str, line: str, occurrence: int) -> str:
-    """The same for the same line of code wherever it moves in its file, and whatever stands around it."""
+    """Return the same for the same line of code wherever it moves in its file, and whatever stands around it."""
     return hashlib.sha256("\0".join((rule, line, str(occurrence))).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _message(text: str) -> _Json:
-    """Text in the document; names of files in it need not be text."""
+    """Return text in the document; names of files in it need not be text."""
     return {"text": text.encode("utf-8", "backslashreplace").decode("utf-8")}

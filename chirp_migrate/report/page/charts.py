@@ -66,7 +66,7 @@ def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
 
 
 def times_plot(report: VerifyReport) -> list[Plot]:
-    """The bars of all entry points with their names and medians; none where nothing was timed."""
+    """Return the bars of all entry points with their names and medians; none where nothing was timed."""
     labels = [label for label, taken in report.seconds.get("before", {}).items() if taken]
     if not labels:
         return []

@@ -25,7 +25,7 @@ _ELEMENTS = {" ": "div", "-": "del", "+": "ins"}
 
 
 def visible(value: Any) -> Any:
-    """Text with what shows nothing, or makes other text show elsewhere, spelled out: ``⟨U+202E⟩``.
+    """Return text with what shows nothing, or makes other text show elsewhere, spelled out: ``⟨U+202E⟩``.
 
     Tabs and newlines stay. What comes out is printable, so that it can be encoded, too. Anything else stays as it is.
     """
@@ -35,12 +35,12 @@ def visible(value: Any) -> Any:
 
 
 def source_code(source: str) -> Markup:
-    """A line alone, without colours."""
+    """Return a line alone, without colours."""
     return Markup(_marked(source.strip()))
 
 
 def place_of(section: Section) -> str:
-    """``line 7`` or from the first to the last; of a notebook with the cell."""
+    """Return ``line 7`` or from the first to the last; of a notebook with the cell."""
     numbers = [row.before for row in section.rows if row.before is not None and row.sign == "-"]
     numbers = numbers or [row.after for row in section.rows if row.after is not None and row.sign == "+"]
     first, last = (numbers[0], numbers[-1]) if numbers else (0, 0)
@@ -49,7 +49,7 @@ def place_of(section: Section) -> str:
 
 
 def section_code(section: Section) -> Markup:
-    """The lines of a section, those that change in groups."""
+    """Return the lines of a section, those that change in groups."""
     where = f"{place_of(section)}{f', in {section.within}' if section.within else ''}"
     shape = _Shape(
         width=len(str(max(row.before or row.after or 0 for row in section.rows))),
@@ -83,7 +83,7 @@ def _differing(rows: Sequence[Row]) -> dict[int, tuple[int, int]]:
 
 
 def _row(row: Row, shape: _Shape, strong: tuple[int, int]) -> str:
-    """A line; its numbers are shown by the style sheet, so that they are not copied with it.
+    """Return a line; its numbers are shown by the style sheet, so that they are not copied with it.
 
     What all lines are indented by takes no room on the page, but is there when the lines are copied.
     """
@@ -99,7 +99,7 @@ def _row(row: Row, shape: _Shape, strong: tuple[int, int]) -> str:
 
 
 def _words(row: Row, margin: int, strong: tuple[int, int]) -> str:
-    """The text after the margin, its words in their kinds, and hidden characters marked."""
+    """Return the text after the margin, its words in their kinds, and hidden characters marked."""
     shown = []
     at = 0
     for kind, word in row.words or (("", row.text),):

@@ -43,7 +43,7 @@ _DIFFERENCES_SHOWN = 20
 
 
 def render_page(story: Story) -> str:
-    """The whole document.
+    """Return the whole document.
 
     Only the script and the style in it are allowed to do anything (a content security policy with their hashes), and
     they may load nothing: a source that got past the escaping could still not run.
@@ -178,7 +178,7 @@ def _percent(ratio: Ratio) -> tuple[str, str]:
 
 
 def _figures(found: VerifyReport) -> dict[str, Any]:
-    """What the template of the figures shows."""
+    """Return what the template of the figures shows."""
     each, together = entry_times(found), all_together(found)
     entries = [*each, *([together] if together is not None and len(each) > 1 else [])] if together is not None else []
     # All together is the sum: on one scale with it the others could not be compared.
@@ -219,7 +219,7 @@ def _time_row(entry: EntryTimes, longest: float, *, together: bool) -> dict[str,
 
 
 def _same_training(found: VerifyReport) -> list[str]:
-    """A sentence for each difference, or for what was compared."""
+    """Return a sentence for each difference, or for what was compared."""
     if found.verdict == "failed":
         return []
     lines = [f"{one.message.rstrip('.')}." for one in found.differences[:_DIFFERENCES_SHOWN]]
@@ -237,7 +237,7 @@ def _same_training(found: VerifyReport) -> list[str]:
 
 
 def _parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
-    """The loaders as parts of a sum, with their places in a bar of 100 units."""
+    """Return the loaders as parts of a sum, with their places in a bar of 100 units."""
     parts, position = [], 0.0
     for status, name, number in parts_of(ledger, planned=planned):
         width = 100 * number / ledger.found if ledger.found else 0.0
@@ -248,7 +248,7 @@ def _parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
 
 
 def _statuses(ledger: Ledger) -> list[tuple[Status, str]]:
-    """Those that a rule has, with the words for what rules do."""
+    """Return those that a rule has, with the words for what rules do."""
     together = Counter(status for counts in ledger.rules.values() for status in counts if counts[status])
     return [(status, word) for status, word, _ in outcomes(together)]
 
@@ -261,7 +261,7 @@ def _reported(story: Story) -> Iterator[tuple[str, list[tuple[str, list[list[Fin
 
 
 def _rules(story: Story) -> list[tuple[str, str, str, str]]:
-    """Every rule that has a say in this story: code, name, reason, and how safe it is."""
+    """Return every rule that has a say in this story: code, name, reason, and how safe it is."""
     safeties = {rule.code: rule.safety for rule in all_rules()}
     said: dict[str, FindingStory] = {}
     for one in story.findings:
@@ -281,7 +281,7 @@ def _places(same: Sequence[FindingStory]) -> str:
 
 
 def _breakable(name: str) -> Markup:
-    """A path or label that may be broken after a slash, a point or an underscore."""
+    """Return a path or label that may be broken after a slash, a point or an underscore."""
     shown = escape(visible(name))
     for mark in "/._":
         shown = shown.replace(mark, Markup(f"{mark}<wbr>"))

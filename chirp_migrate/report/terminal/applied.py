@@ -51,12 +51,12 @@ _NOTHING_FOUND = (
 
 
 def totals(plan: Plan) -> str:
-    """One line: how many files change, by how many lines."""
+    """Return one line: how many files change, by how many lines."""
     return f"{_counted(plan.files, ' to rewrite', ' to add')} Nothing was written." if plan.files else _nothing(plan)
 
 
 def _nothing(plan: Plan) -> str:
-    """What is said where no file was written, nor would be."""
+    """Return what is said where no file was written, nor would be."""
     if plan.files:
         return "Nothing was rewritten."
     if all(finding.status is Status.FINE for finding in plan.findings):
@@ -67,7 +67,7 @@ def _nothing(plan: Plan) -> str:
 
 
 def gains_nothing(plan: Plan) -> bool:
-    """Whether nothing is rewritten, and loaders stay as they are because nothing would be gained."""
+    """Return whether nothing is rewritten, and loaders stay as they are because nothing would be gained."""
     return not plan.files and any(finding.status is Status.UNCHANGED for finding in plan.findings)
 
 
@@ -216,7 +216,7 @@ def _counts(findings: Sequence[Finding]) -> str:
 
 
 def loaders_in_tests(plan: Plan) -> str:
-    """One line on the tests that were left alone, or "" if there is no loader in them."""
+    """Return one line on the tests that were left alone, or "" if there is no loader in them."""
     tests = [one for one in plan.left_out if one.loaders]
     loaders = count(sum(test.loaders for test in tests), "loader")
     return f"Tests not rewritten: {loaders} in {count(len(tests), 'file')} (--tests includes them)." if tests else ""
@@ -291,7 +291,7 @@ def _name(same: Sequence[Finding]) -> str:
 
 
 def _places(findings: Sequence[Finding], most: int) -> str:
-    """``3, 9``, or of more than ``most`` the first ones and how many there are: ``3, 9, … (12)``."""
+    """Return ``3, 9``, or of more than ``most`` the first ones and how many there are: ``3, 9, … (12)``."""
     places = list(dict.fromkeys(finding.place for finding in findings))
     if len(places) <= most:
         return ", ".join(places)

@@ -69,7 +69,7 @@ def _times(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]:
 
 
 def _own_run(report: VerifyReport) -> Iterator[tuple[str, str]]:
-    """The largest own run: an epoch, start-up, and what follows from both."""
+    """Yield the largest own run: an epoch, start-up, and what follows from both."""
     timed = [(label, own) for label, own in report.own_runs.items() if own.epochs and label in report.ratios]
     if not timed:
         return
@@ -89,7 +89,7 @@ def _reached(saved: float, headspace: float) -> str:
 
 
 def _saved(ratio: Ratio) -> str:
-    """``38 % less time [31, 45]``, or ``more``; the interval is of what is named, the smaller end first."""
+    """Return ``38 % less time [31, 45]``, or ``more``; the interval is of what is named, the smaller end first."""
     value, low, high = (100 * one for one in ratio.saved)
     if value >= 0:
         return f"{value:.0f} % less time [{low:.0f}, {high:.0f}]"

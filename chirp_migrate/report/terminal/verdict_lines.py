@@ -38,7 +38,7 @@ _PLATEAU = 0.9
 
 
 def style_of(verdict: str) -> str:
-    """The style of a verdict on a terminal."""
+    """Return the style of a verdict on a terminal."""
     return _STYLES[tone(verdict)]
 
 
@@ -126,7 +126,7 @@ def _bar(ratio: Ratio, room: int) -> str:
 
 
 def _saved(ratio: Ratio | None) -> str:
-    """``38 % [31, 45]``; negative where time is lost."""
+    """Return ``38 % [31, 45]``; negative where time is lost."""
     if ratio is None:
         return "-"
     share, low, high = (f"{100 * value:.0f}" for value in ratio.saved)

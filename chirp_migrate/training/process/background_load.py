@@ -65,7 +65,7 @@ class Watch:
 
 
 def not_watched() -> str | None:
-    """Why other processes cannot be watched here, or None where they can be."""
+    """Return why other processes cannot be watched here, or None where they can be."""
     cpus = _own_cpus()
     if _busy_s(cpus) is None:
         return "this system does not count how long each CPU is busy"

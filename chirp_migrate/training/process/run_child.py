@@ -129,22 +129,22 @@ class Child(Generic[_T]):
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for its next turn."""
+        """Return whether it waits for its next turn."""
         return self._waits
 
     @property
     def is_busy(self) -> bool:
-        """Whether it neither waits for its next turn nor has ended."""
+        """Return whether it neither waits for its next turn nor has ended."""
         return not (self._waits or self._ended)
 
     @property
     def is_lost(self) -> bool:
-        """Whether it has ended without an answer, or with a failure."""
+        """Return whether it has ended without an answer, or with a failure."""
         return self._ended and not isinstance(self._last, Answer)
 
     @property
     def printed(self) -> str:
-        """The end of what it and its own processes have printed so far, without the folder that it works in."""
+        """Return the end of what it and its own processes have printed so far, without the folder that it works in."""
         return self._output.text().replace(f"{self.request.tree}{os.sep}", "")
 
     def wait_until_ready(self) -> None:
@@ -245,7 +245,7 @@ class Child(Generic[_T]):
             self._connection.send_bytes(data)
 
     def _heard(self) -> Message | None:
-        """The next message; None where it ends without one, or sends what is none."""
+        """Return the next message; None where it ends without one, or sends what is none."""
         while not self._has_news(_LOOK_S):
             pass
         if not self._connection.poll():
@@ -264,7 +264,7 @@ class Child(Generic[_T]):
             late.cancel()
 
     def _has_news(self, within_s: float) -> bool:
-        """Whether there is a message, or the process has ended; waits so many seconds at most."""
+        """Return whether there is a message, or the process has ended; waits so many seconds at most."""
         if self._connection.poll(min(within_s, max(0.0, self._remaining_s()))):
             return True
         if self._process.poll() is not None:
@@ -323,14 +323,14 @@ class _Output:
         self._thread.join(_OUTPUT_ENDS_WITHIN_S)
 
     def tail(self) -> str:
-        """The last lines, and how much came before where some is left out."""
+        """Return the last lines, and how much came before where some is left out."""
         shown = self.text(_TAIL_BYTES).splitlines()[-_TAIL_LINES:]
         if self._total > _KEPT_BYTES:
             shown.insert(0, f"[the end of {self._total / 1e6:.1f} MB]")
         return "\n".join(shown)
 
     def text(self, most: int = _KEPT_BYTES) -> str:
-        """The end, of so many bytes at most."""
+        """Return the end, of so many bytes at most."""
         return self._kept[-most:].decode("utf-8", errors="replace")
 
     def _drain(self) -> None:
@@ -341,7 +341,7 @@ class _Output:
 
 
 def workload_failed(problem: str, printed: str, side: str = "") -> WorkloadFailed:
-    """The error for this problem; a missing module is told of with what to do about it."""
+    """Return the error for this problem; a missing module is told of with what to do about it."""
     missing = missing_module(printed)
     return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", printed, side)
 
@@ -364,7 +364,7 @@ def _short_folder() -> str:
 
 
 def _inherited(temporary: str) -> dict[str, str]:
-    """The user's environment; nothing is written beside the code, no window is opened."""
+    """Return the user's environment; nothing is written beside the code, no window is opened."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     environment.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), temporary))
     environment.update(PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1", MPLBACKEND="Agg")

@@ -39,7 +39,7 @@ class TrainingData:
     folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
     def dataset(self) -> TensorDataset:
-        """The in-memory data set that the backend trains on."""
+        """Return the in-memory data set that the backend trains on."""
         return TensorDataset(self.features, self.labels)
 
 

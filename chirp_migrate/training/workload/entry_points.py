@@ -97,12 +97,12 @@ class Sizes:
     data: str | None = None
 
     def warm_up(self) -> Sizes:
-        """The smallest run that passes through the same code: one epoch of a few samples of the same shape."""
+        """Return the smallest run that passes through the same code: one epoch of a few samples of the same shape."""
         samples = max(24, 4 * self.classes * self.folds)
         return replace(self, samples=min(samples, self.samples), epochs=1, batch_size=min(self.batch_size, 8))
 
     def watched(self) -> Sizes:
-        """The run whose loaders are watched: two epochs of a few batches, the last one short."""
+        """Return the run whose loaders are watched: two epochs of a few batches, the last one short."""
         samples = max(_WATCHED_SAMPLES, self.warm_up().samples)
         batch_size = min(self.batch_size, _WATCHED_BATCH)
         return replace(self, samples=min(samples, self.samples), epochs=_WATCHED_EPOCHS, batch_size=batch_size)
@@ -153,13 +153,13 @@ class EntryPoint:
 
     @property
     def source(self) -> Source:
-        """Where it comes from."""
+        """Return where it comes from."""
         given = {Source.COMMAND: self.command, Source.SCRIPT: self.script, Source.HOOK: self.hook}
         return next((source for source, words in given.items() if words), Source.FOUND)
 
     @property
     def label(self) -> str:
-        """``training_engine.TrainingEngine.run_cross_validation``: unique in a tree, short enough to print."""
+        """Return ``training_engine.TrainingEngine.run_cross_validation``: unique in a tree, short enough to print."""
         return f"{self.module.rpartition('.')[2]}.{self.name}" if self.module else self.name
 
 
@@ -181,7 +181,7 @@ class Discovery:
 
     @property
     def source(self) -> Source:
-        """Where all of the entry points come from."""
+        """Return where all of the entry points come from."""
         return self.entry_points[0].source
 
     def compared(self, saw_loaders: bool) -> str | None:
@@ -200,7 +200,7 @@ class Discovery:
         )
 
     def describe(self, sizes: Sizes) -> str:
-        """The workload, as one sentence for the report."""
+        """Return the workload, as one sentence for the report."""
         if self.source is Source.COMMAND:
             return f"the command `{' '.join(self.entry_points[0].command)}`, run in a copy of each side."
         if self.source is Source.SCRIPT:
@@ -248,7 +248,7 @@ def call_options(sizes: Sizes) -> dict[str, Any]:
 
 
 def is_chirpid_shaped(root: Path) -> bool:
-    """Whether entry points are looked for in ``root``: it has one of the modules that train."""
+    """Return whether entry points are looked for in ``root``: it has one of the modules that train."""
     return any((root / "utils" / f"{module}.py").is_file() for module in TRAINING_MODULES)
 
 
@@ -297,7 +297,7 @@ def _parse(path: Path) -> ast.Module | None:
 
 
 def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
-    """The entry points of a module, and of what looks like one, or of the whole module, why it is none.
+    """Yield the entry points of a module, and of what looks like one, or of the whole module, why it is none.
 
     Args:
         usual: epochs and folds that are set anywhere in the backend's training.
@@ -319,7 +319,7 @@ def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | s
 
 
 def _own(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) -> OwnRun:
-    """How long the user's own run of a function is: by its defaults, then by what the backend sets elsewhere."""
+    """Return how long the user's own run of a function is: by its defaults, then by what the backend sets elsewhere."""
     epochs = _set_to([function], _EPOCHS) or usual.epochs
     folds = _set_to([function], _FOLDS_NAMED)
     if folds is None:
@@ -328,7 +328,7 @@ def _own(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) 
 
 
 def _set_to(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
-    """The first number that parameters, or keys of dictionaries, of these names have; None without one."""
+    """Return the first number that parameters, or keys of dictionaries, of these names have; None without one."""
     for node in (node for one in within for node in ast.walk(one)):
         pairs: list[tuple[str, ast.expr | None]] = []
         if isinstance(node, ast.FunctionDef):

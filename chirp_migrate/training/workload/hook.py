@@ -25,7 +25,7 @@ _LONGEST_NAME = 60
 
 
 def is_reference(text: str) -> bool:
-    """Whether ``text`` has the form ``package.module:function`` or ``folder/file.py:function``."""
+    """Return whether ``text`` has the form ``package.module:function`` or ``folder/file.py:function``."""
     place, _, name = text.rpartition(":")
     if not name.isidentifier():
         return False
@@ -33,7 +33,7 @@ def is_reference(text: str) -> bool:
 
 
 def file_of(reference: str) -> tuple[str, ...]:
-    """Where the function may be, as paths relative to the tree; the first that exists is it."""
+    """Return where the function may be, as paths relative to the tree; the first that exists is it."""
     place = reference.rpartition(":")[0]
     if _is_file(place):
         return (Path(place).as_posix(),)
@@ -42,7 +42,7 @@ def file_of(reference: str) -> tuple[str, ...]:
 
 
 def call_names(reference: str, sizes: Sizes) -> list[str]:
-    """Names of the training calls, in the order in which they are to run.
+    """Return names of the training calls, in the order in which they are to run.
 
     Raises:
         NotFound: the function is not there.
@@ -52,7 +52,7 @@ def call_names(reference: str, sizes: Sizes) -> list[str]:
 
 
 def make_call(reference: str, name: str, sizes: Sizes) -> Callable[[], Any]:
-    """The training call ``name``, on objects of its own.
+    """Return the training call ``name``, on objects of its own.
 
     Raises:
         NotFound: the function is not there.

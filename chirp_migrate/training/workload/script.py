@@ -36,7 +36,7 @@ class Script(NamedTuple):
 
 
 def script_in(words: Sequence[str]) -> Script:
-    """The script that a command line runs.
+    """Return the script that a command line runs.
 
     Raises:
         ValueError: the command is no Python script; the message is one sentence.
@@ -54,7 +54,7 @@ def script_in(words: Sequence[str]) -> Script:
 
 
 def prepare_script(words: Sequence[str]) -> Callable[[], Any]:
-    """A call that runs the script of a command line as the main program, in the working directory."""
+    """Return a call that runs the script of a command line as the main program, in the working directory."""
     script = script_in(words)
 
     def run() -> None:

@@ -51,7 +51,7 @@ def _filled(word: str, sizes: Sizes) -> str:
 
 
 def _environment(entry: EntryPoint) -> dict[str, str]:
-    """Where the command is this interpreter, the migrated code must find the runtime that came with it."""
+    """Return where the command is this interpreter, the migrated code must find the runtime that came with it."""
     environment = dict(os.environ)
     if entry.command[0] == "{python}":
         paths = [path for path in (environment.get("PYTHONPATH"), str(PACKAGE_ROOT)) if path]

@@ -32,7 +32,7 @@ _HARMLESS = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssig
 
 
 def public_names(root: Path) -> dict[str, list[str]]:
-    """What callers may use of each module: functions, classes and their methods, read from source.
+    """Return what callers may use of each module: functions, classes and their methods, read from source.
 
     The modules are those of ``utils/``; in a tree that has none, those at its root, in ``src/`` and in packages.
     Modules that cannot be parsed, and scripts in ``utils/`` (modules with loose calls at top level, which must not
@@ -94,7 +94,7 @@ def _described(name: str, wanted: list[str]) -> dict[str, Signature | str]:
 
 
 def missing_from(before: Api, after: Api) -> list[str]:
-    """What callers of ``before`` would miss in ``after``, one sentence each; additions are no difference."""
+    """Return what callers of ``before`` would miss in ``after``, one sentence each; additions are no difference."""
     problems: list[str] = []
     for module, names in before.items():
         now = after.get(module, {"": _GONE})
@@ -122,7 +122,7 @@ def _exists(module: str) -> bool:
 
 
 def _accepts(after: Signature | str, before: Signature, by_name: bool) -> bool:
-    """Whether every call written for ``before`` works with ``after``: the same parameters, optional ones added.
+    """Return whether every call written for ``before`` works with ``after``: the same parameters, optional ones added.
 
     An added one may not come between those that can be passed by position. Without ``by_name``, parameters are
     told apart by their place alone.
@@ -155,7 +155,7 @@ def _signature(value: Any) -> Signature | str:
 
 
 def _default(value: Any) -> str:
-    """Text of a default, without the address that most objects' texts contain."""
+    """Return text of a default, without the address that most objects' texts contain."""
     if value is inspect.Parameter.empty:
         return ""
     plain = value is None or isinstance(value, (bool, int, float, str, tuple, list, dict))

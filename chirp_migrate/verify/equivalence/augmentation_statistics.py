@@ -67,7 +67,7 @@ _EQUAL_CHANGES = 0.05
 
 
 def sample_statistics(batch: torch.Tensor) -> list[list[float]]:
-    """The :data:`STATISTICS` of each sample of a batch (B, ..., F, T), as one row each."""
+    """Return the :data:`STATISTICS` of each sample of a batch (B, ..., F, T), as one row each."""
     x = _images(batch)
     pixels = (1, 2, 3)
     constant_frames = (x.amax(dim=2) == x.amin(dim=2)).float().mean(dim=(1, 2))
@@ -103,11 +103,11 @@ class Draw:
 
     @property
     def tells(self) -> bool:
-        """Whether there is anything to compare."""
+        """Return whether there is anything to compare."""
         return bool(self.masked) or self.noisy
 
     def equals(self, other: Draw) -> bool:
-        """Whether both samples were made with the same random numbers, as far as they show."""
+        """Return whether both samples were made with the same random numbers, as far as they show."""
         if self.masked != other.masked or self.noisy != other.noisy:
             return False
         if not self.noisy or self.changes is None or other.changes is None:
@@ -135,12 +135,12 @@ class Sample:
 
     @property
     def augmented(self) -> bytes:
-        """Its content; ``b""`` where augmentation left it alone."""
+        """Return its content; ``b""`` where augmentation left it alone."""
         return b"" if self.content == self.plain else self.content
 
 
 def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list[float]], list[Draw]]:
-    """The :data:`PAIRED` statistics of each sample, and its draw; both batches are (B, ..., F, T)."""
+    """Return the :data:`PAIRED` statistics of each sample, and its draw; both batches are (B, ..., F, T)."""
     x, before = _images(batch), _images(plain)
     changed = (x != before).flatten(1).sum(dim=1) / x[0].numel()
     frames, bins = (_flattened(x, before, axis) for axis in (2, 3))
@@ -169,7 +169,7 @@ def draws_of(batch: torch.Tensor) -> list[Draw]:
 def repeats(
     batches: Sequence[Sequence[Sample]], before: Sequence[Sequence[Sample]] | None
 ) -> dict[str, tuple[int, int]]:
-    """How many pairs of each of the :data:`RELATIONS` there are in a pass, and how many of them are equal draws.
+    """Return how many pairs of each of the :data:`RELATIONS` there are in a pass, and how many of them are equal draws.
 
     Args:
         batches: the augmented samples of the pass.
@@ -225,7 +225,7 @@ def _images(batch: torch.Tensor) -> torch.Tensor:
 
 
 def _flattened(x: torch.Tensor, before: torch.Tensor, axis: int) -> torch.Tensor:
-    """Which lines along ``axis`` lost their spread in every channel: bool (B, lines). Long lines are sampled."""
+    """Return which lines along ``axis`` lost their spread in every channel: bool (B, lines). Long lines are sampled."""
     step = max(1, x.shape[axis] // _SPREAD_OVER)
     some = (slice(None),) * axis + (slice(None, None, step),)
     spread, spread_before = (_variance(values[some], axis) for values in (x, before))

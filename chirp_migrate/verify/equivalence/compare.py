@@ -44,7 +44,7 @@ class Equivalence:
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """One sentence for each difference."""
+        """Return one sentence for each difference."""
         return tuple(difference.message for difference in self.found)
 
     def differs(self, name: str, entry_point: str, text: str) -> None:
@@ -182,7 +182,7 @@ def _changed(first: Mapping[str, str], second: Mapping[str, str]) -> set[str]:
 
 
 def _distribution_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_Test]:
-    """The tests on the augmented samples of one entry point."""
+    """Return the tests on the augmented samples of one entry point."""
     old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
         return []
@@ -264,7 +264,7 @@ def _left_out(after: Sequence[Trace]) -> list[str]:
 
 
 def _some(paths: set[str]) -> str:
-    """One path, or how many there are and one of them."""
+    """Return one path, or how many there are and one of them."""
     first = min(paths)
     return f"1 value ({first})" if len(paths) == 1 else f"{len(paths)} values (such as {first})"
 

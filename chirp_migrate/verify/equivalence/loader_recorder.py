@@ -90,7 +90,7 @@ class LoaderWatch(Interception):
         return sum(more.record.samples for more in self._walks)
 
     def take(self) -> list[Trace]:
-        """The passes since the last call, in the order in which they began; a pass of no batch is one too."""
+        """Return the passes since the last call, in the order in which they began; a pass of no batch is one too."""
         last: dict[tuple[str, int], Walk] = {}
         for walk in self._walks:
             kind = walk.record.role, walk.record.available
@@ -148,7 +148,7 @@ class LoaderWatch(Interception):
         return PassingIterator(self._samplers, sampler, start(), around)
 
     def _watched_loss(self) -> Callable[..., Any]:
-        """What calling a loss module is meanwhile: as ever, and its output is noted."""
+        """Return what calling a loss module is meanwhile: as ever, and its output is noted."""
 
         def call(loss: _Loss, *arguments: Any, **named: Any) -> Any:
             output = torch.nn.Module.__call__(loss, *arguments, **named)
@@ -182,5 +182,5 @@ def _fewer(loader: Any) -> AbstractContextManager[None]:
 
 
 def _index_sampler(loader: Any) -> Any:
-    """What the loader asks for indices, as PyTorch chooses it."""
+    """Return what the loader asks for indices, as PyTorch chooses it."""
     return loader.sampler if loader.batch_sampler is None else loader.batch_sampler

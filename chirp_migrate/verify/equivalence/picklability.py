@@ -25,7 +25,7 @@ _PARTS = ("dataset", "collate_fn", "worker_init_fn")
 
 
 def why_not_picklable(loader: Any) -> str:
-    """Why the loader's data set, ``collate_fn`` or ``worker_init_fn`` cannot be sent; ``""`` when they can."""
+    """Return why the loader's data set, ``collate_fn`` or ``worker_init_fn`` cannot be sent; ``""`` when they can."""
     for name in _PARTS:
         part = getattr(loader, name, None)
         try:
@@ -62,7 +62,7 @@ def as_if_starting_a_process() -> Iterator[None]:
 
 
 def is_plain_data(value: Any) -> bool:
-    """Whether a value is a tensor or array whose data surely pickles."""
+    """Return whether a value is a tensor or array whose data surely pickles."""
     if isinstance(value, torch.Tensor):
         return value.is_leaf or not value.requires_grad  # any other cannot be sent, and the pickler says why
     return type(value) is np.ndarray and not value.dtype.hasobject
@@ -100,7 +100,7 @@ class _Duplicate:
     descriptor: int
 
     def detach(self) -> int:
-        """A descriptor of the receiver's own."""
+        """Return a descriptor of the receiver's own."""
         return os.dup(self.descriptor)
 
 

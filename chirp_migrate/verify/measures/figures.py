@@ -114,7 +114,7 @@ MEASURES: tuple[Measure, ...] = (
 
 
 def timed_figures(own_runs_s: float, visits: Sequence[tuple[Visit, Visit]]) -> dict[str, float]:
-    """The figures that come from the timed rounds of one side.
+    """Return the figures that come from the timed rounds of one side.
 
     Args:
         own_runs_s: seconds of the user's own runs, all together.
@@ -203,7 +203,7 @@ def added_s(cost: AugmentationCost) -> float | None:
 
 
 def as_table() -> str:
-    """The definitions as a Markdown table."""
+    """Return the definitions as a Markdown table."""
     rows = [f"| `{one.name}` | {one.unit or '1'} | {one.title}: {one.method} | {one.requirement} |" for one in MEASURES]
     return "\n".join(
         ["| measure | unit | what it is and how it is measured | requirement |", "|---|---|---|---|", *rows]
@@ -211,7 +211,7 @@ def as_table() -> str:
 
 
 def _augmentation(side: SideMeasures) -> dict[str, float | None]:
-    """The costliest augmented dataset: what it adds per batch, and what that is a share of."""
+    """Return the costliest augmented dataset: what it adds per batch, and what that is a share of."""
     costs = [(added, cost) for cost in side.augmentation if (added := added_s(cost)) is not None]
     if not costs:
         return {}
@@ -233,7 +233,7 @@ def _percentile_ms(seconds: Sequence[float], share: float) -> float | None:
 
 
 def _most(values: Iterable[int | None]) -> float | None:
-    """The largest of some numbers of bytes, in MiB."""
+    """Return the largest of some numbers of bytes, in MiB."""
     most = max((value for value in values if value is not None), default=None)
     return None if most is None else most / MIB
 

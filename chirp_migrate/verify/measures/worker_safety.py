@@ -48,7 +48,7 @@ class _Numbered(Dataset[Any]):
 
 
 def _collated(collate: Collate, numbered: tuple[list[int], list[Any]]) -> tuple[list[int], Any]:
-    """The training's collation, with the indices passed by."""
+    """Return the training's collation, with the indices passed by."""
     indices, samples = numbered
     return indices, collate(samples)
 
@@ -80,7 +80,7 @@ def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: 
 def _problem(
     dataset: Any, collate: Collate, workers: int, size: int, indices: list[int], random: set[str]
 ) -> str | None:
-    """What is wrong with the batches that this many workers give, in one sentence; None when nothing is."""
+    """Return what is wrong with the batches that this many workers give, in one sentence; None when nothing is."""
     seen: list[int] = []
     started: list[multiprocessing.process.BaseProcess] = []
     try:
@@ -113,7 +113,7 @@ def _problem(
 
 
 def _difference(dataset: Any, collate: Collate, numbers: list[int], batch: Any, random: set[str]) -> str | None:
-    """How a batch differs from the one read here; ``random`` grows by what turns out to vary."""
+    """Return how a batch differs from the one read here; ``random`` grows by what turns out to vary."""
     got, here = contents(batch), _batch(dataset, collate, numbers)
     wrong = differing(got, here)
     if wrong - random:  # rare augmentation may not have shown itself before
@@ -126,12 +126,12 @@ def _difference(dataset: Any, collate: Collate, numbers: list[int], batch: Any, 
 
 
 def _batch(dataset: Any, collate: Collate, numbers: Sequence[int]) -> dict[str, Any]:
-    """What a batch of these samples holds, read here."""
+    """Return what a batch of these samples holds, read here."""
     return contents(collate(read(dataset, numbers)))
 
 
 def _not_tried(expected_s: float, until: float) -> str:
-    """Why what takes so long is not tried; empty where it is."""
+    """Return why what takes so long is not tried; empty where it is."""
     if time.monotonic() + expected_s <= until:
         return ""
     return f"not tried: about {expected_s:.0f} s, more than was left for it"

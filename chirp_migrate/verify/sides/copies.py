@@ -47,7 +47,7 @@ def make_sides(
 
 
 def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions, progress: Progress) -> Discovery:
-    """What is trained: found in the source of the side before, at ``tree``, or named by the hook, in a process.
+    """Return what is trained: found in the source of the side before, at ``tree``, or named by the hook, in a process.
 
     Raises:
         UsageProblem: nothing of it is to be run, or the hook is not there.

@@ -45,7 +45,7 @@ _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 
 def child_of(spec: RunSpec, side: str, progress: Progress = untold) -> Child[RunResult]:
-    """A process that is about to be started; ``side`` is ``before`` or ``after``, for messages."""
+    """Return a process that is about to be started; ``side`` is ``before`` or ``after``, for messages."""
     freshen(Path(spec.tree))
     role = Role(f"The {side} side", f"The {side} side failed: ", "--samples and --epochs", side)
     environment = dict.fromkeys(_THREAD_SETTINGS, str(spec.threads))
@@ -115,11 +115,11 @@ class Children:
         return min(self._settings.timeout_s, max(_LEAST_WATCH_S, _WATCH_SHARE * self._settings.budget_s))
 
     def beside_each_other(self, sides: Sequence[str]) -> list[tuple[str, ...]]:
-        """Which sides may run at once: both on small synthetic data without a GPU, else one after the other."""
+        """Return which sides may run at once: both on small synthetic data without a GPU, else one after the other."""
         return [tuple(sides)] if self._together else [(side,) for side in sides]
 
     def watching(self, side: str, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
-        """A process that watches these entry points, each in a turn of its own."""
+        """Return a process that watches these entry points, each in a turn of its own."""
         return self._child(side, Job.WATCH, entries, **more)
 
     def time_round(
@@ -214,7 +214,7 @@ class Children:
             self.spent_s[what] += time.monotonic() - began
 
     def _lost_before(self, pair: Mapping[str, Child[RunResult]], failed: WorkloadFailed) -> str:
-        """How the side before was lost, in the turn that failed or in its own one after it.
+        """Return how the side before was lost, in the turn that failed or in its own one after it.
 
         Raises:
             WorkloadFailed: the side after alone was lost, or one of them failed otherwise.
@@ -278,7 +278,7 @@ class Children:
             visits[side][entry.label] = found[side]
 
     def _drawn(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
-        """The entry points of a round, those first that were timed least, else in an order by chance.
+        """Return the entry points of a round, those first that were timed least, else in an order by chance.
 
         What ran before leaves its traces in a process.
         """

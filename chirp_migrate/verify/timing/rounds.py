@@ -40,7 +40,7 @@ def own_seconds(visit: Visit, own: OwnRun) -> float:
 
 
 def perfect_seconds(visit: Visit, own: OwnRun) -> float | None:
-    """The same with epochs that are fed from one batch in memory; None where none was timed."""
+    """Return the same with epochs that are fed from one batch in memory; None where none was timed."""
     if not visit.cached_s or not visit.epochs_s:
         return None
     loading_s = max(0.0, statistics.median(visit.epochs_s) - statistics.median(visit.cached_s))
@@ -75,7 +75,7 @@ class TimedRound:
         others: float | None,
         duration_s: float,
     ) -> TimedRound:
-        """The round of these visits, of which only entry points with both sides count."""
+        """Return the round of these visits, of which only entry points with both sides count."""
         labels = [label for label in own if all(label in visits[side] for side in ("before", "after"))]
         seconds = {side: {label: own_seconds(visits[side][label], own[label]) for label in labels} for side in visits}
         perfect = {label: perfect_seconds(visits["after"][label], own[label]) for label in labels}
@@ -83,12 +83,12 @@ class TimedRound:
         return cls(seconds, others, duration_s, visits)
 
     def visits_of(self, side: str) -> Mapping[str, Visit]:
-        """What was timed of a side, by entry point; nothing in a round of an earlier version."""
+        """Return what was timed of a side, by entry point; nothing in a round of an earlier version."""
         return self.visits.get(side, {})
 
     @property
     def labels(self) -> frozenset[str]:
-        """The entry points that were timed on both sides."""
+        """Return the entry points that were timed on both sides."""
         return frozenset(self.seconds["before"])
 
 
