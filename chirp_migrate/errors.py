@@ -32,7 +32,7 @@ class UsageProblem(ChirpMigrateError):
 
 
 class Refused(ChirpMigrateError):
-    """Going on could lose somebody's work, so nothing was written (exit code 3)."""
+    """Continuing could lose work of the user, so nothing was written (exit code 3)."""
 
     exit_code = ExitCode.REFUSED
 

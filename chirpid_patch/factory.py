@@ -493,7 +493,7 @@ def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None
 
 
 def _decided(loader: Any, decision: str, benchmark: bool) -> DataLoader[Any]:
-    """Return ``loader`` with its decision attached and logged, or told where a benchmark was asked for."""
+    """Return ``loader`` with its decision attached and logged, or printed for a benchmark."""
     loader.decision = decision
     size = loader.batch_size if loader.batch_size is not None else "as sampled"
     message = f"{type(loader.dataset).__name__}, batch size {size}: {decision}"

@@ -205,7 +205,7 @@ class DataLoaderPerformanceMonitor:
                     say(f"Testing configuration {i + 1}/{len(candidates)}: {candidates[i]}")
                 try:
                     taken[i].append(self._time_candidate(dataset, batch_size, candidates[i], num_batches))
-                except Exception as error:  # whatever a configuration breaks on is its result
+                except Exception as error:  # any error of a configuration is its result
                     errors[i] = f"{type(error).__name__}: {error}"
         results: dict[str, dict[str, Any]] = {}
         for i, config in enumerate(candidates):

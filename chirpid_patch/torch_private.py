@@ -6,7 +6,7 @@ Tested on torch 2.13; ``tests/chirpid_patch/test_torch_private.py`` has a test f
 |---|---|---|
 | ``_MultiProcessingDataLoaderIter`` and its members listed in ``MEMBERS`` | our iterator is PyTorch's own, with a few steps replaced | loaders are PyTorch's, as if ``optimize=False`` |
 | ``_SingleProcessDataLoaderIter`` and its members there | our iterator without workers inherits from it | the same |
-| ``_MapDatasetFetcher`` of ``_utils.fetch`` | reads samples of anybody else's code | the same |
+| ``_MapDatasetFetcher`` of ``_utils.fetch`` | reads samples of all other code | the same |
 | ``DataLoader`` and its members there | where a loader makes its iterator, and what it keeps of one | the same |
 | ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | a dead worker interrupts nothing but the wait for a batch | the same |
 | ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | the same |

@@ -83,7 +83,7 @@ def has_dependencies(root: Path) -> bool:
 
 
 def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | None]:
-    """Return what to change so that ``root`` depends on the runtime, and what to tell the user.
+    """Return what to change so that ``root`` depends on the runtime, and a note for the user.
 
     The first list that names torch is extended: ``requirements.txt``, ``requirements/base.txt`` and its like,
     ``dependencies`` under ``[project]`` in ``pyproject.toml``, ``install_requires`` of ``setup.cfg``, or else the

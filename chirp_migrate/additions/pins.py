@@ -137,7 +137,7 @@ def pins_in(root: Path) -> Iterator[Pin]:
 
 
 def requirement_files(root: Path) -> list[Path]:
-    """Return the requirements files of a project, of whatever name."""
+    """Return the requirements files of a project, with any name."""
     return _matching(root, _FILES)
 
 

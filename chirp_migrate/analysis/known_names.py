@@ -1,7 +1,7 @@
-"""The one way to ask what a name stands for, and the catalogue of names: loaders, datasets, samplers, transforms.
+"""The one way to resolve a name, and the catalogue of names: loaders, datasets, samplers, transforms.
 
-Whatever else is asked of names, such as which functions only look at their argument, stands where it is asked; so do
-words that a text is searched for before its names are resolved, and names that people give to variables.
+Other modules have the names that only they need, such as functions that only read their argument. They also have the
+words that a text must contain before its names are resolved, and usual names of variables.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FACTORY_METHOD = re.compile(
 TORCH_LOADER = re.compile(r"torch\.utils\.data\.(dataloader\.)?DataLoader")
 #: Classes of loaders.
 LOADER = one_of(TORCH_LOADER, r"chirpid_patch\.BatchedDataLoader")
-#: What gives no loader, whatever the variable is called.
+#: Calls that return no loader, for every name of the variable.
 NO_LOADER = re.compile(r"(builtins|numpy|pandas|collections|json|csv|torch\.(?!utils\.data\b)\w+)(\..*)?")
 
 # Datasets.
@@ -62,7 +62,7 @@ _DATASET_CLASSES = ("Dataset", "Subset", "DataPipe", "ImageFolder", "WorkerSafe"
 DATASET_WORDS = (*_DATASET_CLASSES, "torchvision")
 #: What takes a dataset as its first argument.
 TAKES_DATASET = one_of(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASET)
-#: What gives no dataset, whatever the variable is called.
+#: Calls that return no dataset, for every name of the variable.
 NO_DATASET = re.compile(
     r"(builtins|numpy|pandas|collections|itertools|json|csv)\..*|typing\.(List|Dict|Tuple|Set|Mapping|Sequence|Iterable)"
     r"|torch\.(Tensor|\w*tensor|stack|cat|zeros|ones|arange|rand\w*|empty|full)"
@@ -88,7 +88,7 @@ _BASES_LIMIT = 8
 
 
 def resolves_to(module: Module, node: cst.CSTNode, names: re.Pattern[str], project: Project | None = None) -> bool:
-    """Return whether an expression surely stands for one of ``names``.
+    """Return whether an expression provably stands for one of ``names``.
 
     Args:
         module: where it stands.

@@ -90,7 +90,7 @@ def rollback(
     with output.progress("taking the lock of the journal") as step:
         interrupted = recover(root, force=force, wait_s=wait_s, on_step=step)
         if interrupted is not None:
-            # Whoever undoes an interrupted run does not mean the one before it as well, unless they name it. The
+            # Undoing an interrupted run does not include the run before it, unless an option names that. The
             # interrupted one, too, may be the one they name; it is gone now.
             standing = [run.number for run in applied_runs(root)]
             only = only if only in standing else None

@@ -1,4 +1,4 @@
-"""``chirp-migrate verify PATH``: options, progress, exit codes, and cleaning up whatever happens."""
+"""``chirp-migrate verify PATH``: options, progress, exit codes, and cleaning up in every case."""
 
 from __future__ import annotations
 

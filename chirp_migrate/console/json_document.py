@@ -28,7 +28,7 @@ def as_bytes(document: object, indent: int | None = 2) -> bytes:
 
 
 def read_json(data: bytes) -> dict[str, Any]:
-    """Return the object in a file that anybody may have changed.
+    """Return the object in a file that any program may have changed.
 
     Raises:
         ValueError: it is none; the message says why.

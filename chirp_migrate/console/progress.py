@@ -1,4 +1,4 @@
-"""What is told, while something takes long, to whoever shows how far it is; it imports little, for those that tell."""
+"""Progress callbacks of long operations. The module imports little, because many modules import it."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _OWN_STATE = re.compile(
 )
 #: What attributes for captured values begin with.
 KEPT = "_captured_"
-#: Attributes that tell where a class was defined, or what its objects keep.
+#: Attributes that show where a class was defined, or what its objects store.
 _TELLING = frozenset({"__dict__", "__qualname__", "__subclasses__"})
 #: Functions that give the attributes of an object.
 _LISTING = frozenset({"vars", "dir", "getmembers"})
@@ -119,7 +119,7 @@ class LocalClass:
                 )
 
     def _check_class_state(self) -> None:
-        """See that nothing tells the class that every call made from the one that all share then."""
+        """Check that no code can distinguish the class of one call from a class that all calls share."""
         for read in reads_of(self.module, self.title, self.scope):
             parent = self.module.parents[read]
             of_super = isinstance(parent, cst.Arg) and is_super(self.module.parents[parent])
@@ -170,7 +170,7 @@ def _has_word(module: Module, project: Project, node: cst.ClassDef, word: str, d
 
 
 def use_of_class(module: Module, node: cst.ClassDef) -> str | None:
-    """Code of a class that may tell it from another class with the same code, or keep something on it; None: none.
+    """Return code of a class that may distinguish it from an equal class, or store state on it; None: there is none.
 
     The class of an object of it, and the first parameter of a class method, may be called, or asked for an attribute.
     """
@@ -214,7 +214,7 @@ def _is_first_parameter(module: Module, node: cst.BaseExpression, *, of_class: b
 
 
 def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, depth: int = 0) -> bool:
-    """Return whether surely none of the bases of a class has a constructor."""
+    """Return whether provably none of the bases of a class has a constructor."""
     for base in node.bases:
         names = project.resolved_names(module, base.value)
         if not names or not all(_BARE.fullmatch(name) or _is_without(project, name, depth) for name in names):
@@ -223,7 +223,7 @@ def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, de
 
 
 def _is_without(project: Project, qualified: str, depth: int) -> bool:
-    """Return whether a class of the project surely has no constructor, of its own or from a base."""
+    """Return whether a class of the project provably has no constructor, of its own or from a base."""
     found = project.class_definition(qualified) if depth < _BASES_LIMIT else None
     if found is None or project.holds(set_from_outside("__init__"), "__init__"):
         return False

@@ -239,7 +239,7 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
                 raise NotMovable(f"the module does not define `{name}`")
             continue
         if not isinstance(owner.scope.node, cst.Module):
-            continue  # of the function: told of elsewhere
+            continue  # of the function: reported elsewhere
         imported = {binding.qualified for binding in owner.bindings}
         # Imported again, it is the same; otherwise what stands further down may make it another.
         decisive = min if len(imported) == 1 and imported != {""} else max

@@ -38,7 +38,8 @@ from chirp_migrate.syntax.scopes import Variable
 #: The name of a function of the module, and the edits that define it.
 Defined = tuple[str, tuple[Edit, ...]]
 
-#: Tells partial objects from functions: what stands between ``isinstance`` and the class may itself have brackets.
+#: Code that distinguishes partial objects from functions. The text between ``isinstance`` and the class may have
+#: brackets.
 _TELLS_PARTIALS = (
     r"\bisinstance\s*\([^;]{0,200}?[,|][\s(]*(?:\w+\.)*partial\b(?!\s*\()"
     r"|(?:\btype\([^()]*\)|__class__)\s*(?:[!=]=|\b(?:is|is\s+not|in|not\s+in)\b)[^\n]{0,200}\bpartial\b"
@@ -174,13 +175,13 @@ class MovedFunction:
         replaced: bool = False,
         by_partial: bool = False,
     ) -> None:
-        """See that nothing can tell it from what it becomes.
+        """Check that no code can distinguish it from its replacement.
 
         Args:
             uses: where it stands, or is read by its name.
             called: what it is called.
             replaced: whether that is another function than its own.
-            by_partial: whether that has values bound, whatever it captures.
+            by_partial: whether the replacement binds values, with or without captured names.
 
         Raises:
             NotMovable: something may.

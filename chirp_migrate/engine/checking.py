@@ -48,7 +48,7 @@ class Check:
 
     @property
     def suppressed(self) -> tuple[Finding, ...]:
-        """Return what a comment or a setting leaves alone; it never counts."""
+        """Return findings that a comment or a setting suppresses; they never count."""
         return self._with_status({Status.SUPPRESSED})
 
     @property
@@ -62,7 +62,7 @@ class Check:
         return ExitCode.WORK_REMAINS if self.work or self.plan.skipped else ExitCode.OK
 
     def is_suppressed_by_settings(self, finding: Finding) -> bool:
-        """Whether ``per-file-ignores`` asks for a suppressed finding to be left alone, and not a comment only."""
+        """Return whether ``per-file-ignores`` suppresses a finding, and not a comment only."""
         return finding.rule in self.settings.ignored_in(finding.path)
 
     def _with_status(self, statuses: Collection[Status]) -> tuple[Finding, ...]:

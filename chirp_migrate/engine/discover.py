@@ -19,7 +19,7 @@ from chirp_migrate.transaction.journal_schema import JOURNAL_FOLDER
 __all__ = ["Discovery", "discover", "journal_root", "root_of"]
 
 
-#: A file above this size is generated data rather than code that somebody maintains.
+#: A file above this size is generated data rather than maintained code.
 LARGEST_FILE_BYTES = 4 * 1024**2
 
 #: Notebooks carry their pictures; above this size they carry data.
@@ -293,7 +293,7 @@ def _brings_along(folder: str, levels: int) -> bool:
         with os.scandir(folder) as listed:
             entries = list(listed)
         below = [entry.path for entry in entries if levels > 1 and entry.is_dir(follow_symlinks=False)]
-    except OSError:  # whoever lists it next says so
+    except OSError:  # the next code that lists it reports that
         return False
     return any(_BROUGHT_ALONG.fullmatch(entry.name) for entry in entries) or any(
         _brings_along(path, levels - 1) for path in below
@@ -305,7 +305,7 @@ def _is_added(path: Path, relative: str) -> bool:
     place = next((one for one in SCAFFOLD_PATHS if f"/{relative}".endswith(f"/{one}")), None)
     try:
         return place is not None and is_scaffold(place, path.read_bytes())
-    except OSError:  # whoever reads it next says so
+    except OSError:  # the next code that reads it reports that
         return False
 
 

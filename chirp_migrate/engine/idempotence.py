@@ -32,7 +32,7 @@ def check_settled(
         settings: those that it was made with.
         edited: paths of files that the user edited hunks of; what they wrote may be anything that compiles.
         jobs: number of processes that plan.
-        progress: told of every file.
+        progress: called for every file.
 
     Raises:
         Refused: a rewritten file cannot be compiled, or has more to rewrite than what the user refused.

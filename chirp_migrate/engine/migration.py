@@ -47,7 +47,7 @@ def plan_migration(
             the modules of a training backend are in ``utils/``, and something imports the runtime now.
         vendor: copy the runtime into the backend instead of depending on it; neither is done where nothing imports it.
         jobs: number of processes that plan; ``None``: as many as pay.
-        progress: told of every file.
+        progress: called for every file.
 
     Raises:
         chirp_migrate.errors.ChirpMigrateError: when ``path`` is no backend.

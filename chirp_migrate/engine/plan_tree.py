@@ -56,7 +56,7 @@ def plan_tree(
         root: folder of the backend, or one Python file or notebook.
         settings: which files and rules; by default all.
         jobs: number of processes; ``None``: as many as pay.
-        progress: told of every file.
+        progress: called for every file.
         overlay: bytes that files (by posix path relative to the root) would have; then only these are planned.
         vendor: the runtime will be copied into ``root``: imports of it stand with the project's own.
 
@@ -88,7 +88,7 @@ def plan_tree(
     )
     planned = (path for path in (*found.files, *found.notebooks) if overlay is None or path in overlay)
     looked_at = [path for path in planned if path in sources]
-    # Whoever rewrites a file finds out which rules concern it; most files have not even a word for one.
+    # The rewrite of a file finds the rules that concern it; most files have not even a word for one.
     words = {word for rule in rules for word in rule.trigger}
     named = set(project.holding(*set().union(*(rule.names(project) for rule in rules))))
     concerned = [path for path in looked_at if path in named or any(word in texts[path] for word in words)]
@@ -166,7 +166,7 @@ def _package_name(folder: Path) -> str:
 
 
 def source_of(path: str, data: bytes) -> Source:
-    """Return the text in the bytes of a file of the backend, whatever kind its suffix says it is.
+    """Return the text in the bytes of a file of the backend, for every suffix.
 
     Raises:
         UnreadableSource: the bytes are not text that round-trips, or no notebook of Python.

@@ -1,4 +1,4 @@
-"""One file through the rules: what they propose, what the user wants left alone, and what is spliced in."""
+"""The rules on one file: their findings, suppressed findings, and the edits that are applied."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
         path: posix path relative to the root.
         text: its text.
         project: the backend it belongs to, whose view of the file becomes the new text.
-        settings: which rules, and which findings are to be left alone.
+        settings: which rules to run, and which findings to suppress.
     """
     try:
         suppressions = read_suppressions(text)
@@ -136,7 +136,7 @@ def rewrite_in_hunks(
         project: the backend it belongs to, whose view of the file becomes the new text.
         unsafe: also apply rules that change behaviour.
         rules: the rules; ``None`` means all.
-        ignored: codes whose findings are left alone in this file.
+        ignored: codes whose findings are suppressed in this file.
         by_gain: whether what buys nothing stays as it is (see :class:`~chirp_migrate.plans.plan.Gain`).
 
     Returns:
@@ -144,7 +144,7 @@ def rewrite_in_hunks(
 
     Raises:
         UnparsableModule: when ``text`` cannot be parsed.
-        UnreadableComments: when it cannot be told what the user wants left alone.
+        UnreadableComments: the comments that suppress findings cannot be read.
     """
     asked = selected = all_rules() if rules is None else rules
     work: _Rewriting | None = None
@@ -204,7 +204,7 @@ class _Rewriting:
         self._passes = 0
 
     def finding(self, rule: Rule, proposal: Proposal, status: Status) -> Finding:
-        """Return what is found at a place of the text as it is now, told of the text as it was."""
+        """Return a finding of the current text, with its place in the original text."""
         line, column = self._original.position(self._pieces.origin(proposal.offset))
         return Finding(
             rule=rule.code,
@@ -286,7 +286,7 @@ class _Rewriting:
         if None in numbers or (
             self._passes > 1 and compose(self._original, hunks, public, self._project.import_style) != text
         ):
-            # What the passes did to each other cannot be told apart.
+            # The effects of the passes cannot be separated.
             together = self._named(range(len(self._done)))
             hunks, numbers = (
                 (Hunk(1, changed_lines(self._original.text, text), together=together),),
@@ -328,12 +328,12 @@ class _Rewriting:
 def concerned_rules(
     rules: Sequence[Rule], path: str, text: str, project: Project, *, rewritten: bool = False
 ) -> tuple[Rule, ...]:
-    """Those of ``rules`` that can have something to say about a module: by its words, then by what ``ast`` tells.
+    """Return the rules that may find something in a module: by its words, then by its ``ast``.
 
     Args:
         rules: the rules.
         path: where the module is.
-        text: its text; where it is no Python, its words decide alone, so that somebody says so.
+        text: its text; where it is no Python, its words decide alone, so that the error is reported.
         project: the backend it belongs to.
         rewritten: whether it has been rewritten by them.
     """

@@ -46,7 +46,7 @@ class Settings:
         include: patterns of the files to look at; none means all.
         exclude: patterns of files that are not rewritten.
         codes: the rules to run; ``None`` means all.
-        file_ignores: patterns of files, and the codes whose findings are left alone there.
+        file_ignores: patterns of files, and the codes whose findings are suppressed there.
         unsafe: also apply rules that change behaviour.
         notebooks: whether notebooks are looked at; ``None``: those without stored outputs.
         tests: also look at tests.
@@ -87,11 +87,11 @@ class Settings:
         return "a test; --tests includes it" if self.leaves_as_test(path) else None
 
     def leaves_as_test(self, path: str) -> bool:
-        """Return whether the file at ``path`` is a test (by its name or folder), and tests are left alone."""
+        """Return whether the file at ``path`` is a test (by its name or folder), and tests are excluded."""
         return not self.tests and _TEST.fullmatch(path) is not None
 
     def ignored_in(self, path: str) -> frozenset[str]:
-        """Codes whose findings are to be left alone in the file at ``path``."""
+        """Return codes whose findings are suppressed in the file at ``path``."""
         name = self.prefix + path
         return frozenset().union(*(codes for pattern, codes in self.file_ignores if pattern.fullmatch(name)))
 
@@ -162,7 +162,7 @@ def read_settings(path: Path) -> Settings:
 
 def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any]]:
     """``[tool.chirp-migrate.COMMAND]`` of the file that :func:`read_settings` reads, and that file; what is in the
-    table is checked by whoever asks for it.
+    table is checked by the code that uses it.
 
     Returns:
         The file (that of the folder of the run where there is none) and the table (empty where there is none).

@@ -1,4 +1,4 @@
-"""``# chirp: ignore[CODE]``: what the user wants left alone, said in the code itself.
+"""``# chirp: ignore[CODE]``: suppressed findings, by comments in the code.
 
 Three forms; each takes codes, beginnings of codes or names of rules in brackets, and means every rule without them:
 
@@ -29,7 +29,7 @@ _LAYOUT = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.I
 
 
 class UnreadableComments(Exception):
-    """The file asks for something to be left alone, but its comments cannot be told from its code."""
+    """The file has comments that suppress findings, but its comments cannot be separated from its code."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Suppressions:
     notes: list[tuple[int, str]] = field(default_factory=list)
 
     def covers(self, code: str, line: int) -> bool:
-        """Return whether findings of rule ``code`` in ``line`` are to be left alone."""
+        """Return whether findings of rule ``code`` in ``line`` are suppressed."""
         return code in self.everywhere or code in self.lines.get(line, ())
 
 

@@ -39,7 +39,7 @@ def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jo
     Args:
         paths: files of ``project`` that some rule concerns.
         project: the backend; it is as it was when all results are there.
-        settings: which rules, and what is to be left alone.
+        settings: which rules to run, and which findings to suppress.
         jobs: number of processes; ``None`` chooses.
     """
     sizes = {path: len(project.text(path)) for path in paths}
@@ -47,7 +47,7 @@ def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jo
     if count < 2 or len(paths) < 2:
         yield from (_migrate(path, project, settings) for path in paths)
         return
-    # The largest first, so that no process is left alone with one of them at the end.
+    # The largest first, so that no process works alone on one of them at the end.
     yield from _in_processes(sorted(paths, key=sizes.__getitem__, reverse=True), project, settings, count)
 
 

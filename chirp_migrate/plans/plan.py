@@ -47,7 +47,7 @@ class Safety(str, Enum):
 class Status(str, Enum):
     """What happens to a finding: rewritten, rewritten only with ``--unsafe``, or only reported.
 
-    ``SUPPRESSED``: left alone because a comment or setting says so. ``REFUSED``: the user refused it in a review.
+    ``SUPPRESSED``: excluded by a comment or setting. ``REFUSED``: the user refused it in a review.
     ``FINE``: nothing to do, counted only. ``UNCHANGED``: the rewrite would gain nothing (see :class:`Gain`).
     """
 
@@ -177,7 +177,7 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """Return the line, and in a notebook the cell, as people are told of it."""
+        """Return the line, and in a notebook the cell, for messages."""
         return str(self.line) if self.cell is None else f"cell {self.cell}, line {self.line}"
 
 
@@ -191,7 +191,7 @@ class FilePlan:
         after: the bytes it is to have.
         note: why it is written.
         hunks: of a rewritten file, what can be accepted or refused in it.
-        public: of a rewritten file, names that others take from it, so that they stay whatever becomes of them here.
+        public: of a rewritten file, names that other files import from it, so that they stay.
     """
 
     path: str
@@ -207,8 +207,8 @@ class Skipped(Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         path: posix path relative to the root of the plan.
-        reason: why, as people are told.
-        loaders: of a test that was left alone, how many loaders in it could be migrated.
+        reason: why, as a message.
+        loaders: of an excluded test, how many of its loaders could be migrated.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""One file of a plan as a report tells it: its hunks with their lines, places and reasons."""
+"""One file of a plan in a report: its hunks with their lines, places and reasons."""
 
 from __future__ import annotations
 

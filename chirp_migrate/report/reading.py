@@ -39,12 +39,12 @@ def read_story(
     verdict_file: Path | None = None,
     doctor_file: Path | None = None,
 ) -> Story:
-    """Read what there is to tell of the backend at ``path``; nothing is written.
+    """Read all data of a report on the backend at ``path``; nothing is written.
 
     Args:
         path: folder of the backend.
         run: only this run of ``apply``; by default all that stand.
-        plan_file: tell of this plan (see ``plan -o``) instead of what was applied.
+        plan_file: report this plan (see ``plan -o``) instead of the applied runs.
         verdict_file: what ``verify --json`` wrote; by default what ``verify`` kept with the runs.
         doctor_file: the same of ``doctor``.
 
@@ -122,7 +122,7 @@ def _tell_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
 
 def _tell_plan(found: PlanFile) -> RunStory:
     plan, choices = found.plan, found.choices
-    # With every hunk, also the refused ones; those that somebody edited as edited.
+    # With every hunk, also the refused ones; edited hunks as edited.
     shown = select(plan, {one: replace(choice, accepted=True) for one, choice in choices.items()})
     refused = {one for one, choice in choices.items() if not choice.accepted}
     findings = tuple(

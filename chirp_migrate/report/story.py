@@ -1,7 +1,7 @@
-"""Everything a report tells, as data and free of presentation; the page and the terminal render the same story.
+"""The contents of a report, as data without presentation; the page and the terminal render the same data.
 
 It is read from what ``apply`` and ``verify`` kept (the journal), or from a saved plan. The user's code is never
-imported or run. Texts are as they stand in the sources: whoever shows them escapes them.
+imported or run. Texts are those of the sources: the code that renders them escapes them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class HunkStory:
         findings: what it rewrites, by place; only of a ``rewrite``.
         imports: lines such as ``from chirpid_patch import SpecAugment`` that it needs.
         decision: in a plan, ``accepted`` or ``refused``; None where nothing was decided.
-        edited: whether somebody wrote other lines in a review; ``sections`` show these.
+        edited: whether the user wrote other lines in a review; ``sections`` show these.
         sections: runs of lines with context, in the order of the file.
     """
 

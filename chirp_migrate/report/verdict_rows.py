@@ -64,7 +64,7 @@ def short(label: str) -> str:
 
 
 def tone(verdict: str) -> Literal["good", "open", "bad"]:
-    """Return what a verdict means to somebody who wanted it to be ``faster``."""
+    """Return whether a verdict is good, open or bad for a user who expects ``faster``."""
     return _TONES.get(verdict, "bad")
 
 

@@ -30,8 +30,10 @@ class Region:
 
 
 def top_of(root: Path) -> Path:
-    """The folder that names are told from: the top of the git work tree around ``root`` (absolute); outside of one
-    the current folder where ``root`` is in it, else ``root``.
+    """Return the folder that names are relative to.
+
+    It is the top of the git work tree around ``root`` (absolute). Outside of one, it is the current folder if ``root``
+    is in it, else ``root``.
     """
     for folder in (root, *root.parents):
         if (folder / ".git").exists():

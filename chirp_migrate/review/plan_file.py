@@ -1,7 +1,7 @@
 """A plan as a file: what was reviewed is what is applied, to the byte, on any machine that has the same sources.
 
 It holds edits, and of the files to be rewritten only the hashes, so that it says nothing about a tree that is not the
-one it was made from. It is read as something that anybody may have changed.
+one it was made from. It is read as a file that any program may have changed.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def run_document(plan: Plan, left: Sequence[Skipped], **more: Any) -> RunDocumen
 
 
 def read_document(data: bytes) -> PlanDocument:
-    """Return the document in a file that anybody may have changed; nothing in it is compared with a tree.
+    """Return the document in a file that any program may have changed; nothing in it is compared with a tree.
 
     Raises:
         ValueError: it is no plan, or a newer version made it; the message says why.

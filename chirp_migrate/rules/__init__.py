@@ -66,7 +66,7 @@ def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[st
 
 
 def _weights(selectors: Iterable[str]) -> dict[str, int]:
-    """Return how much the most telling selector says of each rule it means."""
+    """Return how specific the most specific selector of each matching rule is."""
     weights: dict[str, int] = {}
     for selector in selectors:
         for code in codes_of(selector):

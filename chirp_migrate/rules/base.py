@@ -133,7 +133,7 @@ class Rule(ABC):
         return named and all(_has(text, sign) for sign in self.beside)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether the rule can have anything to say about a module, by what ``ast`` tells of it.
+        """Return whether the rule may find something in a module, by its ``ast``.
 
         It is asked of modules with the words that the rule looks for (:meth:`concerns`), before LibCST reads them.
         """

@@ -268,7 +268,7 @@ def _is_constant(module: Module, project: Project, node: cst.Lambda) -> bool:
 
 
 def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal | None:
-    """A lambda of a name of the module as a function of that name; ``None`` where something may tell them apart."""
+    """A lambda of a name of the module as a function of that name; ``None`` if code may distinguish them."""
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
     named = _named(module, node)
     reads = [use for name in named for use in reads_of(module, name, module.scopes.module)]

@@ -61,7 +61,7 @@ def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> boo
     shuffle = loader.arguments.get("shuffle")
     if loader.given("sampler") or not (shuffle is None or is_name(shuffle, "False", "None")):
         return False
-    if shuffle is None and loader.role == "training":  # shuffles unless told otherwise
+    if shuffle is None and loader.role == "training":  # shuffles by default
         return False
     for said in _names_around(module, loader):
         if _TRAINING.search(said):

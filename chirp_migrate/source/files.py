@@ -1,4 +1,4 @@
-"""Files that are wholly the old or wholly the new one, on disk and not only in memory, whatever happens in between."""
+"""Files that are completely old or completely new, on disk and not only in memory, even after a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fewest lines that tell two texts apart."""
+"""The fewest lines in which two texts differ."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class NotebookSource:
         """Bytes of the notebook with ``text`` for its code; cells whose code is the same are not touched.
 
         Raises:
-            UnreadableSource: what was rewritten cannot be told apart by cells any more, a magic would be displaced,
+            UnreadableSource: the rewritten code can no longer be assigned to cells, a magic would be displaced,
                 or a cell would use a name that only a later one defines.
         """
         if text == self.text:

@@ -1,7 +1,7 @@
 """Where every piece of a text that is rewritten in several passes comes from.
 
 A :class:`PieceTable` is the text as a row of pieces: kept, deleted, or inserted, the last two with the
-rewrites they belong to. What one rewrite did can so be told in places of the original, and be left out again.
+rewrites they belong to. So the effect of one rewrite can be located in the original, and be left out again.
 """
 
 from __future__ import annotations

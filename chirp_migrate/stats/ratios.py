@@ -154,7 +154,7 @@ def noticed_shift(values: ArrayLike, share: float) -> float | None:
     """By how much values must be moved so that ``share`` of them pass some place; None where too few of them vary.
 
     That is the length of the shortest interval that holds so many. Values equal to the most common one stay, as those
-    of samples that were left alone do.
+    of skipped samples do.
     """
     import numpy as np
 

@@ -1,6 +1,6 @@
 """How a project's code is laid out: its longest line, and statements as its own formatter would write them.
 
-What black would leave alone, as ruff's formatter would then, is laid out by black again when something in it changes.
+A statement in black's layout, which is also that of ruff's formatter, is laid out by black again after a change.
 Anything else keeps the layout that it has.
 """
 

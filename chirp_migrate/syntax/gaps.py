@@ -14,7 +14,7 @@ _COMMENT = r"#[^\r\n]{0,500}(?![^\r\n])"
 GAP = rf"[\s\\()]*(?:{_COMMENT}[\s\\()]*){{0,20}}"
 #: What follows the name of what is called, up to the bracket of its arguments.
 CALL = rf"[\s\\)]*(?:{_COMMENT}[\s\\)]*){{0,20}}\("
-#: The beginning of a line and its indentation, whatever ends lines.
+#: The beginning of a line and its indentation, for every kind of line ending.
 LINE = r"(?:^|[\r\n])[ \t\f]*"
 #: A class, up to the name of one of its bases.
 TO_BASE = r"\bclass\s+\w+\s*\((?:(?!\bclass\b)[^)])*"

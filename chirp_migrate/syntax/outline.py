@@ -1,4 +1,4 @@
-"""A module as Python's own ``ast`` reads it: enough to tell which rules it is worth to read it with LibCST for.
+"""A module as Python's own ``ast`` reads it: enough to decide for which rules LibCST has to read it.
 
 Reading with LibCST takes ten times as long. What is said here of names may only err towards "perhaps".
 """

@@ -153,7 +153,7 @@ class Project:
         return WordIndex(self._texts)
 
     def load_styles(self) -> None:
-        """Read how the project lays out code and imports, with the libraries for it, before anybody asks."""
+        """Read how the project lays out code and imports, with the libraries for it, ahead of their first use."""
         self.code_style.load()
         self.import_style.load()
 
@@ -479,7 +479,7 @@ class Project:
         return (module, first) if isinstance(first, kind) else None
 
     def aliases(self, name: str) -> set[str]:
-        """Other names under which any module of the backend imported ``name``, when anybody first asked for aliases.
+        """Return other names under which modules of the backend imported ``name``, at the first use of aliases.
 
         Also those under which others imported these.
         """

@@ -11,7 +11,7 @@ from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 #: Functions that replace what the module, or the mapping of its names, in their first argument holds.
 _SETTERS = frozenset({"setattr", "delattr", "setitem", "delitem", "__setattr__", "__setitem__"})
 _PATCHES = frozenset({"patch", "object", "multiple", "dict"})
-#: Words of which a text has to have one: whatever these functions are imported as, the import names them.
+#: Words of which a text has to have one: the import names these functions under every alias.
 _MAY_REPLACE = re.compile(r"patch|setattr|delattr|(?:set|del)item")
 #: The last part of a module's name, and a name in it, as the end of a dotted path.
 _PATH = re.compile(r"(?:.*\.)?(\w+)\.(\w+)", re.DOTALL)

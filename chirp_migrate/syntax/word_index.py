@@ -18,7 +18,7 @@ class WordIndex:
     """Finds the files in which a whole word occurs without searching the others.
 
     Args:
-        texts: text by path; whoever changes one says so (:meth:`changed`).
+        texts: text by path; code that changes one calls :meth:`changed`.
     """
 
     def __init__(self, texts: Mapping[str, str]) -> None:

@@ -62,7 +62,7 @@ class Change:
 
 
 class ChangedMeanwhile(Exception):
-    """Somebody else wrote to a file in the moment before it was to be replaced; ``path`` says which."""
+    """Another program wrote to the file ``path`` just before it was to be replaced."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -127,7 +127,7 @@ def settle(
 ) -> None:
     """Bring files that may be ``old`` or ``new`` to ``new``; harmless when repeated.
 
-    A file that is neither is somebody's: it stays, unless ``force``.
+    A file that is neither belongs to the user: it stays, unless ``force``.
 
     Raises:
         OSError: something cannot be written.
@@ -148,7 +148,7 @@ def settle(
 
 
 def strays(run: JournalRun, changes: Iterable[Change]) -> list[str]:
-    """Files that are neither ``old`` nor ``new``: somebody wrote to them after the run was interrupted."""
+    """Files that are neither ``old`` nor ``new``: another program wrote to them after the run was interrupted."""
     known = {change.path: {_hash(change.old), _hash(change.new)} for change in changes}
     return [path for path, hashes in known.items() if fingerprint(run.root, path) not in hashes]
 
@@ -186,8 +186,8 @@ def remove_bytecode(root: Path, created: Iterable[str]) -> None:
 def _stage(run: JournalRun, change: Change, version: Version) -> None:
     place, temporary = run.root / change.path, run.root / change.temporary
     like = place if stat.S_ISREG(_mode_at(place)) else None
-    temporary.parent.mkdir(parents=True, exist_ok=True)  # gone with files that somebody deleted
-    discard(temporary)  # of a run whose journal somebody removed by hand
+    temporary.parent.mkdir(parents=True, exist_ok=True)  # gone with files that the user deleted
+    discard(temporary)  # of a run whose journal the user removed by hand
     write_new(temporary, run.content(version.sha256), like=like, mode=version.mode)
 
 
@@ -211,7 +211,7 @@ def _sync_folders(root: Path, changes: Iterable[Change]) -> None:
 
 
 def _in_place(root: Path, path: str) -> bool:
-    """Return whether no link is on the way to ``path``: behind one there is nothing of ours, whatever it is called."""
+    """Return whether no link is on the way to ``path``: behind one there is no file of ours."""
     folder = (root / path).parent
     return os.path.realpath(folder) == str(folder)
 

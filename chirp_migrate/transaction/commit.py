@@ -33,7 +33,7 @@ class CommitResult:
 
     Attributes:
         applied: files that were written, in the order of the plan.
-        skipped: files that were left alone because this user may not write them.
+        skipped: files that were skipped because this user may not write them.
         run: number of the run, such as ``0001``; empty when there was nothing to write.
         linked: paths of written files that had other names (hard links): those keep the old bytes, and are separate
             files from now on.
@@ -64,7 +64,7 @@ def commit(
     Args:
         plan: what to write; files that would not change are left out.
         wait_s: seconds to wait for another run that is at work.
-        on_step: told of every step once it is done. What it raises stops the commit, which is then undone.
+        on_step: called after every step. What it raises stops the commit, which is then undone.
         documents: what is kept in the journal besides, by name (see :meth:`.JournalRun.document`).
 
     Raises:
@@ -189,7 +189,7 @@ def _apply(run: JournalRun, on_step: Callable[[Step], None]) -> None:
 def _undo(run: JournalRun, cause: BaseException) -> None:
     try:
         if journal.read_run(run.root, run.name).state is not State.PENDING:
-            # Sealed, but not known to be on disk: from now on it is to be undone, whoever does it.
+            # Sealed, but not known to be on disk: from now on it is to be undone, by this run or a later one.
             journal.change_state(run, State.PENDING)
         settle(run, [change.reversed for change in changes_of(run)])
         remove_folders(run.root, run.folders)

@@ -69,7 +69,7 @@ _IGNORE_ALL = b"*\n"
 
 @dataclass(frozen=True)
 class JournalRun:
-    """One run as its journal tells it: ``name`` is its number, such as ``0001``; ``root`` has its links resolved."""
+    """One run in its journal: ``name`` is its number, such as ``0001``; ``root`` has its links resolved."""
 
     root: Path
     name: str
@@ -163,7 +163,7 @@ def read_runs(root: Path) -> tuple[JournalRun, ...]:
         except JournalDamaged:
             if (journal_folder(root) / name).exists():
                 raise
-            # Whoever is at work there has just retired it.
+            # Another run has just retired it.
     return tuple(runs)
 
 
@@ -225,7 +225,7 @@ def begin(
         files: what will be written.
         folders: what will be made for it, parents first.
         contents: the bytes from before and after by their SHA-256.
-        on_step: told of every step once it is done.
+        on_step: called after every step.
         documents: what else is kept with the run, by name (see :meth:`JournalRun.document`).
 
     Raises:

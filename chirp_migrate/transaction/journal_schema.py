@@ -1,4 +1,4 @@
-"""``journal.json``: where a run stands and what it wrote, read as something that anybody may have changed."""
+"""``journal.json``: the state of a run and its files, read as data that any program may have changed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _Mode = Annotated[int, msgspec.Meta(ge=0, le=0o7777)]
 
 
 class NewerRecord(ValueError):
-    """A newer version of chirp-migrate wrote it; ``tool`` says which, as far as can be told."""
+    """A newer version of chirp-migrate wrote it; ``tool`` names it, if known."""
 
     def __init__(self, schema: int, tool: object) -> None:
         super().__init__(f"its form is {schema}, and this version of chirp-migrate reads {SCHEMA}")
@@ -44,7 +44,7 @@ class NewerRecord(ValueError):
 
 
 class State(str, Enum):
-    """Where a run stands. Only ``APPLIED`` is ever seen while nobody is at work, unless somebody was interrupted."""
+    """The state of a run. Without an interruption, only ``APPLIED`` is seen while no run is at work."""
 
     PENDING = "pending"
     APPLIED = "applied"

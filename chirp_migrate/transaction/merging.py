@@ -27,7 +27,7 @@ def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> byte
 
     Args:
         path: name of the file: Python has to stay Python, and a notebook JSON.
-        edited: the file as somebody left it.
+        edited: the file with later edits.
         base: what they began with.
         other: what ``base`` is to be.
 
@@ -61,7 +61,7 @@ def _first(merged: bytes) -> int:
 
 
 def _is_whole(path: str, content: bytes) -> bool:
-    """Return whether a file is what its name says, as far as that can be told."""
+    """Return whether a file has the format of its name, if that can be checked."""
     suffix = PurePosixPath(path).suffix
     try:
         if suffix == ".py":

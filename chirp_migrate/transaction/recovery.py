@@ -1,4 +1,4 @@
-"""Runs that somebody interrupted brought to an end: an apply is undone, a rollback is finished."""
+"""Recovery of interrupted runs: an apply is undone, a rollback is finished."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def recover(
 
     Args:
         root: the tree.
-        force: also put back files that somebody wrote to since; those edits are lost.
+        force: also restore files with later edits; these edits are lost.
         wait_s: seconds to wait for another run that is at work.
-        on_step: told of every file that is put back.
+        on_step: called for every restored file.
 
     Returns:
         One sentence on what was found and done; None when nothing was interrupted.

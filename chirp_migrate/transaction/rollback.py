@@ -72,7 +72,7 @@ def rollback(
         force: also restore files that were edited since; those edits are lost.
         merge: keep those edits, by git's three-way merge.
         wait_s: seconds to wait for another run that is at work.
-        on_step: told of every step once it is done. What it raises stops the rollback of that run, which is then
+        on_step: called after every step. What it raises stops the rollback of that run, which is then
             undone.
 
     Returns:
@@ -119,7 +119,7 @@ def rollback(
 
 
 def nothing_applied(root: Path) -> UsageProblem:
-    """Return what whoever wants to undo something in ``root`` is told where nothing was applied."""
+    """Return the error of a rollback in ``root`` if nothing was applied there."""
     return UsageProblem(f"nothing was applied in {root}: there is nothing to roll back.")
 
 

@@ -96,7 +96,7 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         configuration: in words.
-        place, settled: the outcome, and whether further rounds could not well change it.
+        place, settled: the outcome, and whether further rounds are unlikely to change it.
         samples_per_s, interval, batches_per_s: its throughput; None where it failed, was not repeated, or a batch
             sampler decides.
         beside_best, beside_best_interval: its rate / the best one's; None for the best, and after a single round.
@@ -156,7 +156,7 @@ class LoaderReport:
         saved: profile that the pick was kept in; None where it was not.
         not_saved: why not, where it was asked for.
         picked: the configuration that is recommended; None where all failed.
-        settled: whether no further round could well change it.
+        settled: whether further rounds are unlikely to change it.
         standings: those of ``measured``, in its order.
         augmentation_share: of the time of loading that augmentation takes; None where not measured.
         recommendations: what to change.

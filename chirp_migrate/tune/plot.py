@@ -1,6 +1,6 @@
 """Throughput over worker processes, as a picture, drawn with matplotlib where it is installed.
 
-Colours are those of Okabe and Ito, which colour-blind people tell apart; markers differ as well.
+Colours are those of Okabe and Ito, which colour-blind people can distinguish; markers differ as well.
 """
 
 from __future__ import annotations

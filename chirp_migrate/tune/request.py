@@ -1,4 +1,4 @@
-"""What the parent process tells the child: plain data."""
+"""The request of the parent process to the child: plain data."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def tune_tree(request: Request, training: VerifyOptions | None, timeout_s: float
         request: what was asked for; ``tree`` is the folder of the backend. Of a training nothing is said in it yet.
         training: what is trained; None where the request names a dataset or configuration.
         timeout_s: seconds after which the process counts as hung.
-        progress: told what is done, and what was.
+        progress: called with the current and the finished steps.
 
     Raises:
         UsageProblem: what was asked for cannot be measured.

@@ -122,7 +122,7 @@ class Sweep:
         return median(self._others) if self._others else None
 
     def run(self) -> list[Measured]:
-        """Measure until every question is settled or time is up.
+        """Measure until the order is clear or time is up.
 
         Raises:
             Exception: what the user's code raises when batches are loaded in the process.

@@ -108,7 +108,7 @@ class Noticed(msgspec.Struct, frozen=True):
 
     Attributes:
         share: of the samples on the other side of some value, 0 to 1.
-        shift: of all samples but those left alone, in the statistic's unit; None where none would be noticed.
+        shift: of all samples but skipped ones, in the statistic's unit; None where none would be noticed.
         samples: before and after.
     """
 
@@ -248,7 +248,7 @@ def encode(report: VerifyReport) -> bytes:
 
 
 def decode(data: bytes) -> VerifyReport:
-    """Read what :func:`encode` wrote, which anybody may have changed.
+    """Read a document of :func:`encode`, which any program may have changed.
 
     Raises:
         ValueError: it is no such document, or it names a path outside of the tree; the message says why.

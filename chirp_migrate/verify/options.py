@@ -28,7 +28,7 @@ DEFAULT_WORKERS = (0, 2, 4, 8, 12)
 """Worker counts that the requirements name (R-000-5.1: 8 and more)."""
 
 MARGIN = 0.05
-"""Share of the time by which "slower" is told apart from equal."""
+"""Share of the time that separates "slower" from equal."""
 
 LEAST_SAMPLES = 48
 """Samples below which found entry points cannot be split and trained sensibly."""

@@ -1,4 +1,4 @@
-"""What the parent process tells a child to do, and what the child answers: plain data."""
+"""The request of the parent process to a child, and the answer of the child: plain data."""
 
 from __future__ import annotations
 

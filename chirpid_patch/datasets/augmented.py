@@ -54,7 +54,7 @@ def _chain(
         wanted[0] = use_spec_augment
     if use_gaussian_noise is not None:
         wanted[1] = use_gaussian_noise
-    # Built even where switched off, so that a misspelt parameter is told of either way.
+    # Built even where switched off, so that a misspelt parameter is reported either way.
     stages = [_build(SpecAugment, spec), _build(GaussianNoise, noise)]
     return [stage for stage, on in zip(stages, wanted, strict=True) if on]
 
@@ -141,7 +141,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return len(self.base_dataset)
 
     def _is_ours(self) -> bool:
-        """Return whether no transform of somebody else's is on."""
+        """Return whether only transforms of this package are on."""
         return not self.training or self._is_batchable()
 
     def _is_batchable(self) -> bool:
@@ -177,7 +177,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         if not self._is_ours():
-            return None  # somebody else's code gets each sample before the next one is read
+            return None  # other code gets each sample before the next one is read
         pairs = fetch_pairs(self.base_dataset, indices, None if key is None else key.deeper())
         if pairs is None or not self.training:
             return None if pairs is None else list(pairs)

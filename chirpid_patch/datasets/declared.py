@@ -157,7 +157,7 @@ def lists_samples(
 def standardized(dataset: Any, indices: Any, mean: Any, std: Any, eps: float) -> WorkerSafeStandardizedDataset | None:
     """Return ``((x - mean) / (std + eps), y)`` of the samples (x, y) of ``dataset`` at ``indices``, as it is now.
 
-    ``eps`` 0: nothing is added. None where that could be told from the expression evaluated sample by sample.
+    ``eps`` 0: nothing is added. None if the result could differ from the expression evaluated sample by sample.
     """
     below = served(dataset)
     rows = _pair_rows(below)

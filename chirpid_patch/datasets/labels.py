@@ -116,7 +116,7 @@ def _passes_labels_on(dataset: Any) -> bool:
 
 
 def _labels(dataset: Any, indices: Sequence[Any], pairs: bool) -> list[Any] | None:
-    """The labels at ``indices`` of a dataset that reads them apart; None where one is refused, or not surely right."""
+    """Return labels of a dataset that reads them apart; None if an index is refused, or a label may be wrong."""
     if not all(map(is_integer, indices)):
         return None
     if type(dataset) in (list, tuple):

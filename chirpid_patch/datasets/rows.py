@@ -18,7 +18,7 @@ from chirpid_patch.transforms import off_cpu
 
 #: Integer types of a 0-dim tensor that is an index. An unsigned byte is not one: PyTorch reads it as a mask.
 _INDEX_DTYPES = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
-#: Sequences that are looked at without anybody's code.
+#: Sequences that are read without running any other code.
 SEQUENCES = frozenset({list, tuple, range, array, np.ndarray, Tensor})
 _INT = {int}
 

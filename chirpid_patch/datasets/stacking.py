@@ -129,7 +129,7 @@ def _has_fixed_rows(dataset: Any) -> bool:
 
 
 def _gathered(dataset: Any, indices: Sequence[Any], columns: int | None = None) -> Tensor | None:
-    """Return the samples' first column, or None where that is not surely what stacking them gives."""
+    """Return the samples' first column, or None where that is not provably what stacking them gives."""
     if not len(indices) or not _has_fixed_rows(dataset):
         return None
     found = tensors_behind(dataset, indices)

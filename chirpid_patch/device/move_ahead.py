@@ -117,7 +117,7 @@ class DeviceIterator(Iterator[Any]):
 
 
 def _gives_away(loader: Any) -> bool:
-    """Whether each batch of ``loader`` surely is in memory of its own, which the loader does not write to again."""
+    """Whether each batch of ``loader`` provably is in memory of its own, which the loader does not write to again."""
     ours = type(loader) is DataLoader or isinstance(loader, BatchedDataLoader)
     return ours and (worker_processes(loader) > 0 or stacks_samples(loader.collate_fn))
 

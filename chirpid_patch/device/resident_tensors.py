@@ -44,7 +44,7 @@ class Upload:
         """Return the values of ``source``, on the device; callers must not write to them."""
         if version(self.source) != self._version:
             self._write()
-        if self._values.is_cuda:  # freed only after all that reads it, whatever stream that is on
+        if self._values.is_cuda:  # freed only after its last reader on any stream
             self._values.record_stream(torch.cuda.current_stream(self._values.device))
         return self._values
 

@@ -41,7 +41,7 @@ class RankEpochs:
     def begin(self, loader: Any) -> int:
         """Return the number of the new epoch, and seed the generator of ``loader`` for it."""
         epoch = int(loader.sampler.epoch)
-        # Kept workers have one base seed in their life; the epoch is then told apart by the keys alone.
+        # Kept workers have one base seed in their life; the keys alone distinguish the epochs.
         words = (self.seed, self.rank) if loader.persistent_workers else (self.seed, self.rank, epoch)
         loader.generator.manual_seed(int(fold_in(np.zeros(1, dtype=np.uint64), *words)[0]))
         return epoch

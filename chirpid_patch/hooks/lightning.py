@@ -42,7 +42,7 @@ def _callback_class(module: str) -> Any:
     base: Any = import_module(module).Callback
 
     class LightningHooks(base):  # type: ignore[misc]
-        """Hands what Lightning tells its callbacks on to a ``TrainerHooks``."""
+        """Pass the calls of Lightning on to a ``TrainerHooks``."""
 
         def __init__(self, hook: TrainerHooks) -> None:
             super().__init__()

@@ -11,7 +11,7 @@ from typing import Any
 _RECENT = 100
 #: The median is taken anew after so many batches: often enough to follow a run, too seldom to cost anything.
 _RENEWED_AFTER = 10
-#: Batches that took less than this above the usual are not slow, whatever the factor: clocks and schedulers jitter.
+#: Batches that took less than this above the usual are not slow at any factor: clocks and schedulers jitter.
 _LEAST_SECONDS = 1e-3
 
 

@@ -186,7 +186,7 @@ class _Diagnosis:
     def _ratio(self, make: Callable[[], DataLoader[Any]]) -> float | None:
         """How many times as fast the loader is that ``make`` makes, in turns with this one: the lesser of two ratios.
 
-        None where there is no time for it, or where an epoch is too short to tell.
+        None where there is no time for it, or if an epoch is too short to measure.
         """
         mean, seconds = float(self._times["mean_batch_time"]), self._seconds / (4 * _CHANGES)
         batches = min(int(seconds / max(mean, 1e-9)), _MOST_BATCHES)

@@ -76,7 +76,7 @@ def _describe(value: Any, depth: int) -> Any:
     described["code"] = [hashlib.sha256(repr(_meaning(code)).encode()).hexdigest() for code in codes]
     if isinstance(value, list | tuple) and len(value) <= 8:
         described["items"] = [_describe(part, depth - 1) for part in value]
-    with suppress(Exception):  # whatever an attribute of a user's dataset makes of it
+    with suppress(Exception):  # any error of an attribute of a user's dataset
         described["length"] = len(value)
     return described
 

@@ -18,10 +18,10 @@ from chirpid_patch.loading.batch_timer import BatchTimer, TimedBatches
 from chirpid_patch.loading.limits import MOST_THREADS, WAITING
 from chirpid_patch.machine.cpus import rank_cpus
 
-#: The first batches of a loop pay for warming up and tell nothing.
+#: The first batches of a loop include the warm-up and show nothing.
 _IGNORED = 2
 _WATCHED = 4
-#: So many batches at a time a settled loop is looked at: is it still the loop that was settled for?
+#: Number of batches after which a decision is checked: do the loop's steps still take the same time?
 _LOOKED_AT = 16
 #: Batches measured of either way before they are compared, twice in turns.
 _BLOCK = 5
@@ -159,7 +159,7 @@ class LoadController:
         self._switch(self._candidate)
 
     def _look_again(self, step: _Step) -> None:
-        """Begin anew if the loop's own steps take another time than when it was settled."""
+        """Start again if the duration of the loop's own steps has changed since the decision."""
         self._watched.append(step)
         if len(self._watched) < _LOOKED_AT:
             return

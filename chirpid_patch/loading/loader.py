@@ -315,7 +315,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         )
 
     def _reads_the_same_here(self) -> bool:
-        """Return whether this process surely reads the same batches as workers would."""
+        """Return whether this process provably reads the same batches as workers would."""
         plain = self.worker_init_fn is None or self.worker_init_fn is worker_init_fn
         return plain and not is_importing_main() and stacks_samples(self.collate_fn) and is_in_memory(self.dataset)
 
@@ -486,7 +486,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             self._epochs.go_on(self, progress.begun)
 
     def _counters(self) -> dict[str, Any]:
-        """Return the state of a loader whose next epoch is a new one, whatever runs."""
+        """Return the state of a loader whose next epoch is a new one."""
         return {"epochs_begun": self._progress.begun, "base_seed": self._seed_in_use()}
 
     def _seed_in_use(self) -> int | None:
@@ -561,5 +561,5 @@ class _KeptEpoch(Iterator[Any]):
 
     @property
     def ended(self) -> bool:
-        """Return whether the epoch is surely over."""
+        """Return whether the epoch is provably over."""
         return self._workers_iterator is None or self._workers_iterator.ended

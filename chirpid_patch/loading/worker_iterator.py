@@ -141,7 +141,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         Exception: otherwise, the errors of PyTorch's iterator.
     """
 
-    #: Of PyTorch: no worker to shut down, and none whose death would be told, until they are started.
+    #: Of PyTorch: no worker to shut down, and none whose death would be reported, until they start.
     _shutdown = True
     _worker_pids_set = False
     #: The process whose children the workers are.

@@ -98,7 +98,7 @@ class MultiDataLoader:
         self.loaders = list(loaders)
         self.config = config or MultiDataLoaderConfig()
         self.names = self.config.names(len(self.loaders))
-        self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # that samplers were told
+        self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # that samplers were set to
         self._epochs_begun = 0
         len(self)  # says what is wrong with the configuration
 

@@ -257,7 +257,7 @@ class Standardize(BatchTransform):
         return self.std if self.eps is None else self.std + self.eps
 
     def forward(self, sample: Any) -> Any:
-        """Standardise one sample; whatever the operators take."""
+        """Standardise one sample of any type that the operators accept."""
         return (sample - self.mean) / self._divisor()
 
     def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:

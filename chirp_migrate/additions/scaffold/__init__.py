@@ -62,7 +62,7 @@ def is_scaffold(path: str, content: bytes) -> bool:
 def _is_free(root: Path, path: str) -> bool:
     target = root / path
     folder = target.parent
-    if os.path.lexists(target):  # a dangling link is somebody's too
+    if os.path.lexists(target):  # a dangling link is a file of the user, too
         return False
     if not os.path.lexists(folder):
         return True

@@ -59,7 +59,7 @@ def reads_of(module: Module, name: str, scope: Scope) -> list[cst.Name]:
 
 
 def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]:
-    """Return every place where ``name`` stands for the variable of ``scope``, whatever is done with it there."""
+    """Return every place where ``name`` stands for the variable of ``scope``, for every use."""
     variables = (one for one in module.named(name) if mention(module, one) is not Mention.LABEL)
     owners = ((variable, module.scopes.lookup(name, variable)) for variable in variables)
     return [one for one, owner in owners if owner is not None and owner[0] is scope]

@@ -45,7 +45,7 @@ def effect(
     """Return source of the first part of an expression that may have side effects; ``None`` when there is none.
 
     Calls count as computing when they are known to; with ``strangers`` also when they belong to packages that cannot
-    reach the user's names (they may draw random numbers then), and for what is surely one of Python's containers also
+    reach the user's names (they may draw random numbers then), and for what is provably one of Python's containers also
     when they look something up in it.
     """
     if isinstance(node, cst.Call):

@@ -12,7 +12,7 @@ from chirp_migrate.syntax.project import Project
 
 __all__ = ["CODE", "DETAILS", "place_of_look"]
 
-#: Attributes of functions that tell one from another, and functions that tell functions from other objects.
+#: Attributes that distinguish functions, and calls that distinguish functions from other objects.
 CODE = frozenset(f"__{name}__" for name in ("name", "qualname", "code", "defaults", "closure"))
 #: Attributes that objects which stand for functions have not.
 DETAILS = frozenset(f"__{name}__" for name in ("doc", "annotations", "kwdefaults", "globals", "module"))

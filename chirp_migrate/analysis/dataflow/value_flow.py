@@ -1,4 +1,4 @@
-"""Where the value of an expression goes from where it stands: one step, which whoever follows it takes again.
+"""Flow of the value of an expression: one step, which callers repeat to trace it.
 
 Loaders, functions and classes go the same ways; what a step means for them is the business of who follows them.
 """

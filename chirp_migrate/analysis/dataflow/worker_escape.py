@@ -278,7 +278,7 @@ def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
     return False
 
 
-# What ``ast`` tells before LibCST reads a module, in the same steps: names are followed by their spelling, so that
+# The same steps on ``ast``, before LibCST reads a module: names are followed by their spelling, so that
 # more may go somewhere than does.
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef

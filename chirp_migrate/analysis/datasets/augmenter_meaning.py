@@ -1,6 +1,6 @@
 """Whether a class draws the same masks, or the same noise, as the shipped transform, read from its source.
 
-The checks know one grammar of statements, and refuse whatever else stands there. Names may be any, sizes may be kept
+The checks know one grammar of statements, and refuse all others. Names may be any, sizes may be kept
 in names or not, the gate may return early or enclose the work, and a mask may be a method of its own.
 """
 
@@ -63,7 +63,7 @@ def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
 
 
 def _said_of_masks(class_source: str, entry: str, ndims: Sequence[int]) -> tuple[str, ...]:
-    """Return whether axes not longer than their parameter are left alone, as the decorator says it.
+    """Return whether axes not longer than their parameter are skipped, as arguments of the decorator.
 
     ``entry`` is the method that takes a sample, ``ndims`` are the numbers of axes of samples, 4 standing for more, too.
     """
@@ -123,7 +123,7 @@ class _Masks:
         return ast.unparse(self._written(node, names))
 
     def check(self, function: ast.FunctionDef) -> bool:
-        """Return whether axes not longer than their parameter are left alone."""
+        """Return whether axes not longer than their parameter are skipped."""
         x, body = taking_one_sample(function)
         before, work, left = parts_by_gate(body)
         self._names[x] = self._sample

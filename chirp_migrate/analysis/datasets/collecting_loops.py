@@ -25,7 +25,7 @@ _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
 
 
 def is_collecting(statements: Sequence[cst.CSTNode]) -> bool:
-    """Return whether statements do nothing but assign, count and append (to whatever, from whatever)."""
+    """Return whether statements do nothing but assign, count and append (to and from any object)."""
     return all(map(_is_collecting, statements))
 
 

@@ -1,8 +1,8 @@
-"""Which expressions stand for a dataset, and which classes may be datasets, as far as a reader of the code can tell.
+"""Which expressions stand for a dataset, and which classes may be datasets, as far as the code shows.
 
 A few facts speak for it: the value comes from a dataset class or ``random_split``, its annotation names one, it is
 given to a loader or a subset in the same scope, or it has a name that people give to datasets. A value that is plainly
-something else (a literal, an array, a table) is not one, whatever its name.
+something else (a literal, an array, a table) is not one, for every name.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class _DeclaredReader:
         return method
 
     def unclear_name(self, more: frozenset[str] = frozenset()) -> str | None:
-        """Return why a name in the methods read may mean anything: it is none of their own, nor surely PyTorch."""
+        """Return why a name in the methods read may mean anything: it is none of their own, nor provably PyTorch."""
         read = {"__getitem__", *self._calls, *(self._held[name] for name in self._called_held)}
         unclear = (self._unclear_name(self._methods[method], _CLEAR | more) for method in sorted(read))
         name = next((one for one in unclear if one is not None), None)
@@ -216,7 +216,7 @@ def _kept_lambdas(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst.Funct
 
 
 def _arguments(meaning: Meaning | Imaging) -> Iterator[str]:
-    """What a decorator must be told of ``meaning``. Raises _NotOwn where a part of it is no attribute of the object."""
+    """Return the arguments of the decorator; raise _NotOwn if a part of ``meaning`` is no attribute of the object."""
     for key, value in vars(meaning).items():
         if isinstance(meaning, SequenceSamples):
             yield _attribute(value)

@@ -61,7 +61,7 @@ def _collects(statements: Sequence[ast.stmt]) -> bool:
 def _is_scan(loop: _Loop, code: list[ast.AST], dataset: Callable[[ast.expr], bool]) -> bool:
     target, iterable = loop.target, loop.iter
     match target, iterable:
-        case ast.Tuple(elts=[_, inner]), ast.Call(args=[first, *_]):  # enumerate, under whatever name
+        case ast.Tuple(elts=[_, inner]), ast.Call(args=[first, *_]):  # enumerate, under any name
             target, iterable = inner, first
     match target:
         case ast.Tuple(elts=[ast.Name(id=x), ast.Name(id=y)]) | ast.List(elts=[ast.Name(id=x), ast.Name(id=y)]):

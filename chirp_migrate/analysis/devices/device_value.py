@@ -50,10 +50,10 @@ class DeviceValue:
         )
 
     def may_be(self, kinds: re.Pattern[str] = ACCELERATOR) -> bool:
-        """Return whether it is a device, and not surely one of another kind than ``kinds``, such as the CPU."""
+        """Return whether it is a device, and not provably one of another kind than ``kinds``, such as the CPU."""
         return self.is_called or any(kinds.match(one) for one in self.spelled)
 
-    def surely(self, project: Project) -> frozenset[str]:
+    def provably(self, project: Project) -> frozenset[str]:
         """Return the kinds of device that it can be; empty when that cannot be seen."""
         given = (project.holds(set_from_outside(attribute), attribute) for attribute in self.attributes)
         return self.kinds if self.is_complete and not any(given) else frozenset()

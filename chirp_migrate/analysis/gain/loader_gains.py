@@ -2,7 +2,7 @@
 
 The program is run on abstract values (``analysis/objects``), so that a dataset is known wherever it was made: in a
 function that is called, in an attribute, in a list. *Nothing* is said only where every dataset that a loader may be
-given is known, and none of them can be read a batch at a time; whatever is not known is decided when the program runs.
+given is known, and none of them can be read a batch at a time; all others are decided when the program runs.
 """
 
 from __future__ import annotations
@@ -141,13 +141,13 @@ class LoaderGains:
         return any(one.may_have_workers for one in self._run.loaders) or self._project.holds(_WORKERS)
 
     def pinned_in(self, module: Module, loop: cst.For) -> tuple[Place, ...]:
-        """Return the calls that build the loaders that a loop iterates over and that surely pin their batches."""
+        """Return the calls that build the loaders that a loop iterates over and that provably pin their batches."""
         now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
         value = self._run.loops.get(Place(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
         return tuple(dict.fromkeys(one.place for one in _loaders_in(value) if self._pins(one)))
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
-        """File and line, as read, of the loops over the loaders that a call builds, if they surely pin batches."""
+        """File and line, as read, of the loops over the loaders that a call builds, if they provably pin batches."""
         own = self._loaders_at(module, module.span(call)[0])
         return [
             (place.path, getattr(place.node, "lineno", 1))
@@ -156,7 +156,7 @@ class LoaderGains:
         ]
 
     def _pins(self, loader: Loader) -> bool:
-        """Return whether a loader surely pins its batches where there is a device to copy them to."""
+        """Return whether a loader provably pins its batches where there is a device to copy them to."""
         given = loader.arguments.get("pin_memory", NONE)
         if given == NONE:  # then the factory pins the batches that it allocates itself
             collation = loader.arguments.get("collate_fn", ())
@@ -318,7 +318,7 @@ def _asks_for_cuda(call: ast.AST) -> bool:
 
 
 def _gives_single_samples(loader: Loader) -> bool:
-    """Return whether a loader surely puts no samples together: ``batch_size=None``."""
+    """Return whether a loader provably puts no samples together: ``batch_size=None``."""
     return loader.arguments.get("batch_size") == NONE and loader.arguments.get("batch_sampler", NONE) == NONE
 
 
@@ -383,7 +383,7 @@ def _mentions(project: Project, name: str) -> int:
 
 
 def _unused_function(module: Module, project: Project, call: cst.Call) -> cst.FunctionDef | None:
-    """The function around a call that surely nothing calls: a private one, or one of a script that nobody imports."""
+    """The function around a call that provably nothing calls: a private one, or one of a script that nobody imports."""
     outermost = next((one for one in reversed(list(module.ancestors(call))) if isinstance(one, cst.FunctionDef)), None)
     if outermost is None or outermost.decorators or module.parents[outermost] is not module.tree:
         return None

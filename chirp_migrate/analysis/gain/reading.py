@@ -44,7 +44,7 @@ class Reading:
         why: the reason, as the end of a sentence.
         place: the code that is the reason.
         made: the call that makes the dataset, and datasets inside of it.
-        in_memory: whether batches are surely gathered from tensors.
+        in_memory: whether batches are provably gathered from tensors.
     """
 
     way: Way

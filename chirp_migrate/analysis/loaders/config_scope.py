@@ -31,7 +31,7 @@ _OWN_GET = (
 def config_expression(module: Module, project: Project, node: cst.CSTNode) -> str | None:
     """Source of the configuration mapping that ``node`` can read (``self.config`` or ``config``), if there is one.
 
-    Only a mapping that the same function, or ``__init__``, has surely read by then counts, with ``.get('key')`` or
+    Only a mapping that the same function, or ``__init__``, has provably read by then counts, with ``.get('key')`` or
     ``.get('key', number)`` (None, True and False too): it may be None or given later, a namespace of parsed arguments
     has no ``get``, a ConfigParser's takes two names, and an object of the backend may have a ``get`` of its own.
     """
@@ -61,7 +61,7 @@ def _has_own_get(project: Project) -> bool:
 
 
 def _is_kept(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, attribute: str) -> bool:
-    """Return whether ``__init__`` has surely read an attribute, and nothing else gives it a value."""
+    """Return whether ``__init__`` has provably read an attribute, and nothing else gives it a value."""
     init = methods_of(owner).get("__init__")
     if init is None or init is function:
         return False
@@ -71,7 +71,7 @@ def _is_kept(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, att
 
 
 def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.CSTNode, end: int) -> bool:
-    """Return whether ``function`` has surely read ``mapping`` before ``end``, if it has come to ``node``."""
+    """Return whether ``function`` has provably read ``mapping`` before ``end``, if it has come to ``node``."""
     reads = [one for one in module.once(_looked_up, function) if _gets(one, mapping)]
     if not reads:
         return False

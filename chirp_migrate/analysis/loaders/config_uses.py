@@ -24,7 +24,7 @@ def taken_whole(project: Project) -> str | None:
     """
     outlines = []
     for text in (*project.texts("config"), *project.texts("CONFIG")):
-        with contextlib.suppress(UnparsableModule):  # reported by whoever reads it
+        with contextlib.suppress(UnparsableModule):  # reported by the code that reads it
             outlines.append(Outline("", text))
     known: dict[str, list[list[str]]] = defaultdict(list)
     for outline in outlines:

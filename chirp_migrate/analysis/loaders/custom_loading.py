@@ -263,5 +263,5 @@ class _Loading(DataReading):
 
 
 def _trains(function: Function) -> bool:
-    """Return whether a function is a training step, whatever else it iterates over."""
+    """Return whether a function is a training step, besides its other loops."""
     return any(isinstance(node, cst.Attribute) and node.attr.value in _TRAINS for node in walk(function))

@@ -89,7 +89,7 @@ class DataReading:
         return self._takes(node, {"builtins.next"})
 
     def reads(self, nodes: Iterable[cst.CSTNode]) -> bool:
-        """Return whether code takes samples from a dataset or batches from a loader, in whatever way."""
+        """Return whether code takes samples from a dataset or batches from a loader, in any way."""
         nodes = list(nodes)
         return any(map(self._iterates, nodes)) or self.takes_samples(nodes)
 

@@ -1,4 +1,4 @@
-"""The distributed sampler that shuffles the samples of a loader, and whether anything tells it the epoch."""
+"""The distributed sampler that shuffles the samples of a loader, and whether the code sets its epoch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DistributedSampler:
         name: the expression.
         made: what it is bound to.
         guard: its class as the module names it, where it may be something else.
-        is_known: whether it surely is one, or can be asked.
+        is_known: whether it provably is one, or can be asked.
     """
 
     name: str

@@ -21,7 +21,7 @@ _ROLES = {
 _OTHER = "other"
 #: Keywords of datasets that take a part of the data: by a truth value, or by its name.
 _PARTS = frozenset({"train", "is_train", "training", "split", "subset", "mode", "phase", "partition"})
-#: Files whose functions are called tests, whatever they do.
+#: Files whose functions are called tests, although they do other things.
 _TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 
 

@@ -1,8 +1,8 @@
-"""Which expressions stand for a DataLoader, and how surely a reader of the code can tell.
+"""Which expressions stand for a DataLoader, and how certain that is.
 
 A loader is known by the call that made it, also in a helper function of the project or on ``self``; by its annotation;
 or only by a name that people give to loaders. What is plainly something else, such as an object of a class of the
-project that is no subclass of PyTorch's, is none, whatever its name.
+project that is no subclass of PyTorch's, is none, for every name.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class RepeatedSeed:
 def repeated_seeds(module: Module, value: cst.BaseExpression | cst.FunctionDef) -> Iterator[RepeatedSeed]:
     """Calls of a ``worker_init_fn`` that seed a global generator alike in every epoch.
 
-    Seeds that cannot be told are left out.
+    Seeds that are not known are left out.
     """
     bound: Sequence[cst.Arg] = ()
     match value:

@@ -1,4 +1,4 @@
-"""What loops that may iterate over a loader call in their bodies, as far as ``ast`` tells."""
+"""What loops that may iterate over a loader call in their bodies, as far as ``ast`` shows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What calls of libraries make: what keeps its arguments, and what has no pickled form.
 
-Whatever is not listed here gives an unknown object, of which nothing is reported.
+All other calls return an unknown object, which leads to no report.
 """
 
 from __future__ import annotations

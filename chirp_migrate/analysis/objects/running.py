@@ -1,7 +1,7 @@
 """A program run on abstract values: statements in their order, calls followed into the functions of the project.
 
 Branches that nothing decides are both taken, and what they assign is united. Loops are run once. Each run has a number
-of steps and a depth of calls; whatever lies beyond gives an unknown object.
+of steps and a depth of calls; further calls return an unknown object.
 """
 
 from __future__ import annotations

@@ -318,13 +318,13 @@ class Loader(Thing):
 
     @property
     def may_have_workers(self) -> bool:
-        """Return whether its number of workers is not surely 0."""
+        """Return whether its number of workers is not provably 0."""
         counts = self.arguments.get("num_workers", ())
         return not all(isinstance(one, Constant) and one.value in (0, None) for one in counts)
 
     @property
     def sends_to_workers(self) -> bool:
-        """Return whether it may have workers that its dataset is pickled for: they are not surely forked."""
+        """Return whether it may have workers that its dataset is pickled for: they are not provably forked."""
         context = self.arguments.get("multiprocessing_context", ())
         is_forked = context and all(isinstance(one, Constant) and one.value == "fork" for one in context)
         return self.may_have_workers and not is_forked

@@ -25,7 +25,7 @@ __all__ = ["sarif"]
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _BASE = "%SRCROOT%"
-#: Version 1 of how lines are told apart that say the same.
+#: Version 1 of the way in which equal lines are distinguished.
 _FINGERPRINT = "ruleAndLine/v1"
 
 _Json = dict[str, Any]
@@ -173,7 +173,7 @@ def _described(findings: Sequence[Finding]) -> str:
 
 
 def _fingerprint(rule: str, line: str, occurrence: int) -> str:
-    """Return the same for the same line of code wherever it moves in its file, and whatever stands around it."""
+    """Return the same for the same line of code wherever it moves in its file, in any context."""
     return hashlib.sha256("\0".join((rule, line, str(occurrence))).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

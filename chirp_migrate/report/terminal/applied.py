@@ -193,7 +193,7 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
             _show_findings(list(group), screen, is_alone=len({(one.path, one.rule) for one in findings}) == 1)
     if hidden:
         screen.text(f"Not shown: {_counts(hidden)}; -v shows them.", hang=2)
-    # Caches and the like are no news; what somebody could miss is.
+    # Caches and the like are expected; other files may be missed.
     passed_over = [one for one in plan.left_out if screen.verbose or _TELLING.search(one.reason)]
     for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Left out:", passed_over)):
         if skipped:
@@ -216,7 +216,7 @@ def _counts(findings: Sequence[Finding]) -> str:
 
 
 def loaders_in_tests(plan: Plan) -> str:
-    """Return one line on the tests that were left alone, or "" if there is no loader in them."""
+    """Return one line on the excluded tests, or "" if there is no loader in them."""
     tests = [one for one in plan.left_out if one.loaders]
     loaders = count(sum(test.loaders for test in tests), "loader")
     return f"Tests not rewritten: {loaders} in {count(len(tests), 'file')} (--tests includes them)." if tests else ""

@@ -79,7 +79,7 @@ def show_story(story: Story, screen: Screen) -> None:
 
 
 def _contents(story: Story) -> str:
-    """Return what comes below, for somebody who has only seen the first lines."""
+    """Return a summary of the rest, for readers who have only seen the first lines."""
     hunks = sum(hunk.kind == "rewrite" for file in story.files for hunk in file.hunks)
     figures = "the verdict and its figures, " if story.verdict is not None else ""
     return f"Below: {figures}what became of the loaders, the rules and {count(hunks, 'hunk')}; -v explains the words."

@@ -101,7 +101,7 @@ def woken_on(pid: int, cpu: int | None) -> Iterator[None]:
 
 
 def _is_left(process: psutil.Process, mark: str) -> bool:
-    with suppress(psutil.Error, OSError):  # it ended, or is somebody else's
+    with suppress(psutil.Error, OSError):  # it ended, or belongs to another user
         return process.environ().get(MARKER) == mark and _runs(process)
     return False
 

@@ -53,7 +53,7 @@ class Parent:
         machine's speed drifts within seconds, so what is compared is timed right after each other.
 
         Raises:
-            SystemExit: the parent is gone, and with it whoever would want the result.
+            SystemExit: the parent is gone, so the result has no receiver.
         """
         self.send(Ready(own_s(), time.time()))
         self._heard()

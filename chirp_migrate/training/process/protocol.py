@@ -1,4 +1,4 @@
-"""What a child process and its parent tell each other, as JSON by types that both know: nothing is unpickled."""
+"""Messages between a child process and its parent, as JSON of types that both import: nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -60,4 +60,4 @@ class Answer(msgspec.Struct, tag="answer", frozen=True):
 
 
 Message = Ready | Said | Step | Found | Failed | Answer
-"""What a child sends; a parent sends the request, and then something, whatever it is, for each turn."""
+"""The messages of a child. A parent sends the request, and then any object for each turn."""

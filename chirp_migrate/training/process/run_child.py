@@ -74,7 +74,7 @@ class Child(Generic[_T]):
         role: how it is spoken of.
         timeout_s: seconds after which it counts as hung, without those in which it waits for a turn.
         environment: variables that it has beside the user's.
-        progress: told what the child tells, as it comes.
+        progress: called with the progress messages of the child.
         cpu_s: CPU seconds it had used when it was last ready, with those of what it started; 0 once they count as ours.
         found: parts of what it found, in the order in which they came.
     """
@@ -295,7 +295,7 @@ class Child(Generic[_T]):
     def _fail(self, problem: str, how: str = "", hung: bool = False) -> NoReturn:
         """End it, and raise with what it printed last."""
         self._stack.close()
-        # The paths of the copy mean nothing to anybody once it is gone.
+        # The paths of the copy mean nothing once it is gone.
         printed = self._output.tail().replace(f"{self.request.tree}{os.sep}", "")
         failed = workload_failed(problem, printed, self.role.side)
         failed.ending, failed.hung = how, hung
@@ -341,7 +341,7 @@ class _Output:
 
 
 def workload_failed(problem: str, printed: str, side: str = "") -> WorkloadFailed:
-    """Return the error for this problem; a missing module is told of with what to do about it."""
+    """Return the error for this problem; for a missing module with the command that installs it."""
     missing = missing_module(printed)
     return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", printed, side)
 

@@ -46,7 +46,7 @@ class TrainingData:
 def make_training_data(sizes: Sizes) -> TrainingData:
     """The user's arrays at ``sizes.data``, or grey-scale spectrograms in which each class has a louder frequency band.
 
-    The same sizes give the same bits. Only generators made here are used: global random state is left alone.
+    The same sizes give the same bits. Only generators made here are used: global random state does not change.
 
     Raises:
         InvalidData: the user's arrays cannot be read.

@@ -83,7 +83,7 @@ class Sizes:
         batch_size: samples per batch.
         folds: folds of the cross-validating entry points.
         seed: seed of the data and of every random generator before each entry point.
-        data: absolute path of the user's own arrays (see :mod:`.arrays`), or of whatever a hook makes of it; None
+        data: absolute path of the user's own arrays (see :mod:`.arrays`), or of the hook's own kind of data; None
             for synthetic spectrograms.
     """
 

@@ -48,7 +48,7 @@ def call_names(reference: str, sizes: Sizes) -> list[str]:
         NotFound: the function is not there.
         NotUsable: it does not give what it should.
     """
-    return [name[:] for name in _calls(reference, sizes)]  # plain text, whatever kind of text the keys are
+    return [name[:] for name in _calls(reference, sizes)]  # plain text, for every subclass of str
 
 
 def make_call(reference: str, name: str, sizes: Sizes) -> Callable[[], Any]:

@@ -1,7 +1,7 @@
-"""A training script of the user's, as it is started: ``python train.py …`` or ``python -m package.train …``.
+"""A training script of the user, with its command: ``python train.py …`` or ``python -m package.train …``.
 
-It runs in the child process itself, as :mod:`runpy` runs it, so that its loaders are seen. It is told nothing: whoever
-watches it ends it after enough epochs.
+It runs in the child process itself, as :mod:`runpy` runs it, so that its loaders are visible. It gets no additional
+arguments. The watching code ends it after enough epochs.
 """
 
 from __future__ import annotations

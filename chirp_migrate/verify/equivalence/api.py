@@ -81,7 +81,7 @@ def _described(name: str, wanted: list[str]) -> dict[str, Signature | str]:
         return {"": _NOT_IMPORTED if _exists(name) else _GONE}
     try:
         module = importlib.import_module(name)
-    except Exception as error:  # whatever the user's module raises is what is reported
+    except Exception as error:  # the error of the user's module is the report
         return {"": f"{type(error).__name__}: {error}"}
     signatures: dict[str, Signature | str] = {}
     for path in wanted:
@@ -125,7 +125,7 @@ def _accepts(after: Signature | str, before: Signature, by_name: bool) -> bool:
     """Return whether every call written for ``before`` works with ``after``: the same parameters, optional ones added.
 
     An added one may not come between those that can be passed by position. Without ``by_name``, parameters are
-    told apart by their place alone.
+    distinguished by their place alone.
     """
     if isinstance(after, str):
         return False

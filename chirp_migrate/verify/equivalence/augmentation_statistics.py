@@ -211,7 +211,7 @@ def _same_place(
 
 
 def _equal_draws(pairs: Iterable[tuple[Sample, Sample]]) -> tuple[int, int]:
-    """Pairs of which something can be told, and how many of them are equal."""
+    """Return the number of comparable pairs, and of equal ones."""
     told = [(a.draw, b.draw) for a, b in pairs if a.draw.tells and b.draw.tells]
     return len(told), sum(a.equals(b) for a, b in told)
 

@@ -149,7 +149,7 @@ def compare_results(
     after_again: Mapping[str, EntryResult],
     unrepeatable: Collection[str] = (),
 ) -> Equivalence:
-    """Compare what the entry points returned; a second run of each side tells what repeats at all.
+    """Compare what the entry points returned; a second run of each side shows what repeats at all.
 
     Values that differ between two runs of the side before (times, for example) are noted and not compared.
     Entry points with augmentation draw other random numbers, so of their results only the form is compared, as of those

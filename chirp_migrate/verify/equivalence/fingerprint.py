@@ -1,4 +1,4 @@
-"""Exact, comparable text for whatever a training function returns."""
+"""Exact, comparable text for the result of a training function."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def why_not_picklable(loader: Any) -> str:
         part = getattr(loader, name, None)
         try:
             check_picklable(part)
-        except Exception as error:  # whatever the user's __getstate__ or __setstate__ raises is the reason
+        except Exception as error:  # any error of the user's __getstate__ or __setstate__ is the reason
             text = " ".join(f"{type(error).__name__}: {error}".split())
             return f"{name} ({type(part).__name__}): {text[:200]}"
     return ""
@@ -40,7 +40,7 @@ def check_picklable(value: Any) -> None:
     """Pickle a value and load it again.
 
     Raises:
-        Exception: whatever pickle or the user's code raises.
+        Exception: any error of pickle or the user's code.
     """
     buffer = io.BytesIO()
     kept: list[Any] = []
@@ -62,7 +62,7 @@ def as_if_starting_a_process() -> Iterator[None]:
 
 
 def is_plain_data(value: Any) -> bool:
-    """Return whether a value is a tensor or array whose data surely pickles."""
+    """Return whether a value is a tensor or array whose data provably pickles."""
     if isinstance(value, torch.Tensor):
         return value.is_leaf or not value.requires_grad  # any other cannot be sent, and the pickler says why
     return type(value) is np.ndarray and not value.dtype.hasobject

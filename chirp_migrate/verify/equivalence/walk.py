@@ -210,7 +210,7 @@ def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
 
 
 def _sum_of(hashes: Iterable[bytes]) -> str:
-    """Return one hash for the samples in whatever order."""
+    """Return one hash for the samples, independent of their order."""
     return str(Hash(b"".join(sorted(hashes))).hexdigest())[:16]
 
 

@@ -145,7 +145,7 @@ class UsagePoint:
 
     Attributes:
         seconds: training seconds of the MEASURED pass so far.
-        memory_bytes: memory of the process and its workers, shared pages once where the system tells.
+        memory_bytes: memory of the process and its workers, shared pages once if the system reports it.
         resident_bytes: resident sets of the same processes added up: shared pages once for each.
         gpu_percent, gpu_bytes: utilisation (mean of the visible GPUs) and memory in use; None without a GPU.
     """

@@ -101,7 +101,7 @@ def _problem(
             wrong = _difference(dataset, collate, numbers, batch, random)
             if wrong is not None:
                 return wrong
-    except Exception as error:  # whatever the dataset or a worker breaks on is the finding
+    except Exception as error:  # any error of the dataset or a worker is the finding
         dead = [worker for worker in started if worker.exitcode]
         if dead:  # what fails here then is at times the reading of a batch that the dead worker no longer hands out
             return f"a worker exited unexpectedly, with exit code {dead[0].exitcode}"

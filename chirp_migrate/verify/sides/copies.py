@@ -59,7 +59,7 @@ def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions
     except InvalidTree as problem:
         if options.source is not Source.FOUND:
             raise
-        # It is found in the project itself, and ``tree`` means nothing to anybody.
+        # It is found in the project itself, and ``tree`` means nothing to users.
         raise InvalidTree(
             f"no training is found in {before.described}: give --baseline the project as it was before."
         ) from problem

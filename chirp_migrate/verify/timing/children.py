@@ -67,7 +67,7 @@ class Children:
     """Starts child processes with the same workload for both sides.
 
     Attributes:
-        progress: told what is done.
+        progress: called with the current step.
         spent_s: seconds spent on what, by name, of all processes; those of two sides beside each other count once.
         failing: entry points that failed on the side before while they were timed → their error.
         repeated: side → entry point → result of a repeated watched run.
@@ -206,7 +206,7 @@ class Children:
 
     @contextmanager
     def spending(self, what: str) -> Iterator[None]:
-        """Whatever is done meanwhile counts as spent on this."""
+        """Count the time of the block as spent on this activity."""
         began = time.monotonic()
         try:
             yield

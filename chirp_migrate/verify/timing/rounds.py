@@ -156,13 +156,13 @@ def take_rounds(
     deadline: float,
     entry_points: int = 0,
 ) -> Rounds:
-    """Make rounds until every question is settled, ``most`` are made, or the time is used up.
+    """Run rounds until every question is answered, ``most`` are done, or the time is used up.
 
     Args:
         make: makes the round of this number, counted from 0, with as many of these entry points as there is time for
             until an instant; None for all of them.
         still_open: takes the last of these looks, at these rounds; gives the entry points about which a question is
-            open. With none of them left everything is settled.
+            open. Without them every question is answered.
         most: rounds, at most.
         deadline: on the clock of ``time.monotonic``.
         entry_points: how many there are. Where the first round has less than half of them, there are fewer rounds of
