@@ -83,7 +83,7 @@ def has_dependencies(root: Path) -> bool:
 
 
 def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | None]:
-    """Return what to change so that ``root`` depends on the runtime, and a note for the user.
+    """Return the edit that makes ``root`` depend on the runtime, and a note for the user.
 
     The first list that names torch is extended: ``requirements.txt``, ``requirements/base.txt`` and its like,
     ``dependencies`` under ``[project]`` in ``pyproject.toml``, ``install_requires`` of ``setup.cfg``, or else the
@@ -179,7 +179,7 @@ def _brings_torch(entry: Any) -> bool:
 
 
 def _poetry(root: Path) -> list[Any]:
-    """Return what Poetry's table of dependencies names."""
+    """Return the packages in Poetry's table of dependencies."""
     try:
         table = _parsed(text_of(root / _PYPROJECT)).get("tool", {}).get("poetry", {}).get("dependencies", {})
     except ValueError:
@@ -188,7 +188,7 @@ def _poetry(root: Path) -> list[Any]:
 
 
 def _script(root: Path) -> list[Any]:
-    """Return what ``setup.py`` writes out as dependencies; extras, too."""
+    """Return the dependencies that ``setup.py`` lists as literals, extras included."""
     given = setup_arguments(text_of(root / _SETUP_SCRIPT))
     extras = given.get("extras_require")
     lists = (given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ()))
@@ -196,7 +196,7 @@ def _script(root: Path) -> list[Any]:
 
 
 def dependency_removal(root: Path) -> FilePlan | None:
-    """Return what removes the dependency that ``apply`` added, for a project that gets a copy instead; None if none."""
+    """Return the edit that removes the dependency that ``apply`` added; None if there is none."""
     for name, without in (*((one, without_requirement) for one in _REQUIREMENTS), (_PYPROJECT, without_entry),
                           (_SETUP, without_requirement)):  # fmt: skip
         try:
@@ -218,7 +218,7 @@ def without_requirement(text: str, added: re.Pattern[str] = _ADDED) -> str:
 
 
 def without_entry(text: str) -> str:
-    """A ``pyproject.toml`` without the dependencies that were added to it; as it is if that is not plain to do."""
+    """Return a ``pyproject.toml`` without the added dependencies; unchanged if the edit is not plain."""
     expected: Any = _parsed(text)
     lists = [
         (table, name)
@@ -399,12 +399,12 @@ def _extras(text: str) -> list[str]:
 
 
 def _extra_dependencies(text: str) -> list[Any]:
-    """Return what the extras of a ``pyproject.toml`` name."""
+    """Return the packages in the extras of a ``pyproject.toml``."""
     return [one for table, _, entries in _toml_lists(_parsed(text)) if len(table) > 1 for one in entries]
 
 
 def _listed(file: Path, read: Callable[[str], list[Any] | None]) -> list[Any] | None:
-    """Return what a file lists as dependencies; None where it does not, cannot be read, or is not there."""
+    """Return the dependencies that a file lists; None if it lists none, cannot be read, or does not exist."""
     try:
         return read(read_file(file).decode("utf-8"))
     except (OSError, ValueError):

@@ -126,7 +126,7 @@ def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, Pin]]:
 
 
 def pins_in(root: Path) -> Iterator[Pin]:
-    """Yield what the files in a folder ask for of the packages that the runtime needs."""
+    """Yield the requirements of the files in a folder for the packages that the runtime needs."""
     for path in requirement_files(root):
         yield from _of_lines(text_of(path), path.relative_to(root).as_posix())
     for name, read in (("pyproject.toml", _of_pyproject), ("setup.cfg", _of_setup), ("setup.py", _of_setup_script)):
@@ -175,7 +175,7 @@ def _excludes(bound: Specifier, least: Version) -> bool:
 
 
 def _of_requirement(text: str, path: str) -> Iterator[Pin]:
-    """The pin of one requirement as pip reads it, if it holds for every version of Python that the runtime has."""
+    """Return the pin of one requirement of pip, if it applies to every supported version of Python."""
     line = _bare(text)
     wheel = _wheel(line)
     if wheel is not None:
@@ -367,7 +367,7 @@ def _of_environment(text: str, path: str) -> Iterator[Pin]:
 
 
 def _of_conda(text: str, path: str) -> Iterator[Pin]:
-    """The pin of one of conda's specifications: ``name=1.2``, ``name=1.2.3=build``, ``name 1.2.*``, ``name>=1,<2``."""
+    """Return the pin of one conda specification: ``name=1.2``, ``name=1.2.3=build``, ``name 1.2.*``, …"""
     spec = _CONDA_SPEC.fullmatch(text.strip())
     if spec is None or "|" in spec[2]:
         return

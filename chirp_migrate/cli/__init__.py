@@ -96,7 +96,7 @@ def main(debug: bool) -> None:
 
 
 def _in_a_sentence(error: click.ClickException) -> str:
-    """Return what click says of a wrong command line, and where the right one is described."""
+    """Return click's message about a wrong command line, with the command that prints the right one."""
     message = visible(error.format_message())
     if isinstance(error, click.NoSuchOption):
         name = error.option_name.lstrip("-")

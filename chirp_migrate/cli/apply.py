@@ -222,7 +222,7 @@ def _pin_problem(plan: Plan) -> str:
 
 
 def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozenset[str]]:
-    """Return what the decisions in a plan leave to be applied, and the paths of files in which the user edited hunks.
+    """Return the accepted part of a reviewed plan, and the paths of files with edited hunks.
 
     Raises:
         Refused: a review of it was begun and not ended, or what was accepted does not go without the rest.

@@ -98,7 +98,7 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
 
 
 def said(ctx: click.Context) -> dict[str, Any]:
-    """Return what options or settings say, by name; a workload or command of an option puts those of settings aside."""
+    """Return the options or settings by name; a workload or command of an option replaces those of settings."""
     names = {one.name for one in ctx.command.params if getattr(one, "is_setting", False)}
     sources = {name: ctx.get_parameter_source(name) for name in ctx.params.keys() & names}
     by_options = {name for name, source in sources.items() if source is ParameterSource.COMMANDLINE}
@@ -110,7 +110,7 @@ def said(ctx: click.Context) -> dict[str, Any]:
 
 
 class _Read(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """What a function makes of what is given; it raises ``ValueError`` with what must be."""
+    """A function that parses a value; it raises ``ValueError`` with the required form."""
 
     def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
         self.name, self._read = name, read

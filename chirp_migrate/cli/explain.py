@@ -106,7 +106,7 @@ def _examples(code: str) -> dict[str, str]:
 
 
 def _reports(rule: Rule, examples: dict[str, str], *, each: bool) -> Iterator[tuple[Finding, str]]:
-    """Yield what the rule reports in its examples, ``each`` or one of each kind, and the line that it is about."""
+    """Yield the reports of a rule in its examples, ``each`` or one of each kind, with their lines."""
     texts = {f"example/{name}": text for name, text in examples.items()}
     kinds = set()
     for path, text in texts.items():

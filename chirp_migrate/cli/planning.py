@@ -22,7 +22,7 @@ __all__ = ["Request", "looking_options", "planned", "planning_options", "read_pl
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asks to be planned; see the help of ``apply`` for the options."""
+    """The planning options of a command line; see the help of ``apply``."""
 
     path: Path
     select: tuple[str, ...] = ()

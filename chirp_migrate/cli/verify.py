@@ -216,7 +216,7 @@ def verify(
 
 
 def options_of(*arguments: str) -> VerifyOptions:
-    """Return what ``verify`` with these arguments trains and decides by, settings included.
+    """Return the options of ``verify`` for these arguments, with settings applied.
 
     Raises:
         UsageProblem: see :func:`~chirp_migrate.verify.options.resolve` and :func:`.settings_as_defaults`.

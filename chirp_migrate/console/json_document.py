@@ -43,7 +43,7 @@ def read_json(data: bytes) -> dict[str, Any]:
 
 
 def read_as(found: dict[str, Any], kind: type[_T]) -> _T:
-    """Return what :func:`read_json` gave, checked by the types of the document it should be.
+    """Return the result of :func:`read_json`, checked against the types of a document.
 
     Raises:
         ValueError: it is not built like that; the message says where and why.
@@ -55,7 +55,7 @@ def read_as(found: dict[str, Any], kind: type[_T]) -> _T:
 
 
 def _in_our_words(message: str) -> str:
-    """Return what was found first, as in other messages: `str` where `int` should be at `$.a`."""
+    """Return the first type error as other messages name it: `str` where `int` should be at `$.a`."""
     what, _, place = message.partition(" - at ")
     what = re.sub(r"Object missing required field (`.*?`)", r"\1 is missing", what)
     what = re.sub(r"Expected (.*), got (.*)", r"\2 where \1 should be", what)

@@ -51,7 +51,7 @@ class Output:
         return self.json_file == STANDARD_OUTPUT
 
     def screen(self, *, prose: bool = True, err: bool | None = None) -> Screen:
-        """Return where text for people goes: standard output as it is now, or (``err``) standard error.
+        """Return the screen for text: standard output, or (``err``) standard error.
 
         Colours are used on a terminal unless NO_COLOR is set. ``prose`` keeps lines readable on a wide terminal.
         """

@@ -10,7 +10,7 @@ __all__ = ["Progress", "Step", "untold"]
 
 
 class Step(msgspec.Struct, frozen=True, tag="step"):
-    """What is being done now.
+    """The current step of a long operation.
 
     Attributes:
         text: what.

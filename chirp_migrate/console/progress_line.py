@@ -75,7 +75,7 @@ class MovingLine(threading.Thread):
                 self._shown = line
 
     def _line(self, step: Step) -> str:
-        """Return what is done, as much of a bar and figures as there is room for, and the time."""
+        """Return the current step, a bar and numbers as far as they fit, and the time."""
         now = time.monotonic()
         right = _time_left(self._least - now, self._most - now) or f"{_clock(now - self._began)} so far"
         room = min(os.get_terminal_size(self._stream.fileno()).columns or _USUAL_WIDTH, _WIDEST) - 3
@@ -89,7 +89,7 @@ class MovingLine(threading.Thread):
 
 
 def _time_left(least_s: float, most_s: float) -> str:
-    """Return what is known of it; nothing once that is over."""
+    """Return the remaining time as text; empty once it is over."""
     if least_s >= 1:
         return f"about {_clock(least_s)}{f' to {_clock(most_s)}' if most_s > least_s + 1 else ''} left"
     return f"at most about {_clock(most_s)} left" if most_s >= 1 else ""

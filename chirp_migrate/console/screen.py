@@ -40,7 +40,7 @@ class _Console(Console):
 
 
 class Screen:
-    """Where a command prints; no line is wider than ``width``.
+    """The output of a command, with lines of at most ``width`` columns.
 
     Args:
         stream: where to.
@@ -225,7 +225,7 @@ class Screen:
 
 
 def printed(show: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:
-    """Return what ``show`` prints, without colours; ``options`` are those of :class:`Screen`."""
+    """Return the output of ``show`` without colours; ``options`` are those of :class:`Screen`."""
     stream = io.StringIO()
     show(Screen(stream, width=width, **options))
     return stream.getvalue()

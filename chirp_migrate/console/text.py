@@ -74,7 +74,7 @@ def shortened(names: Iterable[str], most: int = _NAMED) -> str:
 
 
 def instead(wrong: str, names: Iterable[str], there_are: str) -> str:
-    """Return what may have been meant by a ``wrong`` name: the end of a sentence with the nearest of ``names``, or all.
+    """Return a suggestion for a ``wrong`` name: the nearest of ``names``, or all, as the end of a sentence.
 
     Args:
         there_are: what stands before all of them, such as "the commands are".

@@ -144,7 +144,7 @@ class CallEdit:
         return Edit(start, last, "")
 
     def _insertion(self, shift: int) -> Iterator[Edit]:
-        """Yield what is added goes after the last argument that stays, but before one that has a comment on its line.
+        """Yield the edits that insert new arguments after the last kept one, but before one with a comment.
 
         ``shift``: by how many columns arguments move that are aligned with the opening parenthesis.
         """

@@ -127,7 +127,7 @@ def top_level_names(text: str) -> set[str]:
 
 
 class _Names:
-    """What a module binds that can be dead, and what it reads, by scopes: ``.function.inner``, or "" for the module."""
+    """The names that a module binds and reads, by scopes: ``.function.inner``, or "" for the module."""
 
     def __init__(self, text: str) -> None:
         self._outline = Outline("", text)
@@ -154,13 +154,13 @@ class _Names:
         return found
 
     def bound(self, names: Collection[str]) -> dict[_Binding, list[_Dead]]:
-        """Return what is bound by one of ``names``, where nothing can be seen of computing it."""
+        """Return the bindings of ``names`` whose computation has no visible effect."""
         named = {one: places for one, places in self.bindings.items() if one.name in names}
         pure = {one: [place for place in places if _is_pure(place.statement)] for one, places in named.items()}
         return {one: places for one, places in pure.items() if places}
 
     def unused(self, names: Collection[str]) -> dict[_Binding, list[_Dead]]:
-        """Return what is bound by one of ``names`` and not read."""
+        """Return the bindings of ``names`` that no code reads."""
         bound = self.bound(names).items()
         return {
             one: places

@@ -146,7 +146,7 @@ def _qualified(source: str, clause: str) -> str:
 
 
 def _meanings(module: Module, project: Project, clause: str) -> set[str]:
-    """Return what the name that ``clause`` would bind stands for at the top level now; an empty string for own code."""
+    """Return what the name of ``clause`` refers to at the top level now; an empty string for own code."""
     bindings = module.scopes.module.bindings.get(bound_name(clause), ())
     own = {module.absolute(binding.qualified) if binding.kind is Kind.IMPORT else "" for binding in bindings}
     return own | project.meanings_from_elsewhere(module, bound_name(clause))
@@ -159,7 +159,7 @@ def _is_bound(module: Module, clause: str) -> bool:
 
 
 def is_reached(module: Module, statement: cst.CSTNode) -> bool:
-    """Whether an import is run where its module or function is: under no condition, or that of what needs the runtime.
+    """Return whether an import always runs with its module or function, or with the code that needs it.
 
     An import for type checkers alone, or for one system or version, binds nothing elsewhere.
     """

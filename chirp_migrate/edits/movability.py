@@ -105,7 +105,7 @@ def check_values(module: Module, project: Project, node: cst.CSTNode, captured: 
 
 
 def _local_kind(module: Module, binding: Binding) -> str | None:
-    """Return what cannot be pickled by where it is defined, if that is what a name is bound to."""
+    """Return the kind of an unpicklable local definition behind a name, if it is one."""
     match module.parents.get(binding.node) if isinstance(binding.node, cst.AssignTarget) else binding.node:
         case cst.FunctionDef():
             return "local function"

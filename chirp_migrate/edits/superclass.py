@@ -31,7 +31,7 @@ class Store:
 
 
 def read_stores(module: Module, init: cst.FunctionDef) -> list[Store]:
-    """Return what ``__init__`` stores, up to the first statement that does anything else with ``self``."""
+    """Return the attributes that ``__init__`` stores before its first other use of ``self``."""
     stores: list[Store] = []
     for statement in () if init.decorators else _statements(init):
         if is_super_init(statement):
@@ -92,7 +92,7 @@ def _merged(module: Module, statement: cst.If, above: list[Store]) -> list[Store
 
 
 def _values(module: Module, branch: cst.BaseSuite) -> dict[str, str]:
-    """Return what a branch stores by attribute; nothing if it does anything else."""
+    """Return the values that a branch stores, by attribute; empty if it does anything else."""
     lines = [_stores(module, line) for line in statements_of(branch)]
     return {store.attribute: store.value for line in lines for store in line} if all(lines) else {}
 

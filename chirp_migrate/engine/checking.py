@@ -37,12 +37,12 @@ class Check:
 
     @property
     def others(self) -> tuple[Finding, ...]:
-        """Return what is listed, advised or proposed and does not count."""
+        """Return remarks, advice and suggestions, which do not count."""
         return () if self.strict else self._with_status(_OPEN)
 
     @property
     def stopping(self) -> tuple[Finding, ...]:
-        """Return those of the others that keep workers from starting where they are not forked."""
+        """Return the uncounted findings that keep workers from starting without fork."""
         codes = {rule.code for rule in all_rules() if rule.stops_workers}
         return tuple(finding for finding in self.others if finding.rule in codes and finding.status is Status.REPORT)
 
@@ -53,7 +53,7 @@ class Check:
 
     @property
     def unchanged(self) -> tuple[Finding, ...]:
-        """Return what could be rewritten and would gain nothing; it never counts."""
+        """Return loaders that could be rewritten without a gain; they never count."""
         return self._with_status({Status.UNCHANGED})
 
     @property

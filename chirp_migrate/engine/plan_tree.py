@@ -182,7 +182,7 @@ def _without_idle_tests(
     settings: Settings,
     jobs: int | None,
 ) -> tuple[Skipped, ...]:
-    """Return what was left out, with the number of loaders in tests; tests without one are no news."""
+    """Return the excluded files, with the number of loaders in tests; without tests that have none."""
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
     worded = [path for path in tests if any(rule.concerns(texts.get(path, ""), project) for rule in settings.rules)]
     loaders = {

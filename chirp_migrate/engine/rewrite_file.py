@@ -39,7 +39,7 @@ _DEFINITION = re.compile(r"^(?:async def|def|class) (\w+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class FileResult:
-    """What the rules make of one file; it can be sent from one process to another.
+    """The result of the rules on one file; it can be sent between processes.
 
     Attributes:
         path: posix path relative to the root.
@@ -191,7 +191,7 @@ def _check_passes(path: str, text: str, number: int) -> None:
 
 
 class _Rewriting:
-    """What the passes over one file have done so far."""
+    """The state of the passes over one file."""
 
     def __init__(self, module: Module, project: Project) -> None:
         self._original, self._project = module, project
@@ -354,7 +354,7 @@ def _asked_again(
     proposals: Sequence[tuple[Rule, Proposal]],
     chosen: Sequence[tuple[Rule, Proposal]],
 ) -> Sequence[Rule]:
-    """Return those of ``rules`` that may have something to say once what was chosen of the proposals is rewritten."""
+    """Return the rules that may find something after the chosen rewrites."""
     if not all(rule.in_place for rule, _ in chosen):
         return rules
     speaking, rewriters = {rule.code for rule, _ in proposals}, frozenset(rule.code for rule, _ in chosen)
@@ -405,7 +405,7 @@ def _choose(
 
 
 def _clash(module: Module, project: Project, proposal: Proposal) -> str:
-    """Return what keeps a module from importing what a proposal needs, or its code from using it; or an empty text."""
+    """Return why a module cannot import or use a needed name; an empty text if it can."""
     needed = proposal.imports
     clashes = {
         "this file": conflicting(module, project, needed),

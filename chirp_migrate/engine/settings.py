@@ -40,7 +40,7 @@ _TEST = re.compile(r"(?:.*/)?(?:tests/.*|test_[^/]*|[^/]*_test|conftest)\.(?:py|
 
 @dataclass(frozen=True)
 class Settings:
-    """What is looked at, which rules run and which of their rewrites are applied; by default everything safe.
+    """The files to check, the rules to run and the rewrites to apply; by default everything safe.
 
     Attributes:
         include: patterns of the files to look at; none means all.
@@ -178,7 +178,7 @@ def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any
 
 
 def place_of(file: Path, key: str, command: str = "") -> str:
-    """Return where a setting is said: the file, the line where the key begins one, the table and the key."""
+    """Return the place of a setting: the file, its line, the table and the key."""
     table = f"tool.{_TABLE}.{command}".rstrip(".")
     line, inside = "", False
     for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
@@ -304,7 +304,7 @@ def _pattern_problem(glob: str) -> str:
 
 @lru_cache(maxsize=256)
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """Return what ``glob`` matches among posix paths, in the manner of ``.gitignore``.
+    """Return a pattern for the posix paths that ``glob`` matches, in the manner of ``.gitignore``.
 
     ``*`` and ``?`` stay within one folder, ``**`` goes through any number of them; what has no slash but at its end
     matches at any depth; a folder that matches stands for everything below it.

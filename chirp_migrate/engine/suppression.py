@@ -34,7 +34,7 @@ class UnreadableComments(Exception):
 
 @dataclass
 class Suppressions:
-    """What the comments of one file ask for.
+    """The suppressed findings of one file, by its comments.
 
     Attributes:
         lines: codes that are to be ignored, by 1-based line of the finding.

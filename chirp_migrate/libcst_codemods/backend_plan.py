@@ -40,7 +40,7 @@ _UNFINISHED = (
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """What is to be done to one file; kept small, since LibCST sends all of them along with every file.
+    """The planned changes of one file; small, since LibCST sends all of them with every file.
 
     Attributes:
         digest: SHA-256 of the bytes that the plan was made from.
@@ -81,7 +81,7 @@ class BackendPlan(BaseMetadataProvider[PlannedFile]):
 
 
 def planned_files(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -> dict[str, PlannedFile]:
-    """Return what ``chirp-migrate apply`` at ``root`` would do to the Python files at ``paths``; nothing is written.
+    """Return the changes of ``chirp-migrate apply`` at ``root`` to the Python files at ``paths``.
 
     The settings in ``pyproject.toml`` hold; files that a run leaves out have that as their obstacle.
 

@@ -33,7 +33,7 @@ SCHEMA: Final = 1
 
 
 class Safety(str, Enum):
-    """What applying a rule means for the training.
+    """The effect of a rule on the training.
 
     ``SAFE``: same samples, order and values, or the same distribution of augmentations. ``BEHAVIOUR``: fixes
     something whose result differs. ``ADVICE``: a hazard that is seen but not fixed.
@@ -45,7 +45,7 @@ class Safety(str, Enum):
 
 
 class Status(str, Enum):
-    """What happens to a finding: rewritten, rewritten only with ``--unsafe``, or only reported.
+    """The outcome of a finding: rewritten, rewritten only with ``--unsafe``, or only reported.
 
     ``SUPPRESSED``: excluded by a comment or setting. ``REFUSED``: the user refused it in a review.
     ``FINE``: nothing to do, counted only. ``UNCHANGED``: the rewrite would gain nothing (see :class:`Gain`).
@@ -61,7 +61,7 @@ class Status(str, Enum):
 
 
 class GainKind(str, Enum):
-    """What the rewrite of a loader, or of what a loader holds, buys; docs/apply.md describes each kind."""
+    """The kind of a gain; docs/apply.md describes each kind."""
 
     BATCHED = "batched-reading"
     AT_RUN_TIME = "decided-at-run-time"
@@ -77,7 +77,7 @@ class GainKind(str, Enum):
 
 @dataclass(frozen=True)
 class Gain:
-    """What a rewrite buys, and why.
+    """The gain of a rewrite, and the reason.
 
     Attributes:
         kind: what it buys.
@@ -217,7 +217,7 @@ class Skipped(Struct, frozen=True, omit_defaults=True):
 
 
 class PlanOptions(Struct, frozen=True, kw_only=True):
-    """What a plan was asked for.
+    """The options of a plan.
 
     Attributes:
         rules: codes of the rules that ran; None means all.
@@ -260,7 +260,7 @@ class Plan:
     options: PlanOptions = field(default_factory=PlanOptions)
 
     def seen_from(self, folder: Path) -> Plan:
-        """Return the same plan with ``folder``, which the root is or lies in, as its root."""
+        """Return the plan with ``folder``, which contains or is the root, as its root."""
         between = self.root.relative_to(folder)
         return replace(
             self,

@@ -75,7 +75,7 @@ class FileLines:
         self._lines = [line for line in every if self._place(line) is not None]
 
     def sections(self, number: int) -> Iterator[Section]:
-        """Yield what the hunk with this number changes, with the lines around it; ``FOLLOWS`` for the rest.
+        """Yield the changes of the hunk with this number, with context; ``FOLLOWS`` for the rest.
 
         Lines that another hunk changes are no context, and a section ends with its cell.
         """
@@ -149,7 +149,7 @@ class FileLines:
         return Row(line.sign, old and old[1], new and new[1], text.lines[number - 1], text.words(number))
 
     def _place(self, line: _Line) -> _Place | None:
-        """Return where a reader finds a line; None for one that is only there for us."""
+        """Return the place of a line for readers; None for a line that is only internal."""
         return self._old.place(line.before) or self._new.place(line.after)
 
     def _cell(self, line: _Line) -> int | None:
@@ -157,7 +157,7 @@ class FileLines:
         return place and place[0]
 
     def _within(self, lines: Sequence[_Line]) -> str:
-        """Return what is around the last of the lines; around one that is added is what is around the line above it."""
+        """Return the definition around the last line; for an added line, that of the line above."""
         numbers = [line.before for line in lines if line.before is not None]
         return self._name_at(numbers[-1]) if numbers else ""
 
@@ -202,7 +202,7 @@ class _Text:
         self.lines = [masked.get(place, line) for place, line in zip(self.places, lines, strict=True)]
 
     def place(self, line: int | None) -> _Place | None:
-        """Return where a reader finds a line; None for one that is in no cell."""
+        """Return the place of a line for readers; None for a line outside of all cells."""
         return None if line is None else self.places[line - 1]
 
     def words(self, line: int) -> tuple[Word, ...]:

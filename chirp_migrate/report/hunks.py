@@ -74,7 +74,7 @@ def side_by_side(rows: Iterable[Row]) -> Iterator[Pair]:
 
 
 def differing(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return where two lines differ, from the first to the last word that does: start and end in each.
+    """Return the range of words in which two lines differ: start and end in each.
 
     None where they have little in common, or only the blanks that they are indented by.
     """

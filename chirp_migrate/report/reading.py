@@ -61,7 +61,7 @@ def read_story(
 
 
 def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None, doctor: DoctorReport | None) -> Story:
-    """Return what was applied to the backend at ``path``."""
+    """Return the report on the applied runs at ``path``."""
     root = journal_root(path)
     runs = read_runs(root)
     if any(run.state is not State.APPLIED for run in runs):
@@ -92,7 +92,7 @@ def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None, do
 
 
 def _story_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> Story:
-    """Return what a plan would do to the backend at ``path``."""
+    """Return the report on a plan for the backend at ``path``."""
     root = root_of(path)
     found = load_plan(plan_file, root)
     verdict = None if verdict_file is None else _document_in(verdict_file, "verify", decode)
@@ -209,7 +209,7 @@ def _edited(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]:
 def _kept(
     runs: Sequence[JournalRun], name: str, read: Callable[[bytes], _Document]
 ) -> tuple[_Document | None, int | None]:
-    """Return what the last ``verify`` or ``doctor`` found, and the number of the run that was the last one then."""
+    """Return the last result of ``verify`` or ``doctor``, and the number of the last run at that time."""
     command = Path(name).stem
     for run in reversed(runs):
         data = run.document(name)

@@ -120,7 +120,7 @@ class RunStory:
 
 @dataclass(frozen=True)
 class Story:
-    """What became of one backend.
+    """The report on one backend.
 
     Attributes:
         name: of the backend's folder.
@@ -138,12 +138,12 @@ class Story:
 
     @property
     def files(self) -> tuple[FileStory, ...]:
-        """Return those of all runs."""
+        """Return the files of all runs."""
         return tuple(file for run in self.runs for file in run.files)
 
     @property
     def findings(self) -> tuple[FindingStory, ...]:
-        """Return those of all runs."""
+        """Return the findings of all runs."""
         return tuple(finding for run in self.runs for finding in run.findings)
 
     @property
@@ -155,7 +155,7 @@ class Story:
 def reported_by_file(
     reported: Iterable[FindingStory],
 ) -> Iterator[tuple[str, list[tuple[str, list[list[FindingStory]]]]]]:
-    """Yield what was seen and not rewritten: title → file → findings, those that say the same together."""
+    """Yield the findings that were not rewritten: title → file → findings, equal messages together."""
     for title, stories in sections(reported, lambda story: story.finding):
         files = groupby(stories, key=lambda story: story.finding.path)
         yield title, [(path, _alike(of_file)) for path, of_file in files]

@@ -69,19 +69,19 @@ _TITLES = {
 
 
 def outcomes(counts: Mapping[Status, int]) -> list[tuple[Status, str, int]]:
-    """Return what a rule did with what it found: status, word and number of each that there is."""
+    """Return the outcomes of a rule's findings: status, word and number of each."""
     words = {**_FATES, Status.REWRITE: "rewritten", Status.FINE: "fine", Status.REPORT: "reported"}
     return [(status, word, counts[status]) for status, word in words.items() if counts.get(status)]
 
 
 def parts_of(ledger: Ledger, *, planned: bool) -> list[tuple[Status, str, int]]:
-    """Return what became of the loaders: status, word and number of each that there is."""
+    """Return the outcomes of the loaders: status, word and number of each."""
     words = {**_FATES, Status.REWRITE: "to migrate"} if planned else _FATES
     return [(status, word, ledger.sites[status]) for status, word in words.items() if ledger.sites.get(status)]
 
 
 def ledger_sentences(ledger: Ledger, *, planned: bool = False, listed: str = "") -> Iterator[str]:
-    """Yield what became of the loaders; ``listed`` names the place of the list of those that are not rewritten."""
+    """Yield sentences on the loaders; ``listed`` names the place of the list of those that are not rewritten."""
     if ledger.counting:
         parts = parts_of(ledger, planned=planned)
         fates = [f"{'all' if len(parts) == 1 and ledger.found > 1 else number} {word}" for _, word, number in parts]
@@ -96,7 +96,7 @@ def ledger_sentences(ledger: Ledger, *, planned: bool = False, listed: str = "")
 
 
 def sections(found: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[tuple[str, list[_T]]]:
-    """Return what was seen and not rewritten, under titles, in the order in which it matters; none that is empty."""
+    """Return the findings that were not rewritten, under titles, the most important first."""
     rules = {rule.code: rule for rule in all_rules()}
 
     def title(finding: Finding) -> str:

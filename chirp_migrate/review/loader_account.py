@@ -19,7 +19,7 @@ _NOT_WRITTEN = "file-not-written"
 
 @dataclass(frozen=True)
 class Ledger:
-    """What became of the findings of a run, by status.
+    """Counts of the findings of a run, by status.
 
     Attributes:
         sites: places found by rules that count them (``Rule.counts_sites``); the statuses add up to what was found.

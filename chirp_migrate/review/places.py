@@ -120,7 +120,7 @@ class Places:
         return self._files[path]
 
     def region(self, finding: Finding) -> Region:
-        """Return where to look in the file; in a notebook, the lines of its JSON that hold the cell's code.
+        """Return the place of a finding in the file; in a notebook, the lines of its JSON with the cell's code.
 
         Raises:
             UsageProblem: the file changed since it was planned.

@@ -59,7 +59,7 @@ Contents = Callable[[str, str | None, str], tuple[bytes | None, bytes | None] | 
 
 @dataclass(frozen=True)
 class PlanFile:
-    """What a plan file says, checked against the tree it is for.
+    """A plan file, checked against its tree.
 
     Attributes:
         plan: the plan, as it was made.
@@ -90,7 +90,7 @@ def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
 
 
 def run_document(plan: Plan, left: Sequence[Skipped], **more: Any) -> RunDocument:
-    """Return what was done, or would be, without the contents of files.
+    """Return the document of a finished or simulated run, without the contents of files.
 
     Args:
         left: files that could not be written.
@@ -168,7 +168,7 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
 
 
 def read_applied(document: PlanDocument, root: Path, written: Contents) -> Plan:
-    """Return what was applied, from the plan that was kept with the run; the files of the tree are not looked at.
+    """Return the applied changes of a run, from its stored plan, without reading the tree.
 
     Args:
         document: that plan.

@@ -28,7 +28,7 @@ _SERVANTS = frozenset({"dependency", "vendor"})
 
 @dataclass(frozen=True)
 class Choice:
-    """What the user wants done with a hunk; ``edits`` go in the place of its own ones where they are given."""
+    """The decision on a hunk; ``edits`` replace its own ones."""
 
     accepted: bool
     edits: tuple[Edit, ...] | None = None

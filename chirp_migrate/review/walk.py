@@ -43,7 +43,7 @@ class Item:
 
     @property
     def kind(self) -> str:
-        """Return what "the rest of the rule" goes by: the code of the first rule, or why a whole file is written."""
+        """Return the key of "the rest of the rule": the code of the first rule, or why a whole file is written."""
         return self.findings[0].rule if self.findings else self.file.note
 
     def diff(self, edits: Iterable[Edit] | None = None) -> Iterator[str]:
@@ -58,7 +58,7 @@ class Item:
 
 
 class Review:
-    """What was decided of a plan, and where the user is in it."""
+    """The decisions on a plan, and the current item."""
 
     def __init__(self, plan: Plan, choices: Choices) -> None:
         self._root = plan.root
@@ -70,12 +70,12 @@ class Review:
 
     @property
     def current(self) -> Item | None:
-        """Return what is to be decided now; None when all is decided."""
+        """Return the next item to decide on; None if all are decided."""
         return self.items[self._position] if self._position < len(self.items) else None
 
     @property
     def number(self) -> int:
-        """Return where the current item stands among all, from 1."""
+        """Return the position of the current item, from 1."""
         return self._position + 1
 
     def bound_to(self, item: Item) -> list[Item]:

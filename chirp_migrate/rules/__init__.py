@@ -49,7 +49,7 @@ def codes_of(selector: str) -> frozenset[str]:
 
 
 def unknown_rule(selector: str) -> str:
-    """Return what to say of a selector that means no rule: half a sentence that names one that is close."""
+    """Return the message for a selector without a rule: half a sentence that names the nearest rule."""
     names = {name.upper(): rule for rule in all_rules() for name in (rule.code, rule.name)}
     near = get_close_matches(selector.upper(), names, n=1)
     nearest = f"the nearest is {names[near[0]].code} ({names[near[0]].name}), " if near else ""

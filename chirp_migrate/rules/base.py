@@ -112,7 +112,7 @@ class Rule(ABC):
 
     @property
     def summary(self) -> str:
-        """Return what the rule does, in one line: the first line of its module's docstring (or of its reason)."""
+        """Return the summary of the rule: the first line of its module's docstring (or of its reason)."""
         docstring = inspect.getdoc(inspect.getmodule(type(self)))
         line = (docstring or self.reason).partition("\n")[0]
         text = re.sub(rf"^{self.code}: |\s*\(R-[^)]*\)", "", line)
@@ -120,7 +120,7 @@ class Rule(ABC):
 
     @property
     def requires(self) -> str:
-        """What has to hold for the rule to rewrite, as Markdown: the docstring of its class; "" if it says nothing."""
+        """Return the conditions of a rewrite, as Markdown: the docstring of the class; "" without one."""
         return inspect.cleandoc(vars(type(self)).get("__doc__") or "").replace("``", "`")
 
     def names(self, project: Project) -> Set[str]:
@@ -128,7 +128,7 @@ class Rule(ABC):
         return frozenset()
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Whether the rule can have anything to say about a module with this text; decides who is parsed at all."""
+        """Return whether the rule may find something in a module with this text; other modules are not parsed."""
         named = any(word in text for word in self.trigger) or not words_of(text).isdisjoint(self.names(project))
         return named and all(_has(text, sign) for sign in self.beside)
 

@@ -93,7 +93,7 @@ class DataLoaderFactory(Rule):
     in_place = True
 
     def names(self, project: Project) -> Set[str]:
-        """Return those that other modules gave the class."""
+        """Return the names of the class in other modules."""
         return project.aliases("DataLoader")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
@@ -141,7 +141,7 @@ def _says_its_role(module: Module, use: Use) -> bool:
 
 
 def _arguments(call: cst.Call) -> dict[str, cst.BaseExpression] | None:
-    """What a call gives by parameter; ``{}`` where that is not known, ``None`` where it is no call for a loader."""
+    """Return the arguments of a call by parameter; ``{}`` if not known, ``None`` if it builds no loader."""
     if any(argument.star for argument in call.args):
         return {}
     places = argument_positions(call)
@@ -193,7 +193,7 @@ def _with_gain(module: Module, project: Project, call: cst.Call, proposal: Propo
 
 
 def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribute, root: cst.Name) -> bool:
-    """Whether other code puts something else in the place of the class, here or in PyTorch, or of its methods."""
+    """Return whether other code replaces the class, here or in PyTorch, or its methods."""
     owner = module.scopes.lookup(root.value, node)
     asked_again = node is not root or owner is None or owner[0] is not module.scopes.module
     return (

@@ -70,7 +70,7 @@ class WorkerSafeDatasetClass(Rule):
     beside = ("__getitem__",)
 
     def names(self, project: Project) -> Set[str]:
-        """Return those that other modules gave the class."""
+        """Return the names of the class in other modules."""
         return project.aliases("Dataset")
 
     def may_find(self, outline: Outline, project: Project) -> bool:

@@ -80,7 +80,7 @@ class DatasetWrapper(Rule):
     beside = ("__getitem__", re.compile(rf"\btype{CALL}"))
 
     def names(self, project: Project) -> Set[str]:
-        """Return those that other modules gave the class."""
+        """Return the names of the class in other modules."""
         return project.aliases("Dataset")
 
     def may_find(self, outline: Outline, project: Project) -> bool:

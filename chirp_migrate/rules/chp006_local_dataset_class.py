@@ -105,7 +105,7 @@ class LocalDatasetClass(Rule):
     beside = (re.compile(r"class\b(?<=[ \t\f]class)"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return those of dataset classes of the project, and of what makes classes for workers."""
+        """Return the names of the project's dataset classes, and of code that creates classes for workers."""
         return dataset_names(project) | unpicklable_words(project, Sort.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:

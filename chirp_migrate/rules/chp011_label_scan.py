@@ -82,7 +82,7 @@ class LabelScan(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Return those of dataset classes of the project."""
+        """Return the names of the project's dataset classes."""
         return dataset_names(project)
 
     def concerns(self, text: str, project: Project) -> bool:

@@ -92,7 +92,7 @@ class LocalFunction(Rule):
     beside = (re.compile(r"def\b(?<=[ \t\f]def)|async\s*\\"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return those of dataset classes of the project, and of what makes functions for workers."""
+        """Return the names of the project's dataset classes, and of code that creates functions for workers."""
         return dataset_names(project) | unpicklable_words(project, Sort.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:

@@ -149,7 +149,7 @@ def _gain(
     loaders: list[tuple[cst.BaseExpression, Loader]],
     transfers: list[cst.Call],
 ) -> tuple[Gain, frozenset[tuple[str, int]]]:
-    """Return what copies of one statement gain, and the calls that build the loaders."""
+    """Return the gain of the copies of one statement, and the calls that build the loaders."""
     pinned = loader_gains(project).pinned_in(module, loop)
     if not pinned:
         return Gain(GainKind.NOTHING, "the loader may not pin its batches"), frozenset()
@@ -203,7 +203,7 @@ def _collates_tensors(loader: Loader) -> bool:
 
 
 def _unsure(module: Module, project: Project, call: cst.Call, path: Path, collated: bool) -> str | None:
-    """Return what the project holds that makes a non-blocking copy doubtful here."""
+    """Return why a non-blocking copy may be unsafe in this project."""
     shown = module.source(call)
     certain = method_called(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
     if not certain and (place := place_of_mps(project)) is not None:

@@ -66,7 +66,7 @@ class LoaderRestarted(Rule):
 
 
 def _first_argument(module: Module, call: cst.CSTNode | None, function: str) -> cst.BaseExpression | None:
-    """Return what a call of a built-in function is given first; ``None`` when it is no such call."""
+    """Return the first argument of a call of a built-in function; ``None`` for other calls."""
     match call:
         case cst.Call(args=[cst.Arg(value=first, star=""), *_]) if module.qualified_names(call.func) == {function}:
             return first

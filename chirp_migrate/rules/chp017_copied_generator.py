@@ -62,7 +62,7 @@ class CopiedGenerator(Rule):
     follows = frozenset({"CHP001"})
 
     def names(self, project: Project) -> Set[str]:
-        """Return those of dataset classes of the project."""
+        """Return the names of the project's dataset classes."""
         return dataset_names(project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:

@@ -55,7 +55,7 @@ class UnpicklableState(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Return those of dataset classes of the project, and of what makes such objects for workers."""
+        """Return the names of the project's dataset classes, and of code that creates such objects for workers."""
         return dataset_names(project) | unpicklable_words(project, Sort.STATE)
 
     def concerns(self, text: str, project: Project) -> bool:

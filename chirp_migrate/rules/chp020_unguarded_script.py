@@ -34,7 +34,7 @@ class UnguardedScript(Rule):
     follows = frozenset({"CHP001"})
 
     def names(self, project: Project) -> Set[str]:
-        """Return those of modules that build loaders, which a script may import."""
+        """Return the names of modules that build loaders, which a script may import."""
         return modules_with_loaders(project)
 
     def concerns(self, text: str, project: Project) -> bool:

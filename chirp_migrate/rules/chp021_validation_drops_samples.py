@@ -72,7 +72,7 @@ def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> boo
 
 
 def _names_around(module: Module, loader: LoaderCall) -> list[str]:
-    """Return what dataset and loader are called, and then the function, with words apart."""
+    """Return the names of dataset and loader, and of the function, split into words."""
     dataset = loader.arguments.get("dataset")
     names = [module.source(dataset)] if dataset is not None else []
     function = ""

@@ -28,7 +28,7 @@ class PickledMemoryMap(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Return those that other modules gave ``memmap``."""
+        """Return the names of ``memmap`` in other modules."""
         return project.aliases("memmap")
 
     def may_find(self, outline: Outline, project: Project) -> bool:

@@ -85,7 +85,7 @@ def _shown(module: Module, waits: list[Wait]) -> str:
 
 
 def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
-    """Return what to do about it, that the loop allows; ``None`` where it ends the loop."""
+    """Return the advice that fits the loop; ``None`` if the value ends the loop."""
     statement = statement_of(module, wait.node)
     collects = (one for one in module.ancestors(wait.node) if method_called(one) in ("append", "extend"))
     match next(collects, statement):

@@ -71,7 +71,7 @@ class CopiesInLoop(Rule):
 
 
 def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
-    """Return what to do about a copy; ``None`` where its values are needed in the step."""
+    """Return the advice for a copy; ``None`` if the step needs its values."""
     if _is_collected(module, wait.node):
         return _LATER
     match step_of(module, wait.node):

@@ -48,7 +48,7 @@ class CacheEmptiedInLoop(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Return those that other modules gave these functions."""
+        """Return the names of these functions in other modules."""
         return set().union(*map(project.aliases, self.trigger))
 
     def may_find(self, outline: Outline, project: Project) -> bool:

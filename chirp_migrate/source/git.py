@@ -34,7 +34,7 @@ def guard(root: Path, paths: Iterable[str]) -> None:
 
 
 def uncommitted(root: Path, paths: Iterable[str]) -> list[str]:
-    """Return those of ``paths`` that are modified, staged or untracked in the git work tree they lie in, sorted.
+    """Return the paths that are modified, staged or untracked in their git work tree, sorted.
 
     Raises:
         Refused: git is there but cannot read the repository.

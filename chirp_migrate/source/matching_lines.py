@@ -30,7 +30,7 @@ def fewest_changes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
 
 
 def grouped(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[list[Opcode]]:
-    """Return the same, in hunks with so many equal lines around."""
+    """Return the differences in hunks with this number of equal lines around."""
     return iter(_matcher(old, new).get_grouped_opcodes(context))
 
 
@@ -42,7 +42,7 @@ def _matcher(old: Sequence[str], new: Sequence[str]) -> difflib.SequenceMatcher[
 
 
 def _places(lines: Sequence[str]) -> dict[str, list[int]]:
-    """Return where each line occurs, the last place first."""
+    """Return the places of each line, the last place first."""
     found: dict[str, list[int]] = {}
     for place in range(len(lines) - 1, -1, -1):
         found.setdefault(lines[place], []).append(place)

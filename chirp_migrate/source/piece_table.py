@@ -118,7 +118,7 @@ class PieceTable:
         return len(self._original)
 
     def edits(self) -> Iterator[tuple[Edit, Owners]]:
-        """Yield what the rewrites did, as edits of the original in its order; edits that follow are not among them."""
+        """Yield the rewrites as edits of the original, in its order; without edits that follow from others."""
         run: Edit | None = None
         owners = FOLLOWS
         for piece in self._pieces:

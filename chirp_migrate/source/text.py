@@ -128,6 +128,6 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
 
 
 def edited(text: str, span: tuple[int, int], edits: Iterable[Edit]) -> str:
-    """Return what ``span`` of ``text`` becomes by ``edits`` of the text that lie in it."""
+    """Return the text of ``span`` after the edits inside it."""
     start, end = span
     return apply_edits(text[start:end], (Edit(e.start - start, e.end - start, e.replacement) for e in edits))

@@ -71,7 +71,7 @@ class Ratio(msgspec.Struct, frozen=True):
         return self.high <= bound
 
     def at(self, low_error: float, high_error: float) -> Ratio:
-        """Return the same ratio with an interval whose lower and upper end are each wrong this often (0 to 1)."""
+        """Return the ratio with an interval whose ends are each wrong this often (0 to 1)."""
         assert self.mean_log is not None and self.error is not None, "it was computed here"
         freedom = self.rounds - 1 if self.freedom is None else self.freedom
         down, up = (student_quantile(1 - share, freedom) * self.error for share in (low_error, high_error))

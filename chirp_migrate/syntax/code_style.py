@@ -281,7 +281,7 @@ def _sections(folder: Path, places: tuple[tuple[str, str], ...]) -> Iterator[Map
 
 
 def _readable_toml(path: Path) -> Mapping[str, Any]:
-    """Return what :func:`_toml` gives, and nothing of a file that cannot be read: layout is then what the file has."""
+    """Return the result of :func:`_toml`; empty for a file that cannot be read."""
     try:
         return _toml(path)
     except (OSError, ValueError):

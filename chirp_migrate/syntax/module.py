@@ -127,7 +127,7 @@ class Module:
             raise UnparsableModule("expressions nested too deeply to be read") from error
 
     def once(self, analysis: Callable[Concatenate[Module, _Asked], _T], *asked: _Asked.args, **_: _Asked.kwargs) -> _T:
-        """Return what ``analysis`` says of this module, worked out when it is first asked for.
+        """Return the result of ``analysis`` for this module, cached from its first use.
 
         Args:
             analysis: called with this module and ``asked``.
@@ -215,7 +215,7 @@ class Module:
 
     @cached_property
     def _as_read(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
-        """Return where each statement begins with its decorators, begins itself, and ends, as ``ast`` reads it.
+        """Return where each statement begins with its decorators, begins itself, and ends, by ``ast``.
 
         What is after an ``elif`` is no statement here.
         """
@@ -451,7 +451,7 @@ def _never_loads(source: str) -> bool:
 
 @cache
 def _code_fields(kind: type[cst.CSTNode]) -> Callable[[cst.CSTNode], tuple[Any, ...]]:
-    """Return what reads the fields of a node that hold code, in order of the text."""
+    """Return a getter of the fields of a node that contain code, in order of the text."""
     names = [one.name for one in fields(kind) if not _LAYOUT.search(one.name) and one.type not in _TEXTS]
     if not names:
         return lambda node: ()

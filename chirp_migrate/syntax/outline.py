@@ -89,7 +89,7 @@ class Outline:
         self._known: dict[tuple[Any, tuple[Any, ...]], Any] = {}
 
     def once(self, analysis: Callable[Concatenate[Outline, _Asked], _T], *asked: _Asked.args, **_: _Asked.kwargs) -> _T:
-        """Return what ``analysis`` says of this module, worked out when it is first asked for."""
+        """Return the result of ``analysis`` for this module, cached from its first use."""
         key = (analysis, asked)
         if key not in self._known:
             self._known[key] = analysis(self, *asked, **_)

@@ -224,7 +224,7 @@ class Project:
         return module
 
     def table(self, path: str) -> ImportTable | None:
-        """Return what the module at ``path`` binds at its top level; ``None`` when it cannot be read."""
+        """Return the names that the module at ``path`` binds at its top level; ``None`` if it cannot be read."""
         if path not in self._tables:
             text = self._texts[path]
             try:
@@ -278,7 +278,7 @@ class Project:
         return bound | {f"{source}.{name}" for source in stars if self._star_may_give(source, name)}
 
     def meanings_from_elsewhere(self, module: Module, name: str) -> set[str]:
-        """Return what ``name`` may stand for in ``module`` by an ``import *`` from modules of the backend.
+        """Return the possible meanings of ``name`` in ``module`` by an ``import *`` from the backend.
 
         In a package it may also be a module of it, which becomes an attribute when it is imported.
         """
@@ -373,7 +373,7 @@ class Project:
         return {name}
 
     def located(self, path: str, name: str) -> list[tuple[str, str]]:
-        """Return where the backend has what an import of the file at ``path`` calls ``name``.
+        """Return the place in the backend of ``name`` in an import of the file at ``path``.
 
         Returns:
             Paths of modules, each with the part of the name that is to be looked up in the module ("" for itself).
@@ -432,7 +432,7 @@ class Project:
         return table.defines(name)
 
     def base_classes(self, qualified: str) -> set[str] | None:
-        """What the bases of a top-level class of the backend may stand for; ``None`` when ``qualified`` names no class.
+        """Return the possible bases of a top-level class of the backend; ``None`` if there is no such class.
 
         Read from the import table, so that a class can be followed through the backend without LibCST.
         """
@@ -462,7 +462,7 @@ class Project:
         return self._definition(qualified, cst.FunctionDef)
 
     def parameter_names(self, qualified: str) -> tuple[str, ...]:
-        """What a top-level function or class of the backend may be called with by name; nothing of anything else."""
+        """Return the keyword names of a top-level function or class of the backend; empty for all others."""
         name, _, table = self._binder(qualified)
         return table.parameters.get(name, ())
 
@@ -494,7 +494,7 @@ class Project:
 
     @cached_property
     def _aliases(self) -> dict[str, set[str]]:
-        """Return what each name, or last part of one, is imported as, by spelling."""
+        """Return the aliases of each name, or last part of one, by spelling."""
         found: dict[str, set[str]] = defaultdict(set)
         for text in self._texts.values():
             for match in _AS.finditer(text):
@@ -503,7 +503,7 @@ class Project:
         return found
 
     def heirs(self, *bases: str) -> frozenset[str]:
-        """Names of classes of the backend that, by their spelling, descend from one with any of ``bases`` in its name.
+        """Return the classes that, by their spelling, descend from one with any of ``bases`` in its name.
 
         Also what these classes and ``bases`` are imported as; as it was when first asked. A file that imports a class
         need not say what it descends from.
@@ -532,13 +532,13 @@ class Project:
         return any(self.matching(re.compile(pattern), *words))
 
     def holds(self, pattern: str, *words: str) -> bool:
-        """Return the same, searched for once: for what no rewriting adds."""
+        """Return whether a pattern matches in the project, cached: for text that no rewrite adds."""
         if pattern not in self._held:
             self._held[pattern] = self.search(pattern, *words)
         return self._held[pattern]
 
     def captured(self, pattern: str, *words: str) -> frozenset[str]:
-        """Return what the one group of a regular expression captures in all files (see :meth:`holds`)."""
+        """Return the captures of the one group of a regular expression in all files (see :meth:`holds`)."""
         if pattern not in self._captured:
             searched = re.compile(pattern)
             texts = (self._texts[path] for path in self.holding(*words))
@@ -608,7 +608,7 @@ class Project:
 
     @cached_property
     def _replaced(self) -> frozenset[tuple[str, str]]:
-        """Return what is put in the place of something, by the last name of its module ("" for any) and its own."""
+        """Return the replaced names, by the last name of the module ("" for any) and the name itself."""
         texts = chain(self._texts.values(), self._notebooks.values())
         return frozenset(one for text in texts if may_replace(text) for one in replacements(text))
 

@@ -117,7 +117,7 @@ def holds(module: Module, outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
 
 
 class Mention(Enum):
-    """What a name is where it stands.
+    """The role of a name at its place.
 
     ``READ``: its value is asked for. ``BOUND``: it gets a value, also as a part of a target. ``CHANGED``: it is the
     target of ``+=`` and the like. ``DELETED``: it loses its value. ``DECLARED``: a definition, parameter or import has
@@ -150,7 +150,7 @@ _PARTS = frozenset({cst.Element, cst.StarredElement, cst.Tuple, cst.List})
 
 
 def mention(module: Module, name: cst.CSTNode) -> Mention:
-    """Return what a name, or an attribute, is where it stands."""
+    """Return the role of a name, or an attribute, at its place."""
     parents = module.parents
     child, parent = name, parents[name]
     while type(parent) in _PARTS:
@@ -165,7 +165,7 @@ def mention(module: Module, name: cst.CSTNode) -> Mention:
 
 
 def is_read(module: Module, name: cst.CSTNode) -> bool:
-    """Whether a name, or an attribute, needs the value that it has where it stands, if only to change or delete it."""
+    """Return whether code needs the present value of a name or attribute, if only to change or delete it."""
     return mention(module, name) in (Mention.READ, Mention.CHANGED, Mention.DELETED)
 
 
@@ -186,7 +186,7 @@ def only_methods(definition: cst.ClassDef) -> dict[str, cst.FunctionDef] | None:
 
 
 def target_of(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """Return what part of an assignment, a loop, ``as`` or the like gives a value to; ``None`` of any other node."""
+    """Return the part that an assignment, a loop, ``as`` or the like binds; ``None`` of any other node."""
     match node:
         case cst.AssignTarget() | cst.AnnAssign() | cst.AugAssign() | cst.NamedExpr() | cst.For() | cst.CompFor():
             return node.target
@@ -196,12 +196,12 @@ def target_of(node: cst.CSTNode) -> cst.BaseExpression | None:
 
 
 def keywords(call: cst.Call) -> dict[str, cst.BaseExpression]:
-    """Return what a call gives by keyword."""
+    """Return the keyword arguments of a call."""
     return {one.keyword.value: one.value for one in call.args if one.keyword is not None}
 
 
 def argument(call: cst.Call, position: int, keyword: str = "") -> cst.BaseExpression | None:
-    """What a call gives at a position, or by a keyword; ``None`` where it gives nothing there, or with a star."""
+    """Return the argument at a position, or with a keyword; ``None`` without one, or with a star."""
     for place, one in enumerate(call.args):
         if one.keyword.value == keyword if one.keyword else place == position and not one.star:
             return one.value

@@ -35,7 +35,7 @@ _BINDERS = (cst.Import, cst.ImportFrom, cst.FunctionDef, cst.ClassDef, *TARGETS)
 
 
 class Kind(Enum):
-    """What gives a name its value."""
+    """How a name gets its value."""
 
     IMPORT = "import"
     DEFINITION = "definition"
@@ -76,7 +76,7 @@ class Scope:
 
     @property
     def prefix(self) -> str:
-        """Return what stands before the names bound here in their qualified names."""
+        """Return the prefix of the names bound here in their qualified names."""
         if self.parent is None:
             return ""
         if isinstance(self.node, cst.ClassDef):
@@ -98,7 +98,7 @@ def _keep(scope: Scope, name: str, binding: Binding) -> None:
 
 
 class Variable(NamedTuple):
-    """What a name stands for where it is read: the scope that it belongs to, and all that binds it there."""
+    """The variable that a name refers to: its scope, and all its bindings there."""
 
     scope: Scope
     bindings: list[Binding]
@@ -178,7 +178,7 @@ class Scopes:
         return self._scopes[node]
 
     def lookup(self, name: str, node: cst.CSTNode) -> Variable | None:
-        """Return what ``name`` stands for at ``node``; ``None`` when no scope binds it."""
+        """Return the variable that ``name`` refers to at ``node``; ``None`` if no scope binds it."""
         name = _as_read(name)
         scope: Scope | None = self.scope_of(node)
         first = True

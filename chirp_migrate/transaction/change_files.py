@@ -70,7 +70,7 @@ class ChangedMeanwhile(Exception):
 
 
 def changes_of(run: JournalRun) -> tuple[Change, ...]:
-    """Return what the run is in the middle of, or has done: applying, or (found in place → before) rolling back."""
+    """Return the changes of a run: applying, or (found in place → before) rolling back."""
     rolling_back = run.state is State.ROLLING_BACK
     versions = ((f.path, f.found, f.before) if rolling_back else (f.path, f.before, f.after) for f in run.files)
     changed = [(path, old, new) for path, old, new in versions if (old, new) != (None, None)]

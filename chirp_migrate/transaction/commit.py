@@ -29,7 +29,7 @@ __all__ = ["CommitResult", "commit"]
 
 @dataclass(frozen=True)
 class CommitResult:
-    """What a commit did.
+    """The result of a commit.
 
     Attributes:
         applied: files that were written, in the order of the plan.

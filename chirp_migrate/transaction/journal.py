@@ -77,7 +77,7 @@ class JournalRun:
 
     @property
     def state(self) -> State:
-        """Return where it stands."""
+        """Return the state of the run."""
         return self.record.state
 
     @property
@@ -102,7 +102,7 @@ class JournalRun:
 
     @property
     def folder(self) -> Path:
-        """Return where the journal and the bytes of the run are."""
+        """Return the folder of the journal and the bytes of the run."""
         return journal_folder(self.root) / self.name
 
     def original(self, path: str) -> bytes:
@@ -146,7 +146,7 @@ class JournalRun:
 
 
 def journal_folder(root: Path) -> Path:
-    """Return where the runs on ``root`` are recorded."""
+    """Return the folder that records the runs on ``root``."""
     return root / JOURNAL_FOLDER
 
 

@@ -104,17 +104,17 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def before(self) -> Version | None:
-        """Return what it was; None when the run created it."""
+        """Return the version before the run; None for a created file."""
         return None if self.sha256_before is None else Version(self.sha256_before, self.mode)
 
     @property
     def after(self) -> Version:
-        """Return what the run made of it."""
+        """Return the version after the run."""
         return Version(self.sha256_after, None if self.action == "create" else self.mode)
 
     @property
     def found(self) -> Version | None:
-        """Return what a rollback found in its place."""
+        """Return the version that a rollback found."""
         return None if self.sha256_found is None else Version(self.sha256_found, self.mode_found)
 
 

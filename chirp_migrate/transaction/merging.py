@@ -19,7 +19,7 @@ _MARKER = b"<<<<<<< "
 
 
 class Conflict(Exception):
-    """What keeps a file from being merged."""
+    """The reason why a file cannot be merged."""
 
 
 def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> bytes:

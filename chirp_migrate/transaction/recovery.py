@@ -122,6 +122,6 @@ def _needs_recovery(root: Path) -> bool:
 
 
 def reason(error: OSError) -> str:
-    """Return what the system said, with the place."""
+    """Return the system's error with its place."""
     where = f"{error.filename} " if error.filename else ""
     return f"{where}cannot be written: {error.strerror or error}"

@@ -33,7 +33,7 @@ __all__ = ["RollbackResult", "later_runs", "nothing_applied", "rollback"]
 
 @dataclass(frozen=True)
 class RollbackResult:
-    """What the rollback of a run did, as posix paths relative to the root in the order of the run.
+    """The result of a rollback, as posix paths relative to the root in the order of the run.
 
     Attributes:
         restored: files that have their earlier bytes and mode again.
@@ -124,7 +124,7 @@ def nothing_applied(root: Path) -> UsageProblem:
 
 
 def later_runs(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
-    """Return those of ``runs`` that came after ``run`` and wrote to its files: their names, and which files."""
+    """Return the runs after ``run`` that wrote to its files: their names, and which files."""
     own = {file.path for file in run.files}
     later = {one.name: [file.path for file in one.files if file.path in own] for one in runs if one.number > run.number}
     return {name: paths for name, paths in later.items() if paths}
@@ -222,7 +222,7 @@ def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> li
 
 
 def _without_run(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
-    """Return what the ``edited`` bytes of a file are without what ``run`` did to it.
+    """Return the ``edited`` bytes of a file without the changes of ``run``.
 
     Raises:
         Conflict: the edits cannot be kept.

@@ -37,7 +37,7 @@ _NUMBERS = (("training", "batch_size", 1), ("data", "num_workers", 0), ("data", 
 
 @dataclass(frozen=True)
 class TuneConfig:
-    """What of a configuration concerns loading.
+    """The part of a configuration that concerns loading.
 
     Attributes:
         file: its path as given, for messages.

@@ -41,7 +41,7 @@ class Candidate:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """Return what it costs in processes, then in threads, then in memory for batches: smaller is better."""
+        """Return the cost of a candidate in processes, then threads, then memory for batches: smaller is better."""
         return (self.num_workers, self.prefetch_threads, self.num_workers * (self.prefetch_factor or 0))
 
     @property
@@ -65,7 +65,7 @@ class Candidate:
 
 @dataclass
 class Measured:
-    """What was measured of one candidate, a value for each round it took part in.
+    """The measurements of one candidate, a value for each of its rounds.
 
     Attributes:
         candidate: the way of loading.
@@ -83,7 +83,7 @@ class Measured:
 
 
 class Place(str, Enum):
-    """Where a configuration stands: the best, level with it, below it, or not measured."""
+    """The place of a configuration: the best, tied with it, below it, or not measured."""
 
     BEST = "best"
     LEVEL = "level"
@@ -134,7 +134,7 @@ class Recommendation:
 
 @dataclass
 class LoaderReport:
-    """What was found for one loader, and what follows from it (from ``picked`` on).
+    """The results for one loader, and the conclusions from them (from ``picked`` on).
 
     Attributes:
         name: class names of its dataset, outermost first.

@@ -37,7 +37,7 @@ def mean_rate(rates: Sequence[float]) -> Ratio:
 
 
 def mean_rates(measured: Sequence[Measured]) -> dict[Candidate, Ratio]:
-    """Return those of all configurations that could be measured."""
+    """Return the mean rates of all measured configurations."""
     return {
         configuration.candidate: mean_rate(configuration.rates) for configuration in measured if configuration.rates
     }

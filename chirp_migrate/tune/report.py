@@ -94,7 +94,7 @@ def _picked(loader: LoaderReport) -> str:
 
 
 def _facts(loader: LoaderReport) -> Iterator[str]:
-    """Yield what else was found of a loader, a sentence each."""
+    """Yield further results for a loader, a sentence each."""
     if loader.cpu_share is not None:
         yield (
             f"Loading in the process computes {percent(loader.cpu_share)} of its time and waits "
@@ -118,7 +118,7 @@ def _facts(loader: LoaderReport) -> Iterator[str]:
 
 
 def _facts_of_all(loaders: Sequence[LoaderReport]) -> Iterator[str]:
-    """Yield what would be the same beside every loader: how busy the machine was, and where the picks are kept."""
+    """Yield results that apply to every loader: how busy the machine was, and where the picks are saved."""
     others = max((loader.others for loader in loaders if loader.others is not None), default=0.0)
     if others >= BUSY_ABOVE:
         busy = f"Other processes used {'up to ' if len(loaders) > 1 else ''}{percent(others)} of the CPUs meanwhile"

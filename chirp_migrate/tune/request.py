@@ -12,7 +12,7 @@ __all__ = ["Grid", "Request"]
 
 @dataclass(frozen=True)
 class Grid:
-    """What is swept.
+    """The settings to sweep.
 
     Attributes:
         workers: numbers of worker processes.

@@ -101,7 +101,7 @@ def run(
 def _subjects(
     request: Request, show: Progress, begin: Callable[[str, int], None], seconds: float
 ) -> tuple[list[Subject], Training | None, list[str]]:
-    """Return what is measured, the training that was watched for it, if any, and notes."""
+    """Return the subjects of the measurement, the watched training, if any, and notes."""
     if request.dataset:
         subject = from_reference(request.dataset, request.unaugmented, request.config, request.uses_runtime)
         return [subject], None, []

@@ -49,7 +49,7 @@ class Subject:
 
     @property
     def collate(self) -> Any:
-        """Return what makes a batch of samples."""
+        """Return the function that collates samples."""
         return self.options.get("collate_fn") or default_collate
 
 

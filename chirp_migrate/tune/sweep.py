@@ -159,7 +159,7 @@ class Sweep:
                 self.show(f"round {self.rounds}: {ahead}{time_left}")
 
     def _tried(self) -> list[Measured]:
-        """Return what was measured, or failed, before the time was up."""
+        """Return the configurations that were measured, or failed, in time."""
         self.measured = [one for one in self.measured if one.rates or one.error is not None]
         return self.measured
 

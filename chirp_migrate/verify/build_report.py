@@ -33,7 +33,7 @@ __all__ = ["Findings", "build_report", "failed_report", "rounds_line"]
 
 @dataclass
 class Findings:
-    """What a verification found so far.
+    """The results of a verification so far.
 
     Attributes:
         watched: what both sides showed under the watch.
@@ -138,7 +138,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
 
 
 def _own_runs(discovery: Discovery, timed: Rounds) -> dict[str, OwnTimes]:
-    """Return what start-up and epochs of the user's own runs take, medians over the rounds."""
+    """Return start-up times and epoch times of the user's own runs, medians over the rounds."""
     found = {}
     for entry in discovery.entry_points:
         sides = {
@@ -196,7 +196,7 @@ def rounds_line(rounds: Rounds) -> str:
 
 
 def _unseen(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) -> str:
-    """Return what batches hold and nobody looked into, as one sentence; empty for nothing."""
+    """Return one sentence on objects in batches that were not compared; empty without any."""
     types: dict[str, set[str]] = {}
     for entries in traces.values():
         for label, records in entries.items():
@@ -212,7 +212,7 @@ def _unseen(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) -> str:
 
 
 def _made() -> dict[str, Any]:
-    """Return what made the document, when and where."""
+    """Return tool, time and place of the document."""
     return {
         "tool": f"chirp-migrate {__version__}",
         "environment": machine.describe_environment(),
@@ -233,7 +233,7 @@ def _figures(measured: SideMeasures, timed: Rounds, side: str) -> dict[str, floa
 
 
 def _simulated(discovery: Discovery, settings: VerifyOptions, timed: Rounds) -> Simulated:
-    """Return what was simulated, and how busy it kept the device."""
+    """Return the simulation, and how busy it kept the device."""
     step_ms = settings.simulate_step_ms
     if discovery.source is Source.COMMAND:
         text = f"SIMULATED device steps of {step_ms:g} ms were requested, but a command cannot have any: none ran."

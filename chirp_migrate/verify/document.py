@@ -57,7 +57,7 @@ class EntryVerdict(msgspec.Struct, frozen=True):
 
 
 class OwnTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user's own run of an entry point is made of.
+    """The parts of the user's own run of an entry point.
 
     Attributes:
         epochs, folds: of that run, by the defaults of the entry point; 0 epochs where it is timed as a whole.
@@ -76,7 +76,7 @@ class OwnTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """What is not the same training; part of what ``verify`` writes.
+    """A difference between the two trainings; part of the document of ``verify``.
 
     Attributes:
         name: short and stable, such as ``validation-drops-samples`` (all are listed in docs/verify.md).
@@ -137,7 +137,7 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Workload(Sizes):
-    """What was trained, and how much of it.
+    """The training, and its size.
 
     Attributes:
         model: ``module:ClassName``; empty where the user's own call chooses it.

@@ -41,7 +41,7 @@ _SIZES = Sizes()
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """What is run, how often, and what is measured; see ``chirp-migrate verify --help``.
+    """What to run, how often, and what to measure; see ``chirp-migrate verify --help``.
 
     Attributes:
         sizes: how much is trained, and on what.
@@ -80,14 +80,14 @@ class VerifyOptions:
     may_halve: bool = False
 
     def sizes_beside(self, others: float) -> Sizes:
-        """Return what is timed while other processes use this share of the CPUs (0 to 1)."""
+        """Return the sizes to time while other processes use this share of the CPUs (0 to 1)."""
         if not self.may_halve or others <= _VERY_BUSY:
             return self.sizes
         return replace(self.sizes, samples=max(LEAST_SAMPLES, self.sizes.samples // 2))
 
     @property
     def source(self) -> Source:
-        """Return where the training comes from."""
+        """Return the source of the training."""
         return Source.FOUND if self.entry is None else self.entry.source
 
     @property
@@ -144,7 +144,7 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
 
 
 def training_of(tree: Path, root: Path, options: VerifyOptions) -> Discovery:
-    """Return what is trained in ``tree``, ``root`` or a copy of it; a hook's calls have no names yet.
+    """Return the training in ``tree``, ``root`` or a copy of it; a hook's calls have no names yet.
 
     Raises:
         InvalidTree: nothing is found, or no file is where the hook is said to be.

@@ -240,7 +240,7 @@ def _timed(epochs: Epochs, entry: EntryPoint, call: Callable[[], Any], seed: int
 
 
 def _described(spec: RunSpec, raised: Raised) -> tuple[str, str]:
-    """Return what the backend's code raised, in one line, and the end of its traceback.
+    """Return the error of the backend's code in one line, and the end of its traceback.
 
     Raises:
         Raised: again, where it is not that code that is wrong.

@@ -46,7 +46,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Timing:
-    """What was measured of one entry point, or of all together.
+    """The timing of one entry point, or of all together.
 
     Attributes:
         ratio: time after / time before.
@@ -63,13 +63,13 @@ class Timing:
         return None if self.perfect is None else max(0.0, 1 - self.perfect.value)
 
     def at(self, low_error: float, high_error: float) -> Timing:
-        """Return the same with intervals whose ends are each wrong this often (0 to 1)."""
+        """Return the timing with intervals whose ends are each wrong this often (0 to 1)."""
         perfect = None if self.perfect is None else self.perfect.at(low_error, high_error)
         return Timing(self.ratio.at(low_error, high_error), perfect)
 
 
 class Judge:
-    """Looks at rounds, again and again, and remembers what they have shown, by one set of intervals.
+    """Analyse rounds repeatedly, and remember what they have shown, by one set of intervals.
 
     Upper ends of intervals show that the total is faster, and of each entry point that it is not slower. Lower ends
     show what is slower, of which one is enough, and that the total is bound by the model: each has an equal part of the
@@ -102,7 +102,7 @@ class Judge:
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
     def look(self, total: Timing | None, entries: Mapping[str, Timing], looks: Sequence[Look]) -> frozenset[str]:
-        """Take the last of these looks.
+        """Run the last of these interim analyses.
 
         Returns:
             The entry points that further rounds could show more of.
@@ -210,7 +210,7 @@ class Judge:
 
 
 def judged(rounds: Rounds, threshold: float, margin: float, strict: bool) -> Judge:
-    """Return what the looks at these rounds have shown; see :class:`Judge`."""
+    """Return the conclusions from these rounds; see :class:`Judge`."""
     by = Judge(threshold, margin, strict)
     for number, look in enumerate(rounds.looks):
         by.look(*timings(rounds.made[: look.rounds]), rounds.looks[: number + 1])

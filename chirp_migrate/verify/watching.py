@@ -32,7 +32,7 @@ _LOOK_S = 0.02
 
 @dataclass
 class Watched:
-    """What was seen of both sides.
+    """The watched runs of both versions.
 
     Attributes:
         sides: side → entry point → what was seen of it.

@@ -52,7 +52,7 @@ def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
 
 
 def reads_of(module: Module, name: str, scope: Scope) -> list[cst.Name]:
-    """Return where the variable ``name`` of ``scope`` is read, changed or deleted, also in the functions inside it."""
+    """Yield where code reads, changes or deletes the variable ``name`` of ``scope``, inner functions included."""
     reads = (node for node in module.named(name) if is_read(module, node))
     owners = ((node, module.scopes.lookup(name, node)) for node in reads)
     return [node for node, owner in owners if owner is not None and owner.scope is scope]

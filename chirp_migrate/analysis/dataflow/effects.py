@@ -69,7 +69,7 @@ def more_than_computing(
     code: Iterable[cst.CSTNode],
     is_container: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> str | None:
-    """Return what to say of code that has an :func:`effect`; ``None`` when it has none."""
+    """Return the message for code with an :func:`effect`; ``None`` without one."""
     effects = (effect(module, one, is_container=is_container) for one in code)
     found = next((one for one in effects if one is not None), None)
     return None if found is None else f"`{found}` may have side effects"

@@ -123,7 +123,7 @@ def _copies(text: str) -> bool:
 
 
 class _Uses:
-    """What is done with values of one module.
+    """The uses of the values of one module.
 
     Args:
         module: the module.

@@ -22,7 +22,7 @@ class Origin:
 
 @dataclass
 class _Given:
-    """What a name is given in one scope."""
+    """The values that one scope assigns to a name."""
 
     values: list[Origin] = field(default_factory=list)
     annotations: list[cst.BaseExpression] = field(default_factory=list)
@@ -52,7 +52,7 @@ def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
 
 
 def _names_given(module: Module, scope: cst.CSTNode) -> dict[str, _Given]:
-    """Return what the statements and clauses of a scope give to names; of a class, those of all its methods."""
+    """Return the values that a scope assigns to names; for a class, those of all its methods."""
     found: dict[str, _Given] = defaultdict(_Given)
     giving = (cst.AnnAssign, cst.Assign, cst.NamedExpr, cst.WithItem)
     for node in find_in(scope, *giving) if isinstance(scope, cst.ClassDef) else find_own(scope, *giving):

@@ -86,7 +86,7 @@ class Const(Value):
 
 @dataclass(frozen=True)
 class Opaque(Value):
-    """What is not modelled, by its source."""
+    """A value that is not modelled, by its source."""
 
     source: str
 
@@ -141,7 +141,7 @@ class Tuple(Value):
 
 @dataclass(frozen=True)
 class Returned(Value):
-    """What a function that was looked into returned, as a condition: the function may be another one by then."""
+    """The result of an evaluated function, as a condition: the function may have changed by then."""
 
     value: Value
 
@@ -271,7 +271,7 @@ class Evaluator:
         return followed
 
     def _run(self, statements: Sequence[cst.CSTNode], env: dict[str, Value]) -> Value | None:
-        """Return what statements return; ``None`` if they end without."""
+        """Return the value that statements return; ``None`` if they end without ``return``."""
         for statement in statements:
             self._budget -= 1
             if self._budget < 0:
@@ -446,6 +446,6 @@ def statements_of(body: cst.BaseSuite) -> Sequence[cst.CSTNode]:
 
 
 def other_statements(statement: cst.If) -> Sequence[cst.CSTNode]:
-    """Return what is run where the test of an ``if`` does not hold; of ``elif`` that is the next ``if``."""
+    """Return the statements of the ``else`` of an ``if``; for ``elif``, the next ``if``."""
     other = statement.orelse
     return [other] if isinstance(other, cst.If) else statements_of(other.body) if other is not None else ()

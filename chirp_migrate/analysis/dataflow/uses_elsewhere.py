@@ -74,7 +74,7 @@ _BY_NAME = ("setattr", "__setattr__", "vars", "__dict__")
 
 
 def is_assigned_later(project: Project, attribute: str) -> bool:
-    """Whether an attribute of that name may get a value by anything but ``self.attribute = ...`` in an ``__init__``."""
+    """Return whether code assigns an attribute of that name, except ``self.attribute = ...`` in ``__init__``."""
     name = re.escape(attribute)
     by_name = (
         rf"""(?:\bsetattr|__setattr__)\s*\((?:(?!setattr)[^,])*,(?!\s*["'](?!{name}["'])\w+["']\s*,)"""
@@ -169,7 +169,7 @@ def _asked_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _called_of_base(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:
-    """Return what is called by ``Base.method(self, …)`` in a class over ``Base``."""
+    """Return the methods that a class calls as ``Base.method(self, …)``."""
     match node:
         case ast.Call(func=ast.Attribute(value=asked) as called, args=[ast.Name(), *_]) if ast.unparse(asked) in bases:
             return called

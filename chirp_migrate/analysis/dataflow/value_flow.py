@@ -97,7 +97,7 @@ Step = Chosen | Kept | Entry | Assigned | Default | Given | Inherited | Called |
 
 
 def step_of(module: Module, node: cst.CSTNode) -> Step | None:
-    """Return where the value of ``node`` goes; ``None`` for anything else that is done with it."""
+    """Return where the value of ``node`` flows next; ``None`` for all other uses."""
     parent = module.parents[node]
     match parent:
         case cst.BooleanOperation():

@@ -77,14 +77,14 @@ class Destinations:
         self._known: dict[cst.CSTNode, str | None] = {}
 
     def of(self, node: cst.CSTNode) -> str | None:
-        """Return what an expression is to the one that keeps it, as a name; ``None`` when no worker needs it."""
+        """Return what an expression is for its owner, as a name; ``None`` if no worker needs it."""
         if node not in self._known:
             self._known[node] = None  # a circle of names leads nowhere
             self._known[node] = self._direct(node) or self._used_inside(node)
         return self._known[node]
 
     def of_function(self, node: cst.FunctionDef) -> str | None:
-        """Return the same for a local function: of the uses of its name."""
+        """Return the same for a local function, from the uses of its name."""
         return self._first(reads_of(self._module, node.name.value, self._module.scopes.scope_of(node)))
 
     def of_class(self, node: cst.ClassDef) -> str | None:
@@ -298,7 +298,7 @@ def local_functions_may_go(outline: Outline, project: Project) -> bool:
 
 
 class _MayGo:
-    """What :class:`Destinations` may say of the function values of a module."""
+    """The possible results of :class:`Destinations` for the function values of a module."""
 
     def __init__(self, outline: Outline, project: Project) -> None:
         self._outline, self._project = outline, project

@@ -49,7 +49,7 @@ def taking_one_sample(function: ast.FunctionDef) -> tuple[str, list[ast.stmt]]:
 
 
 def parts_by_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt], list[ast.stmt]]:
-    """What comes before the one gate ``random.random()`` against ``p``, what it lets run, and what it skips to."""
+    """Return the statements before the one gate ``random.random()``, behind it, and of the skipped case."""
     for place, gate in enumerate(body):
         if isinstance(gate, ast.If) and ast.unparse(gate.test) in (*_EARLY, *_ENCLOSING):
             rest = [*gate.orelse, *body[place + 1 :]]
@@ -86,7 +86,7 @@ class Terms(ast.NodeTransformer):
         self._same = same or {}
 
     def written(self, node: ast.AST) -> Any:
-        """Return what is written for a node, which stays as it is."""
+        """Return the replacement of a node; the node itself stays."""
         return self.visit(deepcopy(node))
 
     def text(self, node: ast.AST | str) -> str:
@@ -94,7 +94,7 @@ class Terms(ast.NodeTransformer):
         return ast.unparse(self.written(ast.parse(node).body[0] if isinstance(node, str) else node))
 
     def visit(self, node: ast.AST) -> ast.AST:
-        """Return what is written for a node."""
+        """Return the replacement of a node."""
         self.generic_visit(node)
         match node:
             case ast.Name(id=name):

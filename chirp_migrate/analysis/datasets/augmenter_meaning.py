@@ -46,7 +46,7 @@ class _Fails(Exception):
 
 
 def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
-    """What ``masks_spectrograms`` must declare of the class, so that the shipped ``SpecAugment`` masks as it does.
+    """Return the arguments of ``masks_spectrograms`` with which ``SpecAugment`` masks as the class does.
 
     With probability 1 - p the sample is returned; else a clone of it, in which so many stretches of each axis are
     overwritten with ``mask_value``, of widths uniform in 0..min(parameter, size) and starts uniform where they fit.
@@ -292,7 +292,7 @@ class _Masks:
         raise DrawsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
 
     def _asked(self, test: ast.expr, names: _Names) -> frozenset[str]:
-        """What a guard asks for, its parts joined by ``and``: which axis has a positive parameter, or is longer."""
+        """Return the conditions of a guard: which axis has a positive parameter, or is longer."""
         parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
         known: dict[str, str] = {}
         for count, (parameter, axis) in _AXES.items():
@@ -321,7 +321,7 @@ def _is_draw(statement: ast.stmt) -> bool:
 
 
 def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
-    """What the decorator ``adds_noise`` must say of the class, so that the shipped ``GaussianNoise`` does what it does.
+    """Return the arguments of ``adds_noise`` with which ``GaussianNoise`` does the same as the class.
 
     With probability 1 - p the sample is returned; else ``clamp(x + randn_like(x) * std, 0, 1)``.
 

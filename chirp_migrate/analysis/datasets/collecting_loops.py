@@ -38,7 +38,7 @@ def _is_collecting(statement: cst.CSTNode) -> bool:
 
 
 def _store(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], list[cst.BaseExpression]] | None:
-    """Return what a statement assigns to or grows, and the expressions it computes; ``None`` for other statements."""
+    """Return the target of a statement and the expressions that it computes; ``None`` for other statements."""
     match small:
         case cst.Assign():
             return [target.target for target in small.targets], [small.value]
@@ -54,7 +54,7 @@ def _store(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], list[cst.BaseE
 def problem_of(
     module: Module, loop: cst.For, statements: Sequence[cst.CSTNode], read: Iterable[cst.CSTNode]
 ) -> str | None:
-    """Why reading everything before the first iteration of ``loop`` could be noticed; ``None`` when it could not.
+    """Return why reading everything before the first iteration of ``loop`` is visible; ``None`` if it is not.
 
     Args:
         statements: the body, as far as it stays; :func:`is_collecting` holds for it.

@@ -70,7 +70,7 @@ Meaning = Standardizing | Augmenting | SequenceSamples
 
 @dataclass(frozen=True)
 class Samples:
-    """What a ``__getitem__`` gives.
+    """The inferred samples of a ``__getitem__``.
 
     Attributes:
         conditions: what it depends on being true, or not None.
@@ -89,7 +89,7 @@ class Samples:
 
 
 def samples_of(paths: Sequence[Path]) -> Samples | None:
-    """Return what the paths through a ``__getitem__`` give; ``None`` where there are too many conditions."""
+    """Return the samples of all paths through a ``__getitem__``; ``None`` with too many conditions."""
     conditions = sorted({condition for path in paths for condition in path.truths}, key=str)
     if len(conditions) > MAX_CONDITIONS:
         return None
@@ -109,7 +109,7 @@ def samples_of(paths: Sequence[Path]) -> Samples | None:
 
 
 def none_tested(paths: Sequence[Path]) -> set[Value]:
-    """Return what is compared with None on a way to a decision."""
+    """Return the values that a path compares with None."""
     found: set[Value] = set()
     for part in (part for path in paths for test in path.tests for part in subvalues(test)):
         match part:

@@ -61,7 +61,7 @@ def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
 
 
 def _maker(value: cst.BaseExpression) -> cst.BaseExpression:
-    """Return what is called to make a value; the value itself when it is no call."""
+    """Return the callable that creates a value; the value itself if it is no call."""
     return value.func if isinstance(value, cst.Call) else value
 
 
@@ -85,7 +85,7 @@ def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str)
 
 
 def is_dataset_class(project: Project, qualified: str) -> bool:
-    """Whether a qualified name is a dataset class of PyTorch, torchvision, the runtime, or one of the project."""
+    """Return whether a qualified name is a known dataset class, or one of the project."""
     return inherits(project, qualified, MAP_DATASET)
 
 
@@ -124,7 +124,7 @@ def _given(module: Module) -> dict[str, list[cst.Call]]:
 
 
 def dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
-    """Return what says whether a name in ``module`` stands for a dataset; each is looked up once in its scope."""
+    """Return a test of whether a name in ``module`` is a dataset; it looks each name up once in its scope."""
     known: dict[tuple[cst.CSTNode, str], bool] = {}
 
     def stands_for_dataset(node: cst.CSTNode) -> bool:

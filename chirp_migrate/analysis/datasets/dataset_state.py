@@ -116,12 +116,12 @@ class DatasetState:
 
     @cached_property
     def constructing(self) -> list[Method]:
-        """Return what runs when the dataset is made."""
+        """Return the code that runs when the dataset is constructed."""
         return self._reached("__init__")
 
     @cached_property
     def sampling(self) -> list[Method]:
-        """Return what runs when samples are asked for."""
+        """Return the code that runs when a sample is read."""
         return self._reached(*_ACCESS)
 
     def uses(self, attribute: str) -> list[Use]:
@@ -181,14 +181,14 @@ def dataset_states(module: Module, project: Project) -> Iterator[DatasetState]:
 def pickled_state(
     module: Module, project: Project, kind: Callable[[cst.BaseExpression], Kind | None]
 ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-    """Yield what :meth:`DatasetState.held` says of the datasets of a module that do not say how they are pickled."""
+    """Yield the :meth:`DatasetState.held` state of all datasets of a module without their own pickling."""
     for state in dataset_states(module, project):
         if not state.pickles_itself:
             yield from state.held(kind)
 
 
 def self_name(method: Method) -> str:
-    """Return what a method calls its instance; "" for functions and static methods."""
+    """Return the name that a method uses for its instance; "" for functions and static methods."""
     return "" if isinstance(method.owner, cst.Module) else next(iter(parameters(method.function)), "")
 
 

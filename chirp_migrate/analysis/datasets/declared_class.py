@@ -58,21 +58,21 @@ class _NotOwn(Exception):
 
 @dataclass(frozen=True)
 class Declared:
-    """What a class can declare of its samples: the decorator of the runtime that says it, and its arguments."""
+    """The declaration that fits a class: a decorator of the runtime, and its arguments."""
 
     decorator: str
     arguments: tuple[str, ...]
 
 
 def may_declare(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Whether ``node`` can declare its samples, or could if its lambdas were methods, or if little about it changed."""
+    """Return whether ``node`` can declare its samples, or could after a small change."""
     return read_declared(module, project, node, lambdas=True) is not None
 
 
 def read_declared(
     module: Module, project: Project, node: cst.ClassDef, *, lambdas: bool = False
 ) -> Declared | str | None:
-    """What ``node`` can declare; the reason why it cannot, though it looks like it; ``None`` for any other class.
+    """Return the declaration that fits ``node``, or the reason why none fits; ``None`` for other classes.
 
     See ``chirp_migrate.rules.chp002_dataset_class`` for what it takes.
 

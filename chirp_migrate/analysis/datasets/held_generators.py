@@ -45,7 +45,7 @@ class HeldGenerator:
 
 
 def held_generators(state: DatasetState) -> Iterator[HeldGenerator]:
-    """Yield what a dataset draws from, unless it asks which worker it is in."""
+    """Yield the random generators of a dataset, unless it checks the number of its worker."""
     if not state.knows_workers:
         yield from _kept_on_self(state)
         yield from _shared_variables(state)

@@ -185,7 +185,7 @@ def _before(value: Value, steps: Mapping[str, str], first: Value | None = None) 
 
 
 def _stretched(value: Value, x: Value) -> float | None:
-    """Return what is added to the range in ``((a - a.min()) / (a.max() - a.min() + eps) * 255).astype(np.uint8)``."""
+    """Return eps of ``((a - a.min()) / (a.max() - a.min() + eps) * 255).astype(np.uint8)``."""
     scaled, cast = _before(value, _TO_BYTES)
     match scaled:
         case Op("*", Op("/", Op("-", array, low), span), Const("255" | "255.0")):

@@ -25,7 +25,7 @@ _AT_ONCE = re.compile(
 
 
 def label_comprehension(module: Module, project: Project, is_dataset: IsDataset, node: Comprehension) -> Scan | None:
-    """Return what a comprehension reads, if it uses labels only."""
+    """Return the scan of a comprehension that uses labels only."""
     loops = [node.for_in]
     while loops[-1].inner_for_in is not None:
         loops.append(loops[-1].inner_for_in)
@@ -58,7 +58,7 @@ def label_comprehension(module: Module, project: Project, is_dataset: IsDataset,
 
 
 def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cst.For) -> Scan | None:
-    """Return what a ``for`` statement reads, if it uses labels only."""
+    """Return the scan of a ``for`` statement that uses labels only."""
     if node.orelse is not None or node.asynchronous is not None:
         return None
     body, scope = statements_of(node.body), module.enclosing_scope(node)

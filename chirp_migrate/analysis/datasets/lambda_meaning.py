@@ -23,7 +23,7 @@ _STACKS = frozenset({"torch.stack"})
 
 @dataclass(frozen=True)
 class Shipped:
-    """What stands for a lambda.
+    """The object of the runtime that replaces a lambda.
 
     Attributes:
         source: the expression.
@@ -66,7 +66,7 @@ def _is_settled(module: Module, project: Project, node: cst.Lambda, name: str, u
 
 
 def _shipped(module: Module, project: Project, node: cst.Lambda) -> Shipped | None:
-    """Return what is shipped for this lambda; None where it does something else."""
+    """Return the object of the runtime that does the same as this lambda; None if there is none."""
     if len(node.params.params) != 1 or not takes_plain_arguments(node):
         return None
     parameter = node.params.params[0].name.value

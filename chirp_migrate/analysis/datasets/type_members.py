@@ -19,7 +19,7 @@ from chirp_migrate.syntax.module import Module
 
 
 def meaning_of_members(module: Module, node: cst.Call, entries: cst.Dict) -> Augmenting | None:
-    """Return what the members do; ``None`` where the shipped class would not do the same.
+    """Return the semantics of the members; ``None`` if the runtime's class would do something else.
 
     Args:
         module: where the class is made.

@@ -64,7 +64,7 @@ _NUMBER = DeviceValue(is_called=True)
 
 
 def device_value(module: Module, node: cst.BaseExpression, depth: int = 0) -> DeviceValue:
-    """Return what an expression stands for as a device."""
+    """Return the device that an expression refers to."""
     match node:
         case cst.SimpleString():
             return _spelled(str(node.evaluated_value), is_whole=True)

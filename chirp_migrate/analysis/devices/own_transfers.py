@@ -26,7 +26,7 @@ _SHOWS = re.compile(r"print|\w*log\w*|info|debug|warning|add_scalars?|set_postfi
 
 
 def own_transfer(project: Project) -> str | None:
-    """Why an object of the project may have a ``to`` or ``cuda`` that takes no ``non_blocking``; ``None``: none has."""
+    """Return why the project may have a ``to`` or ``cuda`` without ``non_blocking``; ``None``: it has none."""
     wanted = re.compile(rf"\b(?:{'|'.join((*_MOVES, *_GETTERS))})\b")
     for path, text in project.matching(wanted, *_MOVES, *_GETTERS):
         for line, reason, owner in _transfers(text):
@@ -36,7 +36,7 @@ def own_transfer(project: Project) -> str | None:
 
 
 def place_of_mps(project: Project) -> str | None:
-    """Return where a file names Apple's device, as ``path:line``; a number that is called so is none."""
+    """Return where a file names Apple's device, as ``path:line``; a number of that name does not count."""
     for path, text in project.matching(re.compile(r"\bmps\b"), "mps"):
         line = _line_of_mps(text)
         if line is not None:
@@ -45,7 +45,7 @@ def place_of_mps(project: Project) -> str | None:
 
 
 def place_of_observed_transfer(project: Project) -> str | None:
-    """Return where a file looks at what a ``to`` or ``cuda`` is called with, as ``path:line``."""
+    """Return where a file reads the arguments of a ``to`` or ``cuda``, as ``path:line``."""
     for path, text in project.matching(_OBSERVED, *_MOVES):
         found = _OBSERVED.search(text)
         assert found is not None

@@ -59,7 +59,7 @@ def loader_gains(project: Project) -> LoaderGains:
 
 
 class LoaderGains:
-    """What is gained by the loaders of a project, and by what they hold.
+    """The gains of the loaders of a project, and of the objects in them.
 
     Args:
         project: the backend, as it was read.
@@ -78,7 +78,7 @@ class LoaderGains:
                 self._holders.setdefault(one.place.path, {}).setdefault(one.place.node, []).append(loader)
 
     def of_call(self, module: Module, call: cst.Call, *, moves: bool = True) -> Gain:
-        """Return what is gained by rewriting a call that builds a loader.
+        """Return the gain of rewriting a call that builds a loader.
 
         Args:
             module: where the call is.
@@ -109,12 +109,12 @@ class LoaderGains:
         )
 
     def held_by(self, module: Module, call: cst.Call) -> list[Place]:
-        """Return what the loaders that a call builds hold and cannot send to worker processes."""
+        """Return the objects of a call's loaders that cannot be sent to worker processes."""
         loaders = [loader for loader in self._loaders_at(module, module.span(call)[0]) if loader.sends_to_workers]
         return [one.place for loader in loaders for one in self._objects.held.get(loader, ())]
 
     def of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
-        """Return what is gained if worker processes can be sent an object that loaders hold.
+        """Return the gain of making an object of loaders picklable.
 
         Args:
             module: where it is made.
@@ -173,7 +173,7 @@ class LoaderGains:
         return self._by_offset(module, self._loaders)
 
     def _held(self, module: Module) -> dict[int, list[ast.AST]]:
-        """Return what makes objects that loaders hold, by where a module has it now."""
+        """Return the code that creates objects of loaders, by its current place in a module."""
         return self._by_offset(module, self._holders)
 
     def _by_offset(self, module: Module, known: dict[str, dict[ast.AST, list[Loader]]]) -> dict[int, list[ast.AST]]:
@@ -183,14 +183,14 @@ class LoaderGains:
         return found
 
     def _gain(self, place: Place, *, moves: bool = True) -> Gain:
-        """Return what is gained by the call at a place, which builds loaders."""
+        """Return the gain of the loader call at a place."""
         key = place, moves
         if key not in self._known:
             self._known[key] = self._judged(self._loaders[place.path][place.node], moves=moves)
         return self._known[key]
 
     def _judged(self, loaders: list[Loader], *, moves: bool) -> Gain:
-        """Return what is gained by a call that builds these loaders."""
+        """Return the gain of a call that builds these loaders."""
         readings = [one for loader in loaders for one in self._readings(loader)]
         at_once = next((one for one in readings if one.way is Way.AT_ONCE), None)
         collations = [one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks(one)]
@@ -383,7 +383,7 @@ def _mentions(project: Project, name: str) -> int:
 
 
 def _unused_function(module: Module, project: Project, call: cst.Call) -> cst.FunctionDef | None:
-    """The function around a call that provably nothing calls: a private one, or one of a script that nobody imports."""
+    """Return the enclosing function if provably no code calls it: a private one, or one of an unimported script."""
     outermost = next((one for one in reversed(list(module.ancestors(call))) if isinstance(one, cst.FunctionDef)), None)
     if outermost is None or outermost.decorators or module.parents[outermost] is not module.tree:
         return None

@@ -132,7 +132,7 @@ def _of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> 
 
 
 def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
-    """How the ``__getitem__`` of a class is read: at once where the class declares, or will declare, its samples."""
+    """Return how the ``__getitem__`` of a class is read: at once if the class declares its samples."""
     node = cls.place.node
     if not isinstance(node, ast.ClassDef) or cls.scope.is_local:
         return _UNKNOWN  # CHP005 and CHP006 may make a class of it that declares its samples
@@ -173,7 +173,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _definition(module: Module, node: ast.ClassDef) -> cst.ClassDef | None:
-    """Return the same definition as LibCST has it, unless the module was rewritten since."""
+    """Return LibCST's node of the same definition, unless the module was rewritten since."""
     named = [one for one in module.find(cst.ClassDef) if one.name.value == node.name]
     at = [one for one in named if module.position(module.span(one)[0])[0] in _lines(node)]
     return at[0] if at else (named[0] if len(named) == 1 else None)

@@ -63,7 +63,7 @@ def _is_renamed(imported: ast.alias) -> bool:
 
 
 def _use(node: ast.AST, parents: Mapping[ast.AST, ast.AST], known: Mapping[str, list[list[str]]]) -> ast.AST | None:
-    """Return where the value of ``node`` is taken as a whole; ``None`` when it is not."""
+    """Return where code uses the value of ``node`` as a whole; ``None`` if it does not."""
     parent = parents[node]
     match parent:
         case ast.BoolOp() | ast.IfExp():  # config or {}

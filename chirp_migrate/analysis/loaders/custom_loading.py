@@ -60,7 +60,7 @@ class CustomLoading:
 
 
 def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
-    """Yield what loads batches by hand in a module, in order of the text."""
+    """Yield the hand-written loading of a module, in order of the text."""
     made: dict[Unit, list[tuple[str, cst.Call | cst.Arg]]] = defaultdict(list)
     for definition in module.find(cst.ClassDef):
         for base in definition.bases:

@@ -26,7 +26,7 @@ _DEPTH = 4
 
 
 class DataReading:
-    """What reads data in one unit of a module."""
+    """The code that reads data in one unit of a module."""
 
     def __init__(self, module: Module, project: Project, unit: Unit) -> None:
         self._module, self._project, self._unit = module, project, unit
@@ -53,7 +53,7 @@ class DataReading:
         return isinstance(node, cst.Name | cst.Attribute) and is_dataset(self._module, self._project, node)
 
     def _sources(self, node: cst.CSTNode) -> list[cst.BaseExpression]:
-        """Return what a variable was given, and what an iterator iterates over."""
+        """Return the assigned values of a variable, and the sources of an iterator."""
         match node:
             case cst.Call(func=function, args=[first, *_]):
                 return [first.value] if self._module.qualified_names(function) & _ITERATORS else []

@@ -89,7 +89,7 @@ def _role(qualified: str) -> str | None:
 
 
 def argument_positions(call: cst.Call) -> dict[str, int]:
-    """Return where a call of ``DataLoader`` without stars gives each parameter; what it does not take is missing."""
+    """Return the place of each parameter in a call of ``DataLoader`` without stars."""
     named = ((one.keyword.value if one.keyword else None, place) for place, one in enumerate(call.args))
     positional = dict(enumerate(TORCH_POSITIONAL))
     found = ((keyword or positional.get(place), place) for keyword, place in named)

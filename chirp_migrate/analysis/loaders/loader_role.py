@@ -26,7 +26,7 @@ _TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 
 
 def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.BaseExpression]) -> str:
-    """Return what the loader is for that ``call`` builds with ``arguments`` (by name of the parameter).
+    """Return the role of the loader that ``call`` builds with ``arguments`` (by name of the parameter).
 
     Names decide: of the loader and its dataset, or of the functions around.
 

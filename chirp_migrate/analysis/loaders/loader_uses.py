@@ -54,7 +54,7 @@ def _is_annotation(outline: Outline, node: ast.AST) -> bool:
 
 @dataclass(frozen=True)
 class Use:
-    """What a mention of the class is for.
+    """The purpose of a mention of the class.
 
     Attributes:
         why: ``called``, only ``named``, ``called-later`` and for nothing else, ``subclass`` or ``used-as-value``.
@@ -87,7 +87,7 @@ def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> 
 
 
 def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> Use:
-    """Return the same, by where the value goes, if it is not called right there."""
+    """Return the purpose by the flow of the value, if it is not called directly."""
     match step:
         case Inherited(definition):
             return Use("subclass", definition.name.value)
@@ -123,7 +123,7 @@ def _held_by_attribute(module: Module, project: Project, attribute: str) -> Use:
 
 
 def _only_called(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> Use:
-    """Return what holds the class, and is read there, may be shared with other files."""
+    """Return the purpose of a class that a variable or attribute stores; ``shared`` with other files or not."""
     is_called = bool(reads) and all(isinstance(module.parents[read], cst.Call) for read in reads)
     return _CALLED_LATER if is_called and not shared else Use("used-as-value", where)
 

@@ -48,7 +48,7 @@ _DEPTH_LIMIT = 8
 
 @lru_cache(maxsize=8)
 def may_use_loader(text: str) -> bool:
-    """Whether a module may iterate over a loader: it has a word for one, or a loop with a word for what it gives."""
+    """Return whether a module may iterate over a loader, by its words."""
     if "oader" in text or ("dl" in text and _SHORT.search(text) is not None):
         return True
     return "atch" in text and _BATCHES.search(text) is not None
@@ -68,7 +68,7 @@ class Loader:
 
 
 class LoaderNames:
-    """What stands for a loader in one module.
+    """The names of loaders in one module.
 
     Args:
         module: the module that is read.
@@ -200,7 +200,7 @@ def _is_called_loader(name: str) -> bool:
 
 
 def _either(found: Iterable[Loader | None]) -> Loader | None:
-    """Return what is known of a value that is one of several."""
+    """Return the certainty of a value that is one of several."""
     every = list(found)
     known = [one for one in every if one is not None]
     if not known:

@@ -92,7 +92,7 @@ def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> 
 
 
 def _item(module: Module, function: cst.CSTNode, node: cst.BaseExpression, key: str) -> cst.BaseExpression | None:
-    """Return what an expression takes the item ``key`` of; a local name stands for its only value."""
+    """Return the object from which an expression reads the item ``key``; a local name is its only value."""
     match node:
         case cst.Subscript(value=owner, slice=[cst.SubscriptElement(slice=cst.Index(value=cst.Integer(value=index)))]):
             return _value_of(module, function, owner) if index == key else None

@@ -43,7 +43,7 @@ class Batch(LoopNames[Path | None]):
         self._read_body()
 
     def value(self, node: cst.CSTNode) -> Path | None:
-        """Return where in the batch the value of an expression lies; ``None`` when it does not lie there as it came."""
+        """Return the place in the batch from which an expression comes unchanged; ``None`` if there is none."""
         match node:
             case cst.Name():
                 return self._named(node)
@@ -95,7 +95,7 @@ class Batch(LoopNames[Path | None]):
     def _given(
         self, name: str, around: set[cst.CSTNode], moving: cst.CSTNode, place: int = sys.maxsize
     ) -> Iterator[Path]:
-        """Yield what ``name`` may be bound to at ``place``, in the blocks ``around`` it."""
+        """Yield the values of ``name`` at ``place``, in the blocks ``around`` it."""
         for bound in reversed(self._bound.get(name, ())):
             if bound.offset <= place:
                 if bound.value is not None:
@@ -160,7 +160,7 @@ class Batch(LoopNames[Path | None]):
 
 
 def _parts(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """Yield what a target is taken apart into."""
+    """Yield the targets of an unpacking."""
     if not isinstance(target, cst.Tuple | cst.List):
         yield target
         return

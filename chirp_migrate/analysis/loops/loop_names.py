@@ -48,15 +48,15 @@ class LoopNames(ABC, Generic[T]):
 
     @abstractmethod
     def value(self, node: cst.CSTNode) -> T:
-        """Return what is known of the value of an expression in the body."""
+        """Return the known facts about the value of an expression in the body."""
 
     @abstractmethod
     def _part(self, value: T, position: str) -> T:
-        """Return what is known of the part of a value at a position, ``*`` for any."""
+        """Return the known facts about one part of a value; ``*`` is any position."""
 
     @abstractmethod
     def _each(self, iterable: cst.BaseExpression) -> T:
-        """Return what is known of what a loop over ``iterable`` gets."""
+        """Return the known facts about the items of a loop over ``iterable``."""
 
     def _read_body(self) -> None:
         """Go through all that binds names in the body."""
@@ -117,7 +117,7 @@ class LoopNames(ABC, Generic[T]):
                 yield from self._names(target, self._each(iterable))
 
     def _named(self, name: cst.Name) -> T:
-        """Return what is known of the value of a name where it stands."""
+        """Return the known facts about the value of a name at its place."""
         for ancestor in self._module.ancestors(name):
             if ancestor is self._loop:
                 break

@@ -79,7 +79,7 @@ def device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
 
 
 def waits_at_once(loop: DeviceLoop, transfers: Iterable[cst.Call]) -> bool:
-    """Whether a loop waits for what it copies in the same statement or the next, and computes nothing meanwhile."""
+    """Return whether a loop waits for its copy in the same or the next statement."""
     copies = list(transfers)
     return any(loop.waits_for(wait, copies) for wait in loop.waits())
 
@@ -144,7 +144,7 @@ class DeviceLoop(LoopNames[bool]):
         return start <= end and not module.text[start:end].strip(" \t\r\n;") and not names.isdisjoint(bound)
 
     def waits(self) -> list[Wait]:
-        """Return what waits for the device in every step, in order of the text."""
+        """Return the expressions that wait for the device in every step, in order of the text."""
         found: dict[cst.CSTNode, Wait] = {}
         for call in find_own(self.loop.body, cst.Call):
             value = self._waited_for(call)
@@ -226,5 +226,5 @@ class DeviceLoop(LoopNames[bool]):
 
 
 def _targets(statement: cst.CSTNode) -> list[cst.BaseExpression]:
-    """Return what an assignment binds."""
+    """Return the targets of an assignment."""
     return [one.target for one in statement.targets] if isinstance(statement, cst.Assign) else []

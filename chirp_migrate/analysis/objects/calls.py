@@ -156,7 +156,7 @@ class Calls(ObjectAccess):
         return UNKNOWN
 
     def _run(self, function: FunctionThing, arguments: Arguments, place: Place) -> Value:
-        """Return what a function of the project returns."""
+        """Return the result of a function of the project."""
         node = function.place.node
         assert isinstance(node, _FUNCTIONS)
         same = sum(one is node for one, _ in self._stack)

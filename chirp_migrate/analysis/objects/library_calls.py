@@ -57,7 +57,7 @@ _TORCH_POSITIONAL = (
 
 
 class LibraryCalls(State, ABC):
-    """What calls of libraries give.
+    """The results of library calls.
 
     Attributes:
         loaders: the loaders that were built, in order.
@@ -108,7 +108,7 @@ class LibraryCalls(State, ABC):
             self._add(made.cells, key, value)
 
     def _all_of(self, value: Value) -> Value:
-        """Return what the containers of a value hold."""
+        """Return the contents of the containers of a value."""
         return unite(*(one for thing in value if isinstance(thing, Container) for one in thing.cells.values()))
 
     def _loader(self, name: str, arguments: Arguments, place: Place) -> Loader:
@@ -154,7 +154,7 @@ class LibraryCalls(State, ABC):
         return UNKNOWN if found is None else found
 
     def _call_builtin(self, name: str, arguments: Arguments, place: Place, scope: Scope | None) -> Value | None:
-        """Return what a function of Python or NumPy gives; ``None`` of one that is not known."""
+        """Return the result of a function of Python or NumPy; ``None`` if it is not known."""
         first = arguments.first()
         node = place.node if isinstance(place.node, ast.expr) else ast.Constant(None)
         inner = scope or Scope(place.path, None, "module")
@@ -295,7 +295,7 @@ class LibraryCalls(State, ABC):
     def _call_named(
         self, owner: Thing, name: str, arguments: Arguments, place: Place, below: ClassThing | None
     ) -> Value:
-        """Return what a method of an object gives that is not of the project's making."""
+        """Return the result of a method of an object that no project code created."""
         match owner:
             case Container():
                 return self._call_container(owner, name, arguments, place)
@@ -324,7 +324,7 @@ class LibraryCalls(State, ABC):
         return UNKNOWN
 
     def _prepare(self, arguments: Arguments, place: Place) -> Value:
-        """What accelerate makes of its arguments: new loaders of the loaders; everything else stays what it is."""
+        """Return the results of accelerate's ``prepare``: new loaders for loaders, all others unchanged."""
         made: list[Value] = []
         for value in arguments.positional:
             loaders = list(loaders_in(value))

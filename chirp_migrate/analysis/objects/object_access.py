@@ -53,7 +53,7 @@ class ObjectAccess(LibraryCalls):
     def _use(self, loader: Loader, place: Place) -> None: ...
 
     def _in_class(self, cls: ClassThing, name: str, below: ClassThing | None = None) -> Value:
-        """What a class has under a name, by the order of its bases; with ``below``, from behind that class on."""
+        """Return the attribute of a class, by the order of its bases; with ``below``, after that class."""
         order = bases_of(cls)
         if below is not None:
             order = order[order.index(below) + 1 :] if below in order else order[1:]
@@ -173,7 +173,7 @@ class ObjectAccess(LibraryCalls):
         return UNKNOWN
 
     def _elements(self, value: Value, node: ast.expr, scope: Scope) -> Value:
-        """Return what iterating over an object gives."""
+        """Return the items of iterating over an object."""
         found: list[Value] = []
         for thing in value:
             match thing:
@@ -216,7 +216,7 @@ class ObjectAccess(LibraryCalls):
         return thing.cells.get(None, UNKNOWN)
 
     def _entered(self, value: Value, node: ast.expr, scope: Scope) -> Value:
-        """Return what ``with … as`` gives."""
+        """Return the value of ``with … as``."""
         found: list[Value] = []
         for thing in value:
             match thing:

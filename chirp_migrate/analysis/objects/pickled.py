@@ -55,7 +55,7 @@ _PICKLING = ("__reduce__", "__reduce_ex__", "__getnewargs_ex__")
 
 
 class Sort(Enum):
-    """What a rule has to say of an object that cannot be pickled."""
+    """The kind of an object that cannot be pickled."""
 
     LAMBDA = "lambda"
     FUNCTION = "function"
@@ -84,7 +84,7 @@ class Found:
 
 @lru_cache(maxsize=4)
 def unpicklable(project: Project) -> Unpicklable:
-    """Return what of a project cannot be pickled for workers, as the project was when it was first asked for."""
+    """Return the objects of a project that cannot be pickled for workers, as of the first call."""
     return Unpicklable(project)
 
 
@@ -93,7 +93,7 @@ def _any_of(words: Set[str]) -> re.Pattern[str]:
 
 
 class Unpicklable:
-    """What of a project cannot be pickled for workers, by file.
+    """The objects of a project that cannot be pickled for workers, by file.
 
     Args:
         project: the backend, as it was read.
@@ -148,7 +148,7 @@ class Unpicklable:
         return self.run if is_as_read else self.run.without(path)
 
     def in_file(self, path: str, sort: Sort) -> list[Found]:
-        """Return what is made in a file."""
+        """Return the objects that a file creates."""
         return [one for one in self._by_path.get(path, ()) if one.sort is sort]
 
     def is_idle(self, path: str, name: str) -> bool:
@@ -313,7 +313,7 @@ def is_dataset(cls: ClassThing) -> bool:
 
 
 class _Walk:
-    """What ``pickle`` meets on its way through an object.
+    """The objects that ``pickle`` visits in an object.
 
     Attributes:
         found: what it cannot pickle.
@@ -413,7 +413,7 @@ def _same_nodes(before: str) -> SameNodes:
 
 
 def _name_offset(module: Module, node: ast.AST, offset: int) -> int:
-    """Return where a finding on a node is shown: of a definition, at its name."""
+    """Return the place of a finding on a node: for a definition, its name."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return module.text.index(node.name, offset)
     return offset

@@ -105,7 +105,7 @@ class Run(Calls):
                 self._block(statement.body, scope)
 
     def call_alone(self, function: Thing, arguments: Arguments | None = None) -> Value:
-        """Return what a call from nowhere gives, with arguments of which nothing is known."""
+        """Return the result of a call without a caller, with unknown arguments."""
         found: Value = UNKNOWN
         with self._from_start(ALONE):
             place = function.place if isinstance(function, FunctionThing | ClassThing) else Place("", ast.Pass())
@@ -249,7 +249,7 @@ class Run(Calls):
         self._write(owner.cells, name, value)
 
     def _owner(self, name: str, scope: Scope | None) -> Scope | None:
-        """The scope that has a name, from inside of ``scope`` outwards; class bodies are seen from themselves only."""
+        """Return the scope that defines a name, from ``scope`` outwards; only its own code sees a class body."""
         inner = scope
         while scope is not None:
             if name in scope.elsewhere:
@@ -269,7 +269,7 @@ class Run(Calls):
         return (External(f"builtins.{name}"),)
 
     def _held(self, scope: Scope, name: str) -> Value:
-        """Return what a scope has under a name, imports looked up."""
+        """Return the value of a name in a scope, with imports resolved."""
         value = scope.cells.get(name, UNKNOWN)
         if any(isinstance(thing, Imported) for thing in value):
             looked_up = (self._brought(one, name) if isinstance(one, Imported) else (one,) for one in value)
@@ -277,7 +277,7 @@ class Run(Calls):
         return value
 
     def _brought(self, one: Imported, bound: str) -> Value:
-        """Return what an import stands for; ``import a.b`` without another name stands for ``a``."""
+        """Return the object of an import; ``import a.b`` without another name refers to ``a``."""
         name = one.name
         if one.is_module and "." in name and bound == name.partition(".")[0]:
             found = self._imported(one.path, bound)
@@ -292,7 +292,7 @@ class Run(Calls):
         )
 
     def _imported(self, path: str, name: str) -> Value:
-        """Return what an absolute name in an import of the file at ``path`` stands for."""
+        """Return the object of an absolute name in an import of the file at ``path``."""
         found = [self._own_name(file, rest) for file, rest in self._project.located(path, name)]
         return unite(*found) if found else (External(name),)
 

@@ -38,7 +38,7 @@ _MOST = 24
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the project an object is made.
+    """The place in the project where an object is created.
 
     Attributes:
         path: the file, relative to the root.
@@ -276,12 +276,12 @@ class HazardKind(Enum):
 
     @property
     def happens(self) -> str:
-        """Return what becomes of the object in workers."""
+        """Return the effect of the object in workers."""
         return self.value[1]
 
     @property
     def remedy(self) -> str:
-        """Return what to do instead."""
+        """Return the advice for the object."""
         return self.value[2]
 
 
@@ -304,7 +304,7 @@ class Hazard(Thing):
 
 @dataclass(eq=False)
 class Loader(Thing):
-    """What a loader is given, and what happens to it.
+    """The arguments of a loader, and its uses.
 
     Attributes:
         place: the call that builds it.

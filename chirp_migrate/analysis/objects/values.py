@@ -51,7 +51,7 @@ NONE: Value = (Constant(None),)
 
 @dataclass(frozen=True)
 class Super(Thing):
-    """What ``super()`` gives: the object, and the class whose bases are asked."""
+    """The result of ``super()``: the object, and the class whose bases are searched."""
 
     objects: Value
     below: ClassThing
@@ -59,7 +59,7 @@ class Super(Thing):
 
 @dataclass
 class Arguments:
-    """What a call is given.
+    """The arguments of a call.
 
     Attributes:
         positional: the values by position.
@@ -76,7 +76,7 @@ class Arguments:
         return [*self.positional, *self.keywords.values()]
 
     def behind(self, first: Value) -> Arguments:
-        """Return the same with another positional argument in front."""
+        """Return the arguments with another positional argument in front."""
         return Arguments([first, *self.positional], self.keywords, self.more)
 
     def first(self, keyword: str = "") -> Value:
@@ -106,7 +106,7 @@ def _collect_bases(cls: Thing, seen: list[Thing], depth: int) -> None:
 
 
 def scope_of_call(scope: Scope) -> Scope:
-    """Return where ``return`` and ``:=`` of a comprehension belong."""
+    """Return the scope of ``return`` and ``:=`` in a comprehension."""
     while scope.kind == "comprehension" and scope.around is not None:
         scope = scope.around
     return scope
@@ -204,7 +204,7 @@ def _is_true(thing: Thing) -> bool | None:
 
 
 def comparison(one: Thing, op: ast.cmpop, other: Thing) -> bool | None:
-    """Return what a comparison of two objects gives, if that is sure."""
+    """Return the result of comparing two objects, if it is certain."""
     negated = isinstance(op, ast.IsNot | ast.NotEq)
     match one, other:
         case Constant(value=first, is_whole=True), Constant(value=second, is_whole=True):

@@ -167,13 +167,13 @@ def _replace(one: Replacement) -> _Json:
 
 
 def _described(findings: Sequence[Finding]) -> str:
-    """Return what a fix does: one hunk, which may answer several findings."""
+    """Return the description of a fix: one hunk, which may resolve several findings."""
     places = ", ".join(f"{finding.rule} ({finding.name}) in line {finding.line}" for finding in findings)
     return f"Rewrite {places}."
 
 
 def _fingerprint(rule: str, line: str, occurrence: int) -> str:
-    """Return the same for the same line of code wherever it moves in its file, in any context."""
+    """Return a hash that stays the same when the line of code moves in its file, in any context."""
     return hashlib.sha256("\0".join((rule, line, str(occurrence))).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

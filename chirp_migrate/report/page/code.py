@@ -66,7 +66,7 @@ def section_code(section: Section) -> Markup:
 
 @dataclass(frozen=True)
 class _Shape:
-    """What the lines of a section have in common: digits of their numbers, and characters they are all indented by."""
+    """The common layout of the lines of a section: digits of their numbers, and their indentation."""
 
     width: int
     margin: int

@@ -178,7 +178,7 @@ def _percent(ratio: Ratio) -> tuple[str, str]:
 
 
 def _figures(found: VerifyReport) -> dict[str, Any]:
-    """Return what the template of the figures shows."""
+    """Return the values for the template of the figures."""
     each, together = entry_times(found), all_together(found)
     entries = [*each, *([together] if together is not None and len(each) > 1 else [])] if together is not None else []
     # All together is the sum: on one scale with it the others could not be compared.
@@ -248,7 +248,7 @@ def _parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
 
 
 def _statuses(ledger: Ledger) -> list[tuple[Status, str]]:
-    """Return those that a rule has, with the words for what rules do."""
+    """Return the statuses of a rule's findings, with their words."""
     together = Counter(status for counts in ledger.rules.values() for status in counts if counts[status])
     return [(status, word) for status, word, _ in outcomes(together)]
 

@@ -56,7 +56,7 @@ def totals(plan: Plan) -> str:
 
 
 def _nothing(plan: Plan) -> str:
-    """Return what is said where no file was written, nor would be."""
+    """Return the message for a run that writes no file."""
     if plan.files:
         return "Nothing was rewritten."
     if all(finding.status is Status.FINE for finding in plan.findings):
@@ -149,14 +149,14 @@ def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: 
 
 
 def _show_attention(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
-    """What a quiet run says: files that could not be handled, and what the user has to do."""
+    """Print what a quiet run prints: files that could not be handled, and tasks for the user."""
     for one in (*plan.skipped, *left):
         screen.line(f"{one.path}: {one.reason}")
     show_notes(plan, screen)
 
 
 def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
-    """What was seen and not rewritten, with the reasons; findings of one rule in one file stand together."""
+    """Print findings that were not rewritten, with reasons, by rule and file."""
     # Not of likely bugs: those are shown in any case.
     behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR and not rule.finds_bugs}
     # What is proposed nowhere is no news of a rule that is not asked for; nor is what only the curious ask for.
@@ -223,7 +223,7 @@ def loaders_in_tests(plan: Plan) -> str:
 
 
 def show_notes(plan: Plan, screen: Screen) -> None:
-    """What else the user should know."""
+    """Print the notes for the user."""
     for note in plan.notes:
         screen.text(note)
 
@@ -255,7 +255,7 @@ def show_account(
 
 
 def _show_findings(findings: Sequence[Finding], screen: Screen, *, is_alone: bool = False) -> None:
-    """What each rule says of a file, one line with all of its places; with -v one by one and in full.
+    """Print the findings of each rule in a file, one line with all places; with -v one by one and in full.
 
     What makes results wrong or keeps workers from starting is said in full in any case, each message once; so is what
     stands alone under its heading.

@@ -149,7 +149,7 @@ def _added(files: list[FileStory], screen: Screen, *, planned: bool) -> None:
 
 
 def _reported(stories: Iterable[FindingStory], screen: Screen) -> None:
-    """What was seen and not rewritten, by what it is and by file; the same message of several lines once."""
+    """Print findings that were not rewritten, by kind and file; a message of several lines once."""
     for title, files in reported_by_file(stories):
         screen.heading(title)
         for path, kinds in files:

@@ -98,7 +98,7 @@ def _times(verdict: VerifyReport, screen: Screen) -> None:
 
 
 def _epochs(verdict: VerifyReport, screen: Screen) -> None:
-    """What the user's own runs are made of."""
+    """Print the parts of the user's own runs."""
     rows = []
     for label, own in verdict.own_runs.items():
         if own.epochs:
@@ -143,7 +143,7 @@ def _targets(verdict: VerifyReport, screen: Screen) -> None:
 
 
 def _sameness(verdict: VerifyReport, screen: Screen) -> None:
-    """What differs, or how it was compared; nothing where nothing was."""
+    """Print the differences, or how the versions were compared."""
     if verdict.differences:
         screen.heading("What is not the same training")
     for difference in verdict.differences:

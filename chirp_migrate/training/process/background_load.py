@@ -33,7 +33,7 @@ def own_s() -> float:
 
 
 class Watch:
-    """What others used of the CPUs during :meth:`watching`, all these times together.
+    """The CPU use of other processes during :meth:`watching`, over all these times.
 
     The system counts in hundredths of a second, so a short time by itself says little.
     """

@@ -63,7 +63,7 @@ def check_imports(tree: Path, origin: str) -> None:
 
 
 def named(reference: str, what: str, fits: Callable[[Any], bool] = callable) -> Any:
-    """Return what ``package.module:name`` or ``folder/file.py:name`` names, relative to the working directory.
+    """Return the object of ``package.module:name`` or ``folder/file.py:name``, relative to the working directory.
 
     A file is imported under its own name, from its folder, so that worker processes can import it, too.
 
@@ -120,7 +120,7 @@ def _imported(place: str) -> Any:
 
 
 def missing_module(log: str) -> str | None:
-    """Return what to do about the missing module that ended a program, from the end of what it printed; None for none.
+    """Return the advice for the missing module at the end of a program's output; None without one.
 
     Args:
         log: the last lines of its output, traceback included.

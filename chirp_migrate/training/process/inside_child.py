@@ -42,7 +42,7 @@ class Parent:
         self._connection = getattr(connection, "PipeConnection", connection.Connection)(end)
 
     def request(self, kind: type[_R]) -> _R:
-        """Return what is to be done."""
+        """Return the request of the parent."""
         return read_as(read_json(self._heard()), kind)
 
     def wait_for_turn(self) -> None:

@@ -54,7 +54,7 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
 
 
 class Answer(msgspec.Struct, tag="answer", frozen=True):
-    """What the child was asked for: a dataclass, which arrives as plain values."""
+    """The answer of the child: a dataclass, which arrives as plain values."""
 
     value: Any
 

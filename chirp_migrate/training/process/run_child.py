@@ -303,7 +303,7 @@ class Child(Generic[_T]):
 
 
 class _Output:
-    """What a process prints, of which only the end is held, in memory: read in a thread, so that it never waits.
+    """The output of a process, of which memory keeps only the end: read in a thread, so that it never waits.
 
     Use as a context manager that is left once the process has ended.
     """

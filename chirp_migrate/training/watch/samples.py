@@ -72,7 +72,7 @@ def readable(dataset: Any) -> bool:
 
 
 def unaugmented(dataset: Any, collate: Callable[[list[Any]], Any]) -> Any | None:
-    """Return the same samples without augmentation, or None where no such dataset can be had.
+    """Return a dataset of the same samples without augmentation, or None if there is none.
 
     Either the dataset with its ``training`` switched off, or the nearest dataset of the same length that it holds
     and whose samples do not vary.

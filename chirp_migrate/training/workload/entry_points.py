@@ -63,7 +63,7 @@ _ENGINE_INIT = frozenset({"model_class", "num_classes", "config"})
 
 
 class Source(str, Enum):
-    """Where the training comes from: found in a ChirpID-shaped backend, the user's function, script, or command."""
+    """The source of the training: a ChirpID-shaped backend, the user's function, script, or command."""
 
     FOUND = "found"
     HOOK = "hook"
@@ -153,7 +153,7 @@ class EntryPoint:
 
     @property
     def source(self) -> Source:
-        """Return where it comes from."""
+        """Return the source of the training."""
         given = {Source.COMMAND: self.command, Source.SCRIPT: self.script, Source.HOOK: self.hook}
         return next((source for source, words in given.items() if words), Source.FOUND)
 
@@ -165,7 +165,7 @@ class EntryPoint:
 
 @dataclass(frozen=True)
 class Discovery:
-    """What was found in a tree.
+    """The entry points of a tree.
 
     Attributes:
         entry_points: in the order in which they run.
@@ -181,7 +181,7 @@ class Discovery:
 
     @property
     def source(self) -> Source:
-        """Return where all of the entry points come from."""
+        """Return the source of all entry points."""
         return self.entry_points[0].source
 
     def compared(self, saw_loaders: bool) -> str | None:

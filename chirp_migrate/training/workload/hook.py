@@ -33,7 +33,7 @@ def is_reference(text: str) -> bool:
 
 
 def file_of(reference: str) -> tuple[str, ...]:
-    """Return where the function may be, as paths relative to the tree; the first that exists is it."""
+    """Return the possible files of the function, relative to the tree; the first existing one counts."""
     place = reference.rpartition(":")[0]
     if _is_file(place):
         return (Path(place).as_posix(),)

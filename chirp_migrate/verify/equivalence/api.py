@@ -32,7 +32,7 @@ _HARMLESS = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssig
 
 
 def public_names(root: Path) -> dict[str, list[str]]:
-    """Return what callers may use of each module: functions, classes and their methods, read from source.
+    """Return the public names of each module: functions, classes and their methods, read from source.
 
     The modules are those of ``utils/``; in a tree that has none, those at its root, in ``src/`` and in packages.
     Modules that cannot be parsed, and scripts in ``utils/`` (modules with loose calls at top level, which must not
@@ -94,7 +94,7 @@ def _described(name: str, wanted: list[str]) -> dict[str, Signature | str]:
 
 
 def missing_from(before: Api, after: Api) -> list[str]:
-    """Return what callers of ``before`` would miss in ``after``, one sentence each; additions are no difference."""
+    """Return the names of ``before`` that ``after`` lacks, one sentence each; additions are no difference."""
     problems: list[str] = []
     for module, names in before.items():
         now = after.get(module, {"": _GONE})

@@ -87,7 +87,7 @@ def sample_statistics(batch: torch.Tensor) -> list[list[float]]:
 
 @dataclass(frozen=True)
 class Draw:
-    """What one augmented sample shows of the random numbers it was made with.
+    """The visible random numbers of one augmented sample.
 
     Attributes:
         masked: which time frames and frequency bins are masked, packed; ``b""`` for none.

@@ -26,7 +26,7 @@ _VALUES = {"losses-differ", "values-differ", "statistics-differ", "samples-diffe
 
 @dataclass
 class Equivalence:
-    """What a comparison showed.
+    """The result of a comparison.
 
     Attributes:
         found: the differences; empty when both sides train the same.
@@ -118,7 +118,7 @@ def compare_traces(
 
 
 def _judge(result: Equivalence, tests: Sequence[_Test]) -> None:
-    """What the tests of a verification show, and what the two-sample tests among them could have found."""
+    """Return the results of the tests, and the changes that the two-sample tests could have found."""
     named: set[tuple[str, str]] = set()
     adjusted = holm([test.p for test in tests])
     for p, test in sorted(zip(adjusted, tests, strict=True), key=lambda pair: pair[0]):

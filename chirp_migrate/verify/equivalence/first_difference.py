@@ -227,7 +227,7 @@ def values_of(text: str) -> NDArray[np.float64]:
 
 
 def aspects(passes: Sequence[Trace], result: Mapping[str, str]) -> dict[str, str]:
-    """Return what of a run a seed may decide, each as text that is equal for equal runs.
+    """Return the aspects of a run that a seed may affect, each as text that is equal for equal runs.
 
     Args:
         passes: what the loaders yielded.
@@ -245,7 +245,7 @@ def aspects(passes: Sequence[Trace], result: Mapping[str, str]) -> dict[str, str
 
 
 def ignored(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
-    """Return what two seeds decide before and not after; None when every seed still counts.
+    """Return the aspect that two seeds change before and not after; None if every seed still counts.
 
     Single values of a result may be equal by chance (an accuracy, for one), so they count together only.
     """

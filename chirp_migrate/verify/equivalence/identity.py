@@ -30,7 +30,7 @@ class Level:
     maps: tuple[Any, ...] = ()
 
     def index(self, index: int) -> int:
-        """Return what the loader's ``index`` is in this data set."""
+        """Return the index in this dataset of the loader's ``index``."""
         for indices in self.maps:
             index = as_int(indices[index])
         return index
@@ -95,7 +95,7 @@ def _below(dataset: Any) -> Any:
 
 
 def _enclosed(function: Any, depth: int = 3) -> Iterator[Any]:
-    """Yield what a function's closure holds, that of functions in it included."""
+    """Yield the contents of a function's closure, and of functions in it."""
     if not isinstance(function, FunctionType) or depth == 0:
         return
     for cell in function.__closure__ or ():

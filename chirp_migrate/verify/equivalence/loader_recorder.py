@@ -148,7 +148,7 @@ class LoaderWatch(Interception):
         return PassingIterator(self._samplers, sampler, start(), around)
 
     def _watched_loss(self) -> Callable[..., Any]:
-        """Return what calling a loss module is meanwhile: as ever, and its output is noted."""
+        """Return a call of a loss module that also records its output."""
 
         def call(loss: _Loss, *arguments: Any, **named: Any) -> Any:
             output = torch.nn.Module.__call__(loss, *arguments, **named)
@@ -182,5 +182,5 @@ def _fewer(loader: Any) -> AbstractContextManager[None]:
 
 
 def _index_sampler(loader: Any) -> Any:
-    """Return what the loader asks for indices, as PyTorch chooses it."""
+    """Return the sampler from which the loader requests indices, as PyTorch chooses it."""
     return loader.sampler if loader.batch_sampler is None else loader.batch_sampler

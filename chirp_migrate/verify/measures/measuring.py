@@ -50,7 +50,7 @@ class _Held:
 
 @dataclass
 class _Entry:
-    """What the walks of one entry point leave behind, besides themselves."""
+    """The results of the passes of one entry point."""
 
     walks: list[Walk] = field(default_factory=list)
     held: dict[str, _Held] = field(default_factory=dict)

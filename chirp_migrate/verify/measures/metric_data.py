@@ -19,7 +19,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Measure:
-    """What a figure is.
+    """The definition of a metric.
 
     Attributes:
         name: key in the JSON document.
@@ -86,7 +86,7 @@ class EntryMeasures:
 
 @dataclass
 class AugmentationCost:
-    """What augmentation adds to loading one batch in the process.
+    """The cost of augmentation in loading one batch in the process.
 
     Attributes:
         dataset: what the samples come from, outermost class first.

@@ -80,7 +80,7 @@ def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: 
 def _problem(
     dataset: Any, collate: Collate, workers: int, size: int, indices: list[int], random: set[str]
 ) -> str | None:
-    """Return what is wrong with the batches that this many workers give, in one sentence; None when nothing is."""
+    """Return the problem of the batches from this many workers, in one sentence; None without one."""
     seen: list[int] = []
     started: list[multiprocessing.process.BaseProcess] = []
     try:
@@ -126,12 +126,12 @@ def _difference(dataset: Any, collate: Collate, numbers: list[int], batch: Any, 
 
 
 def _batch(dataset: Any, collate: Collate, numbers: Sequence[int]) -> dict[str, Any]:
-    """Return what a batch of these samples holds, read here."""
+    """Return the contents of a batch of these samples, read in this process."""
     return contents(collate(read(dataset, numbers)))
 
 
 def _not_tried(expected_s: float, until: float) -> str:
-    """Return why what takes so long is not tried; empty where it is."""
+    """Return why a slow trial is skipped; empty if it runs."""
     if time.monotonic() + expected_s <= until:
         return ""
     return f"not tried: about {expected_s:.0f} s, more than was left for it"

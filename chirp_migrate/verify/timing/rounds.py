@@ -83,7 +83,7 @@ class TimedRound:
         return cls(seconds, others, duration_s, visits)
 
     def visits_of(self, side: str) -> Mapping[str, Visit]:
-        """Return what was timed of a side, by entry point; nothing in a round of an earlier version."""
+        """Return the timings of a version, by entry point; empty in a round of an earlier version of the tool."""
         return self.visits.get(side, {})
 
     @property
@@ -93,7 +93,7 @@ class TimedRound:
 
 
 class Stopped(str, Enum):
-    """Why no further round was made."""
+    """The reason why there is no further round."""
 
     SETTLED = "every question answered"
     ROUNDS = "all rounds made"
