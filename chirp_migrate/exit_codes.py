@@ -36,7 +36,7 @@ class ExitCode(IntEnum):
     PIPE_CLOSED = 141, "the reader of the output went away"
 
     def __new__(cls, code: int, meaning: str) -> ExitCode:
-        """Return a member is the number; its meaning is an attribute."""
+        """Create a member that is the number, with its meaning as an attribute."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.meaning = meaning

@@ -293,7 +293,7 @@ def _workers(options: LoaderOptions, workers: int, why: str) -> LoadPlan:
     return LoadPlan(workers, options.prefetch_threads, options.prefetch_factor, why)
 
 
-def _as_measured(options: LoaderOptions) -> LoadPlan | None:
+def _measured_plan(options: LoaderOptions) -> LoadPlan | None:
     choice = _measured_choice(options) if options.tune and _has_samples(options.dataset) else None
     if choice is None:
         return None
@@ -336,7 +336,7 @@ def _as_before(options: LoaderOptions) -> LoadPlan:
 
 
 _RULES: tuple[Callable[[LoaderOptions], LoadPlan | None], ...] = (
-    _as_measured, _none_before, _stream, _in_memory, _thread_safe, _as_before,
+    _measured_plan, _none_before, _stream, _in_memory, _thread_safe, _as_before,
 )  # fmt: skip
 
 
@@ -417,7 +417,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
         pins_own_batches=options.pin_memory is None and placement is None and _allocates_batches(options),
         **_with_workers(arguments, workers, prefetch, options.persistent_workers and asked > 0),
     )
-    return _decided(loader, "; ".join(said), options.benchmark)
+    return _attach_decision(loader, "; ".join(said), options.benchmark)
 
 
 def _held_plan(options: LoaderOptions, why: str) -> LoadPlan:
@@ -463,7 +463,7 @@ def _original(options: LoaderOptions) -> DataLoader[Any]:
     workers, prefetch, persistent = options.num_workers, options.prefetch_factor, options.persistent_workers
     loader = make(options.dataset, **_with_workers(_arguments(options), workers, prefetch, persistent))
     way = way_of_loading(workers, None)
-    return _decided(loader, f"original loading (optimize=False): {way}{moved}", options.benchmark)
+    return _attach_decision(loader, f"original loading (optimize=False): {way}{moved}", options.benchmark)
 
 
 def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
@@ -492,7 +492,7 @@ def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None
     return {**options, "num_workers": 0}
 
 
-def _decided(loader: Any, decision: str, benchmark: bool) -> DataLoader[Any]:
+def _attach_decision(loader: Any, decision: str, benchmark: bool) -> DataLoader[Any]:
     """Return ``loader`` with its decision attached and logged, or printed for a benchmark."""
     loader.decision = decision
     size = loader.batch_size if loader.batch_size is not None else "as sampled"

@@ -151,7 +151,7 @@ def _places(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
         (_SETUP, _install_requires, with_install_requires),
         (_PYPROJECT, _extra_dependencies, with_extra_dependency),
     ):
-        entries = _listed(root / path, read)
+        entries = _read_dependencies(root / path, read)
         if entries is not None and any(map(_brings_torch, entries)) and (not edits or _lacks_ours(entries)):
             edits.append((path, edit))
     for path, entries in ((_PYPROJECT, _poetry(root)), (_SETUP_SCRIPT, _script(root))):
@@ -168,7 +168,7 @@ def _is_package(root: Path) -> bool:
     if (root / _SETUP).is_file() or (root / _SETUP_SCRIPT).is_file():
         return True
     try:
-        content = _parsed(text_of(root / _PYPROJECT))
+        content = _parse_toml(text_of(root / _PYPROJECT))
     except ValueError:
         return True
     return "project" in content or "poetry" in content.get("tool", {})
@@ -181,7 +181,7 @@ def _brings_torch(entry: Any) -> bool:
 def _poetry(root: Path) -> list[Any]:
     """Return the packages in Poetry's table of dependencies."""
     try:
-        table = _parsed(text_of(root / _PYPROJECT)).get("tool", {}).get("poetry", {}).get("dependencies", {})
+        table = _parse_toml(text_of(root / _PYPROJECT)).get("tool", {}).get("poetry", {}).get("dependencies", {})
     except ValueError:
         return []
     return list(table) if isinstance(table, dict) else []
@@ -219,7 +219,7 @@ def without_requirement(text: str, added: re.Pattern[str] = _ADDED) -> str:
 
 def without_entry(text: str) -> str:
     """Return a ``pyproject.toml`` without the added dependencies; unchanged if the edit is not plain."""
-    expected: Any = _parsed(text)
+    expected: Any = _parse_toml(text)
     lists = [
         (table, name)
         for table, name, entries in _toml_lists(expected)
@@ -237,7 +237,7 @@ def without_entry(text: str) -> str:
         after = tomlkit.dumps(whole)
     except tomlkit.exceptions.TOMLKitError:
         return text
-    return after if _parsed(after) == expected else text
+    return after if _parse_toml(after) == expected else text
 
 
 def _remove(entries: Any, added: re.Pattern[str]) -> None:
@@ -294,10 +294,10 @@ def with_project_dependency(text: str, wanted: str) -> str:
     listed = _project_dependencies(text)
     if listed is None:
         raise ValueError("it has no list `dependencies` under [project]")
-    return _extended(text, wanted, ("project",), *(["dependencies"] if _lacks_ours(listed) else []))
+    return _add_entry(text, wanted, ("project",), *(["dependencies"] if _lacks_ours(listed) else []))
 
 
-def _extended(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
+def _add_entry(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
     """Return a ``pyproject.toml`` in which lists of a table have one more entry, ``wanted``.
 
     Raises:
@@ -307,7 +307,7 @@ def _extended(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
         return text
     import tomlkit.exceptions  # which most runs do not need
 
-    expected: Any = _parsed(text)
+    expected: Any = _parse_toml(text)
     try:
         whole: Any = tomlkit.parse(text)
         kept = tomlkit.dumps(whole)
@@ -319,7 +319,7 @@ def _extended(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
         after = tomlkit.dumps(whole)
     except tomlkit.exceptions.TOMLKitError as error:
         raise ValueError(f"chirp-migrate cannot edit it ({error})") from None
-    if kept != text or _parsed(after) != expected:
+    if kept != text or _parse_toml(after) != expected:
         raise ValueError("its list of dependencies has a form that chirp-migrate cannot parse")
     return after
 
@@ -336,7 +336,7 @@ def with_extra_dependency(text: str, wanted: str) -> str:
     Raises:
         ValueError: it is not TOML, or the lists cannot be extended for sure.
     """
-    return _extended(text, wanted, ("project", "optional-dependencies"), *_extras(text))
+    return _add_entry(text, wanted, ("project", "optional-dependencies"), *_extras(text))
 
 
 def with_install_requires(text: str, wanted: str) -> str:
@@ -385,7 +385,7 @@ def _install_requires(text: str) -> list[Any] | None:
 
 def _project_dependencies(text: str) -> list[Any] | None:
     """Entries of ``dependencies`` under ``[project]`` in a ``pyproject.toml``; None where there is no such list."""
-    lists = (entries for table, _, entries in _toml_lists(_parsed(text)) if len(table) == 1)
+    lists = (entries for table, _, entries in _toml_lists(_parse_toml(text)) if len(table) == 1)
     return next(lists, None)
 
 
@@ -393,17 +393,17 @@ def _extras(text: str) -> list[str]:
     """Return names of the extras of a ``pyproject.toml`` that name torch and lack the distribution."""
     return [
         name
-        for table, name, entries in _toml_lists(_parsed(text))
+        for table, name, entries in _toml_lists(_parse_toml(text))
         if len(table) > 1 and any(map(_brings_torch, entries)) and _lacks_ours(entries)
     ]
 
 
 def _extra_dependencies(text: str) -> list[Any]:
     """Return the packages in the extras of a ``pyproject.toml``."""
-    return [one for table, _, entries in _toml_lists(_parsed(text)) if len(table) > 1 for one in entries]
+    return [one for table, _, entries in _toml_lists(_parse_toml(text)) if len(table) > 1 for one in entries]
 
 
-def _listed(file: Path, read: Callable[[str], list[Any] | None]) -> list[Any] | None:
+def _read_dependencies(file: Path, read: Callable[[str], list[Any] | None]) -> list[Any] | None:
     """Return the dependencies that a file lists; None if it lists none, cannot be read, or does not exist."""
     try:
         return read(read_file(file).decode("utf-8"))
@@ -416,7 +416,7 @@ def _lacks_ours(listed: list[Any] | None) -> bool:
     return listed is not None and not any(isinstance(one, str) and _names_distribution(one) for one in listed)
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse_toml(text: str) -> dict[str, Any]:
     try:
         parsed: dict[str, Any] = tomllib.loads(text)
         return parsed

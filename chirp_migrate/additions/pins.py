@@ -228,7 +228,7 @@ def _pin(name: str, bounds: str, written: str, path: str) -> Iterator[Pin]:
             return
 
 
-def _supported(bounds: str, written: str, path: str) -> Iterator[Pin]:
+def _python_pins(bounds: str, written: str, path: str) -> Iterator[Pin]:
     """Yield the pin of the versions of Python that a project supports."""
     if bounds:
         yield from (replace(pin, is_supported=True) for pin in _pin("python", bounds, written, path))
@@ -250,7 +250,7 @@ def _of_pyproject(text: str) -> Iterator[Pin]:
     project, poetry = _table(content, "project"), _table(content, "tool", "poetry")
     requires = project.get("requires-python")
     if isinstance(requires, str):
-        yield from _supported(requires, f"requires-python {requires}", path)
+        yield from _python_pins(requires, f"requires-python {requires}", path)
     for listed in (project.get("dependencies"), *_table(project, "optional-dependencies").values()):
         for one in listed if isinstance(listed, list) else ():
             if isinstance(one, str):
@@ -262,7 +262,7 @@ def _of_pyproject(text: str) -> Iterator[Pin]:
             if isinstance(version, str) and not is_conditional:
                 bounds, written = _poetry_bounds(version), f'{name} = "{version}"'
                 if name == "python":
-                    yield from _supported(bounds, written, path)
+                    yield from _python_pins(bounds, written, path)
                 else:
                     yield from _pin(canonicalize_name(name), bounds, written, path)
 
@@ -301,7 +301,7 @@ def _of_setup(text: str) -> Iterator[Pin]:
     except configparser.Error:
         return
     requires = parser.get("options", "python_requires", fallback="").strip()
-    yield from _supported(requires, f"python_requires {requires}", "setup.cfg")
+    yield from _python_pins(requires, f"python_requires {requires}", "setup.cfg")
     extras = parser.items("options.extras_require") if parser.has_section("options.extras_require") else []
     for listed in (parser.get("options", "install_requires", fallback=""), *(value for _, value in extras)):
         for line in listed.replace(";\n", ";").splitlines():
@@ -313,7 +313,7 @@ def _of_setup_script(text: str) -> Iterator[Pin]:
     path, given = "setup.py", setup_arguments(text)
     requires = given.get("python_requires")
     if isinstance(requires, str):
-        yield from _supported(requires, f"python_requires {requires}", path)
+        yield from _python_pins(requires, f"python_requires {requires}", path)
     extras = given.get("extras_require")
     for listed in (given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ())):
         for one in listed if isinstance(listed, list | tuple) else ():

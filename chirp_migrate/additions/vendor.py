@@ -27,7 +27,7 @@ def vendor_files(root: Path) -> list[FilePlan]:
     Raises:
         Refused: a folder or file of that name is there that is not a copy of the runtime.
     """
-    source = _installed()
+    source = _runtime_folder()
     target = root / PACKAGE
     if target.is_symlink() or (target.exists() and not (target / "py.typed").is_file()):
         raise Refused(f"{target} exists and is not a copy of the runtime: move it away, or leave out --vendor.")
@@ -49,7 +49,7 @@ def _modules(package: Path) -> Iterator[Path]:
         yield from _modules(initializer.parent)
 
 
-def _installed() -> Path:
+def _runtime_folder() -> Path:
     """Return the folder of the installed runtime, never of a copy in the working directory.
 
     The runtime is beside the tool in a checkout and in most environments. Otherwise its distribution has the place.

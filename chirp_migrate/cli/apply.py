@@ -146,11 +146,11 @@ def following(path: Path) -> list[str]:
 def told_of_runs(path: Path) -> Iterator[None]:
     """Say of a refusal that another run was applied at ``path`` meanwhile, and of Ctrl-C what state the tree is in."""
     root = journal_root(path) if path.exists() else None
-    before = _applied(root)
+    before = _applied_runs(root)
     try:
         yield
     except Refused as refusal:
-        meanwhile = _applied(root) - before
+        meanwhile = _applied_runs(root) - before
         if not meanwhile:
             raise
         raise Refused(
@@ -158,7 +158,7 @@ def told_of_runs(path: Path) -> Iterator[None]:
             "apply again if something is left."
         ) from refusal
     except KeyboardInterrupt:
-        runs = sorted(_applied(root) - before)
+        runs = sorted(_applied_runs(root) - before)
         if runs:
             said = f"run {', '.join(runs)} is applied; `chirp-migrate rollback {quote(str(path))}` undoes it."
         elif root is not None and is_unfinished(root):
@@ -168,7 +168,7 @@ def told_of_runs(path: Path) -> Iterator[None]:
         raise Interrupted(f"interrupted: {said}") from None
 
 
-def _applied(root: Path | None) -> frozenset[str]:
+def _applied_runs(root: Path | None) -> frozenset[str]:
     """Names of the runs that stand; of a journal that cannot be read, as while another run writes to it, none."""
     try:
         return frozenset(run.name for run in applied_runs(root)) if root is not None else frozenset()

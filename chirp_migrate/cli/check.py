@@ -90,10 +90,10 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
             "a run of apply or rollback was interrupted here, or is still at work: wait for it, or bring it to an end "
             f"with `chirp-migrate rollback {shlex.quote(str(path))}`."
         )
-    found = _found(path, settings, request.jobs, output, strict=strict)
+    found = _run_check(path, settings, request.jobs, output, strict=strict)
     if add_ignore and found.work:
         click.echo(_add_ignores(found, project, output), err=True)
-        found = _found(path, settings, request.jobs, output, strict=strict)
+        found = _run_check(path, settings, request.jobs, output, strict=strict)
     to_output = target == STANDARD_OUTPUT
     result = run_document(found.plan.seen_from(project), (), strict=strict, exit_code=int(found.exit_code))
     output.write(result)
@@ -115,7 +115,7 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
     sys.exit(found.exit_code)
 
 
-def _found(path: Path, settings: Settings, jobs: int | None, output: Output, *, strict: bool) -> Check:
+def _run_check(path: Path, settings: Settings, jobs: int | None, output: Output, *, strict: bool) -> Check:
     with output.progress("checking") as progress:
         return Check(plan_tree(path, settings=settings, jobs=jobs, progress=progress), settings, strict)
 

@@ -83,7 +83,7 @@ def rollback(
         output.write({"schema": 1, "runs": [_run_as_json(run, runs) for run in runs]})
         if not runs:
             raise nothing_applied(root)
-        for line in _listed(runs, shown=None if output.verbose else _FILES_SHOWN):
+        for line in _run_lines(runs, shown=None if output.verbose else _FILES_SHOWN):
             text = line.lstrip()
             screen.text(text, len(line) - len(text), hang=6 if text == line else 0)
         return
@@ -137,7 +137,7 @@ def _run_as_json(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, objec
     }
 
 
-def _listed(runs: Sequence[JournalRun], shown: int | None) -> list[str]:
+def _run_lines(runs: Sequence[JournalRun], shown: int | None) -> list[str]:
     lines: list[str] = []
     for run in runs:
         added = sum(file.before is None for file in run.files)

@@ -202,7 +202,7 @@ def verify(
         raise UsageProblem("--quiet and --verbose contradict each other: give one of them.")
     try:
         with signals_as_one_interrupt():
-            root, options = _asked(path, asked)
+            root, options = _resolve_request(path, asked)
             if list_:
                 _list(root, baseline, options, output)
                 sys.exit(ExitCode.OK)
@@ -241,7 +241,7 @@ def _verify(
         if plot is not None:
             prepare(plot)
         report = verification(root, before, verified, options, progress, began)
-    more = [_kept(root, report, output)]  # before the plots, which may not be writable
+    more = [_save_document(root, report, output)]  # before the plots, which may not be writable
     if plot is not None:
         more.append(drawn(plot, report))
     if not output.verbose:
@@ -272,7 +272,7 @@ def _show(report: VerifyReport, output: Output, *more: str) -> None:
         screen.text(one, hang=2)
 
 
-def _kept(root: Path, report: VerifyReport, output: Output) -> str | None:
+def _save_document(root: Path, report: VerifyReport, output: Output) -> str | None:
     """Write the document to where it was asked for, and beside the last run; a sentence where that cannot be."""
     output.write(report)
     return keep_verdict(root, report)
@@ -282,7 +282,7 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
     from chirp_migrate.verify.build_report import failed_report  # imports PyTorch
 
     report = failed_report(failure, verified_files(root))
-    not_kept = _kept(root, report, output)
+    not_kept = _save_document(root, report, output)
     _show(report, output)
     if not_kept is not None:
         output.say(not_kept)
@@ -319,7 +319,7 @@ def _list(root: Path, baseline: str | None, options: VerifyOptions, output: Outp
             screen.text(f"Left out: {reason}.")
 
 
-def _asked(path: Path, asked: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
+def _resolve_request(path: Path, asked: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
     """Return the root of the project, after a run of ``apply`` there was brought to its end, and what is to be done."""
     if not path.is_dir():
         raise InvalidTree(f"{path} is not a folder: give the root of the migrated project.")

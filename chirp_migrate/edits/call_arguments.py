@@ -88,7 +88,7 @@ class CallEdit:
 
     def _in_place(self, renamed: Sequence[Edit], shift: int) -> list[Edit]:
         """Return the changes where arguments that are aligned with the first one move by ``shift`` columns."""
-        return [*renamed, *self._named, *self._realigned(shift), *self._removals(), *self._insertion(shift)]
+        return [*renamed, *self._named, *self._realign_lines(shift), *self._removals(), *self._insertion(shift)]
 
     def _below_the_name(self, renamed: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
         """The changes of a call with comments, its lines below the name, where they would hang far to the right."""
@@ -176,7 +176,7 @@ class CallEdit:
         start = self._spans[position][0]
         return not self._module.text[self._module.line_start(start) : start].strip()
 
-    def _realigned(self, shift: int) -> Iterator[Edit]:
+    def _realign_lines(self, shift: int) -> Iterator[Edit]:
         """Yield lines that are aligned with the opening parenthesis stay so when it moves by ``shift`` columns."""
         if not shift or not self._spans or self._opens_line(0):
             return
@@ -208,7 +208,7 @@ class CallEdit:
         if (not self._hangs(shift) and all(len(line) <= longest for line in lines)) or "#" in module.text[start:end]:
             return ()
         groups, ends = list(self._in_groups()), len(module.text[end:last].rstrip())
-        wishes = [(one, wanted) for one in (*groups, *self._filled(wanted))]
+        wishes = [(one, wanted) for one in (*groups, *self._fill_lines(wanted))]
         for text, limit in (*wishes, *((one, longest) for one in groups)):
             written = (module.text[first:start] + text).splitlines()
             if max(map(len, written)) <= limit and len(written[-1]) + ends <= limit:
@@ -255,7 +255,7 @@ class CallEdit:
         last = "" if behind else f"{',' if ',' in tail else ''}{module.newline}{indent}"
         yield f"{self._head}{module.newline}{inner}{lines}{last})"
 
-    def _filled(self, longest: int) -> Iterator[str]:
+    def _fill_lines(self, longest: int) -> Iterator[str]:
         """The call with as many arguments on each line as fit, where the file ends calls behind them; else with all
         of them on one line, if they fit.
         """

@@ -165,7 +165,8 @@ class _Names:
         return {
             one: places
             for one, places in bound
-            if {one.name, "locals"}.isdisjoint(self._read(one.scope)) and not (one.scope == "" and self._is_quoted(one))
+            if {one.name, "locals"}.isdisjoint(self._read(one.scope))
+            and not (one.scope == "" and self._appears_in_string(one))
         }
 
     @cached_property
@@ -213,7 +214,7 @@ class _Names:
         """Return whether code in a string reads a name, or the first name of a path that the string has."""
         return any(path in text and path.partition(".")[0] in _read_in_string(text) for text in self._strings)
 
-    def _is_quoted(self, binding: _Binding) -> bool:
+    def _appears_in_string(self, binding: _Binding) -> bool:
         """Return whether code in a string reads a name of the module: a quoted type, code to evaluate, a doctest."""
         return self.names_in_strings(binding.name)
 
@@ -227,7 +228,7 @@ class _Names:
             tree, inside = self._outline.tree, self._outline.inside
             functions = (one for one in self._outline.functions if self._scope((one, *self._around(one))) == scope)
             read = (_loads([function, *inside(function)]) for function in functions)
-            self._loads[scope] = set().union(*read) if scope else _loads(inside(tree)) | _exported(tree)
+            self._loads[scope] = set().union(*read) if scope else _loads(inside(tree)) | _exported_names(tree)
         return self._loads[scope]
 
     def _around(self, node: ast.AST) -> list[_Definition]:
@@ -293,7 +294,7 @@ def _read_in_string(text: str) -> frozenset[str]:
     return frozenset(found.union(*(_WORD.findall(one) for one in quoted if one != text)))
 
 
-def _exported(tree: ast.Module) -> set[str]:
+def _exported_names(tree: ast.Module) -> set[str]:
     names: set[str] = set()
     for statement in tree.body:
         targets = statement.targets if isinstance(statement, ast.Assign) else []
@@ -328,7 +329,7 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) 
         end = offset(statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
         if isinstance(statement, ast.Import | ast.ImportFrom) and len(aliases) < len(statement.names):
             removals = _alias_removals(text, statement.names, aliases, offset)
-            written = _collapsed(text[start:end], edited(text, (start, end), removals), style)
+            written = _shorten_import(text[start:end], edited(text, (start, end), removals), style)
             edits += removals if written is None else [Edit(start, end, written)]
             continue
         if gone[id(block)] + 1 >= len(block):
@@ -359,7 +360,7 @@ def _blank_at(lines: list[str], statement: ast.stmt) -> bool:
     return is_import and following < len(lines) and not lines[following].strip()
 
 
-def _collapsed(statement: str, after: str, style: ImportStyle) -> str | None:
+def _shorten_import(statement: str, after: str, style: ImportStyle) -> str | None:
     """An import of several lines without some of its names, as the project writes it; None where it is as it is."""
     if "\n" not in statement or "#" in statement:
         return None

@@ -97,11 +97,11 @@ def _what(body: cst.BaseExpression, function: cst.Lambda) -> str | None:
             return "identity" if name in parameters(function) else None
         case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value=name))) if name in _HOLDS:
             inner = _what(value, function)
-            return _called(body, function) if inner in (None, "identity") else inner
+            return _name_from_call(body, function) if inner in (None, "identity") else inner
         case cst.Attribute(value=value, attr=cst.Name(value=name)) if name in _HOLDS:
             return _what(value, function)
         case cst.Call():
-            return _called(body, function)
+            return _name_from_call(body, function)
         case cst.Attribute(attr=cst.Name(value=name)):
             return f"get_{_snake(name)}"
         case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index(value=key))]):
@@ -110,7 +110,7 @@ def _what(body: cst.BaseExpression, function: cst.Lambda) -> str | None:
         case cst.Subscript():
             return "select"
         case cst.BinaryOperation():
-            return _computed(body, function)
+            return _name_from_arithmetic(body, function)
         case cst.Comparison():
             return "threshold" if len(body.comparisons) == 1 else None
         case cst.UnaryOperation(operator=operator):
@@ -124,12 +124,12 @@ def _what(body: cst.BaseExpression, function: cst.Lambda) -> str | None:
     return None
 
 
-def _called(call: cst.Call, function: cst.Lambda) -> str | None:
+def _name_from_call(call: cst.Call, function: cst.Lambda) -> str | None:
     match call.func:
         case cst.Name(value=name) | cst.Attribute(attr=cst.Name(value=name)):
             pass
         case cst.Call():  # Resize(32)(x)
-            return _called(call.func, function)
+            return _name_from_call(call.func, function)
         case _:
             return None
     if name == "to":
@@ -148,7 +148,7 @@ def _called(call: cst.Call, function: cst.Lambda) -> str | None:
     return "_".join([named, *(text for text in texts if text.isidentifier())])
 
 
-def _computed(body: cst.BinaryOperation, function: cst.Lambda) -> str | None:
+def _name_from_arithmetic(body: cst.BinaryOperation, function: cst.Lambda) -> str | None:
     inner = body.left.operator if isinstance(body.left, cst.BinaryOperation) else None
     if isinstance(body.operator, _MULTIPLIES) and isinstance(inner, cst.Add | cst.Subtract):
         is_standard = isinstance(inner, cst.Subtract) and isinstance(body.operator, cst.Divide)

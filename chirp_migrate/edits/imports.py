@@ -48,7 +48,7 @@ def conflicting(module: Module, project: Project, needed: Collection[Import]) ->
     return {
         bound_name(clause)
         for source, clause in needed
-        if _meanings(module, project, clause) - {_qualified(source, clause)}
+        if _meanings(module, project, clause) - {_qualified_name(source, clause)}
     }
 
 
@@ -62,7 +62,7 @@ def conflicting_elsewhere(module: Module, project: Project, needed: Collection[I
         for source, clause in needed
         if (name := bound_name(clause)) not in module.scopes.module.bindings
         and (table is None or table.exports(name))
-        and project.means_otherwise(module.path, name, _qualified(source, clause))
+        and project.means_otherwise(module.path, name, _qualified_name(source, clause))
     }
 
 
@@ -73,7 +73,7 @@ def hidden(module: Module, needed: Collection[Import], edits: Collection[Edit]) 
         for source, clause in needed
         for name in (bound_name(clause),)
         for scope in module.scopes.binding_locally(name)
-        if any(module.absolute(one.qualified) != _qualified(source, clause) for one in scope.bindings[name])
+        if any(module.absolute(one.qualified) != _qualified_name(source, clause) for one in scope.bindings[name])
         for start, end in (module.span(scope.node),)
         if any(start <= edit.start < end and re.search(rf"\b{name}\b", edit.replacement) for edit in edits)
     }
@@ -100,7 +100,7 @@ def import_edits(
         if missing and existing is not None:
             edits += _as_written(module, existing, _beside_names(module, existing, missing, style), style)
         elif missing and source == _RUNTIME and (guarded := _guarded_import(module)) is not None:
-            edits += _beside(module, guarded, _line(source, missing), style)
+            edits += _insert_next_to(module, guarded, _line(source, missing), style)
         elif missing:
             edits += _in_order(module, source, missing, style, first_use)
     return edits
@@ -127,7 +127,7 @@ def local_import_edits(module: Module, name: cst.Name, needed: Import, style: Im
         edit
         for statement in statements
         if not _has_neighbour(module, statement, line)
-        for edit in _beside(module, statement, line, style)
+        for edit in _insert_next_to(module, statement, line, style)
     ]
 
 
@@ -141,7 +141,7 @@ def _is_in_script(module: Module, statement: cst.CSTNode) -> bool:
     return False
 
 
-def _qualified(source: str, clause: str) -> str:
+def _qualified_name(source: str, clause: str) -> str:
     return f"{source}.{clause.split()[0]}"
 
 
@@ -310,7 +310,7 @@ def _is_for_checkers(module: Module, statement: cst.CSTNode) -> bool:
     return any("TYPE_CHECKING" in module.source(guard.test) for guard in guards)
 
 
-def _beside(module: Module, statement: cst.CSTNode, line: str, style: ImportStyle) -> list[Edit]:
+def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, style: ImportStyle) -> list[Edit]:
     """Return ``line`` among the imports around one of them, where the project sorts them; else below it."""
     parent = module.parents[statement]
     if not isinstance(parent, cst.SimpleStatementLine) or parent.body[-1] is not statement:

@@ -47,7 +47,7 @@ def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef
     Raises:
         NotMovable: something does.
     """
-    if (respelled := module.once(_respelled)) is not None:
+    if (respelled := module.once(_normalized_name)) is not None:
         raise NotMovable(f"Python reads `{respelled}` as `{unicodedata.normalize('NFKC', respelled)}`")
     if "__getattr__" in module.scopes.module.bindings:
         raise NotMovable("the module's `__getattr__` provides names that the module does not define")
@@ -71,7 +71,7 @@ def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef
                 raise NotMovable(f"`{one.value}` in it is private to the enclosing class")
 
 
-def _respelled(module: Module) -> str | None:
+def _normalized_name(module: Module) -> str | None:
     """Return a name of the module that Python takes for another spelling of one, if there is any."""
     if module.text.isascii():
         return None

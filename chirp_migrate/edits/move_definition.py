@@ -33,7 +33,7 @@ def free_name(module: Module, wishes: Sequence[str], taken: Collection[str] = ()
 
     Wishes that are too long to read are passed over, or lose words in the middle.
     """
-    wishes = [wish for wish in wishes if len(wish) <= _LONGEST_NAME] or [_shortened(wishes[-1])]
+    wishes = [wish for wish in wishes if len(wish) <= _LONGEST_NAME] or [_shorten_name(wishes[-1])]
     words = {*re.findall(r"\w+", module.text), *taken}
     found = next((wish for wish in wishes if wish not in words), None)
     number = 2
@@ -43,7 +43,7 @@ def free_name(module: Module, wishes: Sequence[str], taken: Collection[str] = ()
     return found
 
 
-def _shortened(name: str) -> str:
+def _shorten_name(name: str) -> str:
     words = name.split("_")
     while len(words) > 3 and len("_".join(words)) > _LONGEST_NAME:
         del words[-2]

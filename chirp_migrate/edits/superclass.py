@@ -36,7 +36,9 @@ def read_stores(module: Module, init: cst.FunctionDef) -> list[Store]:
     for statement in () if init.decorators else _statements(init):
         if is_super_init(statement):
             continue
-        read = _merged(module, statement, stores) if isinstance(statement, cst.If) else _stores(module, statement)
+        read = (
+            _merge_branches(module, statement, stores) if isinstance(statement, cst.If) else _stores(module, statement)
+        )
         if not read and "self" in names_in_code(statement):
             break
         stores += read
@@ -68,7 +70,7 @@ def _stores(module: Module, line: cst.CSTNode) -> list[Store]:
     return found
 
 
-def _merged(module: Module, statement: cst.If, above: list[Store]) -> list[Store]:
+def _merge_branches(module: Module, statement: cst.If, above: list[Store]) -> list[Store]:
     """Return ``if c: self.a = x`` / ``else: self.a = y`` as one store of ``x if c else y``.
 
     Without ``else``, y is what ``above`` has for it, which is taken from there.

@@ -225,7 +225,7 @@ def _walk(
                     folders.append((f"{relative}/", theirs))
             elif entry.name.endswith((".py", ".ipynb")):
                 reason = "ignored by git" if relative in ignored else _file_reason(entry, relative)
-                if reason is None and _is_added(root / relative, relative):
+                if reason is None and _was_added_by_apply(root / relative, relative):
                     reason = "added by an earlier apply"
                 if reason is None:
                     yield relative, vendored
@@ -300,7 +300,7 @@ def _brings_along(folder: str, levels: int) -> bool:
     )
 
 
-def _is_added(path: Path, relative: str) -> bool:
+def _was_added_by_apply(path: Path, relative: str) -> bool:
     """Return whether an earlier ``apply`` put a file there, to this folder or to one inside it."""
     place = next((one for one in SCAFFOLD_PATHS if f"/{relative}".endswith(f"/{one}")), None)
     try:

@@ -50,10 +50,10 @@ def check_settled(
             refused[one.path].add(one.rule)
     for one in again.findings:
         if one.status is Status.REWRITE and one.path not in edited and one.rule not in refused[one.path]:
-            raise _unsettled(one.path, f"{one.rule} would change it again, in line {one.place} of the result")
+            raise _refusal(one.path, f"{one.rule} would change it again, in line {one.place} of the result")
     for skipped in again.skipped:
         if skipped.path in rewritten:
-            raise _unsettled(skipped.path, skipped.reason)
+            raise _refusal(skipped.path, skipped.reason)
 
 
 def _compile(name: str, after: bytes) -> None:
@@ -62,10 +62,10 @@ def _compile(name: str, after: bytes) -> None:
             warnings.simplefilter("ignore")
             compile(after, name, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
-        raise _unsettled(name, f"it is no Python: {error}") from None
+        raise _refusal(name, f"it is no Python: {error}") from None
 
 
-def _unsettled(name: str, why: str) -> Refused:
+def _refusal(name: str, why: str) -> Refused:
     return Refused(
         f"the rewrite of {name} is not sound ({why}), so nothing was changed. Please report it; leaving that file out "
         "(exclude in [tool.chirp-migrate], or refusing it in a review) lets the others through."

@@ -57,7 +57,7 @@ def plan_migration(
     files = list(plan.files)
     notes = list(plan.notes)
     if path.is_dir() and not files and vendor and _imports_runtime(plan, settings):
-        files += _vendored(root)
+        files += _plan_vendoring(root)
     elif path.is_dir() and files:
         is_used = any(imports_runtime(file.after) for file in files)
         if scaffold is None:
@@ -70,7 +70,7 @@ def plan_migration(
         if not is_used:
             pass
         elif vendor:
-            files += _vendored(root)
+            files += _plan_vendoring(root)
         elif not (root / "chirpid_patch").is_dir():
             notes += older_pythons(root, journal_root(root))
             project = root if has_dependencies(root) else journal_root(root)
@@ -85,7 +85,7 @@ def plan_migration(
     return replace(plan, files=tuple(files), notes=tuple(notes), options=options)
 
 
-def _vendored(root: Path) -> list[FilePlan]:
+def _plan_vendoring(root: Path) -> list[FilePlan]:
     """Return the copy of the runtime, which takes the place of a dependency that an earlier run added."""
     removal = dependency_removal(root)
     return [*vendor_files(root), *([] if removal is None else [removal])]

@@ -122,7 +122,7 @@ def plan_tree(
                 problem = str(error)
         notes += [*result.notes, *_unseen(result.path, source, rules)]
         if problem is None:
-            findings += _placed(result.findings, source)
+            findings += _locate_findings(result.findings, source)
         else:
             skipped.append(Skipped(result.path, problem))
     files = _joined_across(files)
@@ -229,7 +229,7 @@ def _has_a_word(text: str, rules: Sequence[Rule]) -> bool:
     return any(word in text for rule in rules for word in rule.trigger)
 
 
-def _placed(findings: Iterable[Finding], source: Source) -> list[Finding]:
+def _locate_findings(findings: Iterable[Finding], source: Source) -> list[Finding]:
     """Findings with the place a person would look at: in a notebook, the cell and the line in it."""
     if isinstance(source, SourceFile):
         return list(findings)

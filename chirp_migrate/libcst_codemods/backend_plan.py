@@ -115,7 +115,7 @@ def planned_files(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -
         contents[names[path]] = data
     if contents:
         plan = plan_tree(root, settings=settings, overlay=contents)
-        planned |= {path: _planned(plan, name, contents[name]) for path, name in names.items()}
+        planned |= {path: _planned_file(plan, name, contents[name]) for path, name in names.items()}
     return planned
 
 
@@ -124,7 +124,7 @@ def _absolute(path: str | Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
-def _planned(plan: Plan, name: str, data: bytes) -> PlannedFile:
+def _planned_file(plan: Plan, name: str, data: bytes) -> PlannedFile:
     obstacles = [] if name.endswith(".py") else ["it is no .py file."]
     obstacles += [skipped.reason for skipped in plan.skipped if skipped.path == name]
     # What was left out is the file, or a folder it is in.

@@ -127,12 +127,12 @@ class DataLoaderFactory(Rule):
                     mentions.append((node, use_of(module, project, node), " or ".join(sorted(foreign))))
         uses = [use for _, use, others in mentions if not others]
         # Loaders of a file are built in one style.
-        by_role = "create_loader" not in made and all(_says_its_role(module, use) for use in uses)
+        by_role = "create_loader" not in made and all(_shows_role(module, use) for use in uses)
         for node, use, others in mentions:
             yield from _proposal(module, project, node, use, others, by_role=by_role)
 
 
-def _says_its_role(module: Module, use: Use) -> bool:
+def _shows_role(module: Module, use: Use) -> bool:
     """Whether what a mention is for makes clear what its loader is for; also where no loader is rewritten for it."""
     if use.call is None:
         return bool(use.why == "named" or use.what)

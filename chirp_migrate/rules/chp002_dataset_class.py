@@ -90,13 +90,13 @@ class WorkerSafeDatasetClass(Rule):
             if isinstance(statement, cst.ClassDef):
                 declared = read_declared(module, project, statement)
                 if isinstance(declared, Declared):
-                    yield _decorated(module, project, statement, declared)
+                    yield _propose_decorator(module, project, statement, declared)
                 elif declared is not None:
                     title, place = statement.name.value, module.span(statement.name)[0]
                     yield Proposal(place, f"`{title}`: not rewritten: {declared}")
 
 
-def _decorated(module: Module, project: Project, node: cst.ClassDef, declared: Declared) -> Proposal:
+def _propose_decorator(module: Module, project: Project, node: cst.ClassDef, declared: Declared) -> Proposal:
     name = declared.decorator
     message = f"`{node.name.value}` {_DOES[name]}: `@{name}` declares it, so that whole batches are read at once"
     edit = class_decorator(module, project.code_style, node, name, declared.arguments)

@@ -135,7 +135,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
 
 
 def _names_problem(module: Module, project: Project, node: cst.ClassDef) -> str | None:
-    """Return ``random``, ``torch`` and others must be the modules, and nothing may stand for Python's own functions."""
+    """Return why ``random``, ``torch`` and others may not be the modules, or built-in functions not Python's."""
     for call in find_in(node, cst.Call):
         spelled = module.source(call.func)
         meant = f"builtins.{spelled}" if spelled in ("len", "max", "min", "range") else spelled

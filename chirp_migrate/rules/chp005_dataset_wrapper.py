@@ -118,7 +118,7 @@ def _made_by_type(
         return None
     offset = module.span(node)[0]
     meaning = meaning_of_members(module, node, entries)
-    captured = None if meaning is None else _captured(module, node, meaning)
+    captured = None if meaning is None else _captured_names(module, node, meaning)
     if meaning is None or captured is None or any(construction.args for construction in constructions):
         message = (
             "this dataset is made by type() from functions in a form that the rule does not know; write it as a class"
@@ -141,7 +141,7 @@ def _made_by_type(
     return Proposal(offset, message, edits, frozenset({runtime(_SHIPPED)}))
 
 
-def _captured(module: Module, node: cst.Call, meaning: Augmenting) -> list[Capture] | None:
+def _captured_names(module: Module, node: cst.Call, meaning: Augmenting) -> list[Capture] | None:
     """Return the names of functions around that ``meaning`` is made of; ``None`` where it is made of anything else."""
     found: list[Capture] = []
     unconditional = [stage.function for stage in meaning.stages if stage.gate is None]

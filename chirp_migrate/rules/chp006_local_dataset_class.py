@@ -163,7 +163,11 @@ def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     start, end = move.definition_range(module, node)
     reads = reads_of(module, title, local.scope) if name != title else []
     own = [read for read in reads if start <= module.span(read)[0] < end]
-    inside = [*(Edit(*module.span(one), name) for one in (node.name, *own)), *_handed_in(local), *_imported(local)]
+    inside = [
+        *(Edit(*module.span(one), name) for one in (node.name, *own)),
+        *_store_arguments(local),
+        *_repeat_imports(local),
+    ]
     text = move.moved(module, local.project, (start, end), "", inside)
     edits = [lines_deletion(module, start, end), *move.insert_at(module, move.insertion_offset(module, node), text)]
     edits += move.left_over_imports(module, (start, end), local.imports)
@@ -192,7 +196,7 @@ def _construction(local: LocalClass, call: cst.Call, name: str) -> Iterator[Edit
         yield Edit(end, end, lead + ", ".join(f"{value.name}={value.name}" for value in local.values))
 
 
-def _handed_in(local: LocalClass) -> Iterator[Edit]:
+def _store_arguments(local: LocalClass) -> Iterator[Edit]:
     """Yield edits that keep what the constructor is given, and read it from ``self``."""
     module, init, names = local.module, local.init, [value.name for value in local.values]
     for one in local.values:
@@ -230,7 +234,7 @@ def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequen
     return Edit(end, end, f", {words}" if parameters(function) else words)
 
 
-def _imported(local: LocalClass) -> Iterator[Edit]:
+def _repeat_imports(local: LocalClass) -> Iterator[Edit]:
     """Yield edits that repeat imports of the function in the methods that use them."""
     for method in local.methods:
         used = [one for one in local.imports if any(local.method_of(read) is method for read in one.reads)]

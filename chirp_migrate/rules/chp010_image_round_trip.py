@@ -88,12 +88,12 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
     edits = superclass_edits(module, node, stores, _SHIPPED, sources, consumed, provided, project.code_style)
     if isinstance(edits, str):
         return Proposal(offset, f"{found}; mask the tensor instead. Not rewritten: {edits}")
-    edits = (*edits, _undeclared(module, node))
+    edits = (*edits, _remove_declaration(module, node))
     message = f"{found}: now a `{_SHIPPED}`, which masks the tensor"
     return Proposal(offset, message, edits, frozenset(imports))
 
 
-def _undeclared(module: Module, node: cst.ClassDef) -> Edit:
+def _remove_declaration(module: Module, node: cst.ClassDef) -> Edit:
     """Nothing is declared of the class any more, and nothing else may declare it at the same time."""
     place = module.span(node)[0]
     keyword = module.text.index("class", module.span(node.decorators[-1])[1] if node.decorators else place)

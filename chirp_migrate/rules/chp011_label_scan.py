@@ -109,7 +109,7 @@ class LabelScan(Rule):
 
 
 def _proposal(module: Module, node: cst.CSTNode, scan: Scan) -> Proposal:
-    offset, called = module.span(node)[0], _called(module, node, scan)
+    offset, called = module.span(node)[0], _runtime_function(module, node, scan)
     if scan.problem is not None:
         indices = "" if scan.index is None else ", indices"
         advice = f"loop over `{_ITERATE}({module.source(scan.dataset).strip()}{indices})` instead"
@@ -118,7 +118,7 @@ def _proposal(module: Module, node: cst.CSTNode, scan: Scan) -> Proposal:
     return Proposal(offset, message, tuple(_edits(module, node, scan, called)), frozenset({runtime(called)}))
 
 
-def _called(module: Module, node: cst.CSTNode, scan: Scan) -> str:
+def _runtime_function(module: Module, node: cst.CSTNode, scan: Scan) -> str:
     """The runtime's function: one that makes the list at once, or one that reads a label when it is asked for."""
     return _READ if isinstance(node, cst.ListComp) and _is_whole(module, node, scan) else _ITERATE
 

@@ -128,7 +128,7 @@ def _is_local(module: Module, node: cst.FunctionDef) -> bool:
     return isinstance(scope.node, cst.FunctionDef) and scope.elsewhere.get(node.name.value) is not cst.Global
 
 
-def _said(module: Module, node: cst.FunctionDef) -> str:
+def _text_of_definition(module: Module, node: cst.FunctionDef) -> str:
     """Return the text of a definition, wherever it stands."""
     start, end = move.definition_range(module, node)
     return dedent(module.text[start:end])
@@ -156,7 +156,7 @@ def _lift(
         raise NotMovable("it calls itself by a name that is local to the function")
     defaults = [module.source(one) for one in moved.bound]
     # Where the local name stays, it must be another one than the function's.
-    said = "\n".join([str(goes), _said(module, node), *defaults, *moved.captives, *moved.import_lines])
+    said = "\n".join([str(goes), _text_of_definition(module, node), *defaults, *moved.captives, *moved.import_lines])
     shared = made.get(said) if moved.method is None and not moved.is_recursive else None
     name = _name(moved, node, goes, taken) if shared is None else shared[0]
     start, end = move.definition_range(module, node)
@@ -208,9 +208,9 @@ def _is_plain(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -
 
 def _name(moved: MovedFunction, node: cst.FunctionDef, goes: bool, taken: set[str]) -> str:
     module, title = moved.module, node.name.value
-    said = _said(module, node)
+    said = _text_of_definition(module, node)
     same = (function for function in module.find(cst.FunctionDef) if function.name.value == title)
-    namesakes = [one for one in same if _said(module, one) != said]
+    namesakes = [one for one in same if _text_of_definition(module, one) != said]
     is_free = goes and title not in taken and not namesakes
     if is_free and movability.is_unused(module, moved.project, title, module.scopes.scope_of(node)):
         return title

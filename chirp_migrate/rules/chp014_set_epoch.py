@@ -81,7 +81,7 @@ class SetEpoch(Rule):
                 continue
             seen.add((around[-1], sampler.name))
             if not is_told_the_epoch(module, project, around[-1], sampler, node):
-                yield _tell(module, around, sampler)
+                yield _propose_set_epoch(module, around, sampler)
 
 
 def _is_counted(module: Module, project: Project, iterable: cst.BaseExpression) -> bool:
@@ -109,7 +109,7 @@ def _parts(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         yield from _parts(argument.value)
 
 
-def _tell(module: Module, around: list[cst.For], sampler: DistributedSampler) -> Proposal:
+def _propose_set_epoch(module: Module, around: list[cst.For], sampler: DistributedSampler) -> Proposal:
     inner = [loop for loop in around if not any(loop in module.ancestors(made.value) for made in sampler.made)]
     named = [loop for loop in inner if "epoch" in (dotted(loop.target) or "").lower()]
     chosen = named if len(named) == 1 else inner

@@ -48,7 +48,7 @@ class ValidationDropsSamples(Rule):
                     offset,
                     f"`drop_last=True` is ignored, with a warning, by `create_{loader.role}_loader`: remove it",
                 )
-            elif _reads_in_order(module, project, loader) and (lost := _lost(loader)):
+            elif _reads_in_order(module, project, loader) and (lost := _describe_loss(loader)):
                 yield Proposal(
                     offset,
                     f"`drop_last=True` in evaluation: always leaves out the same {lost} at the end. Remove it, "
@@ -108,7 +108,7 @@ def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
     return False
 
 
-def _lost(loader: LoaderCall) -> str:
+def _describe_loss(loader: LoaderCall) -> str:
     """Return how many samples are left out, in words; empty when none can be."""
     size = loader.arguments.get("batch_size")
     if is_name(size, "None") or (size is None and not loader.open):

@@ -64,12 +64,12 @@ class CustomLoadingCode(Rule):
             subject = "this script"
             if not isinstance(found.node, cst.Module):
                 place, subject = found.node.name, f"`{found.node.name.value}`"
-            machinery = listed([_shown(module, kind, first) for kind, first in found.machinery.items()])
+            machinery = listed([_describe_machinery(module, kind, first) for kind, first in found.machinery.items()])
             message = f"{subject} loads by hand, with {machinery}: {_advice(found)} (docs/migration-notes.md)"
             yield Proposal(module.span(place)[0], message, why="+".join(found.machinery))
 
 
-def _shown(module: Module, kind: str, first: cst.Call | cst.Arg) -> str:
+def _describe_machinery(module: Module, kind: str, first: cst.Call | cst.Arg) -> str:
     """Return a kind of machinery, with its first place."""
     name = module.source(first.func if isinstance(first, cst.Call) else first.value)
     what = "a prefetch process" if name.endswith("Process") else _WHAT[kind]

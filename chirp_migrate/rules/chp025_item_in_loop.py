@@ -75,11 +75,11 @@ class ItemInLoop(Rule):
         for there in device_loops(module, project):
             numbers = [wait for wait in there.waits() if wait.is_number]
             for instead, waits in by_advice(numbers, partial(_instead, module, there.loop)).items():
-                message = f"{_shown(module, waits)} in every step; {instead}"
+                message = f"{_describe_waits(module, waits)} in every step; {instead}"
                 yield Proposal(module.span(waits[0].node)[0], message)
 
 
-def _shown(module: Module, waits: list[Wait]) -> str:
+def _describe_waits(module: Module, waits: list[Wait]) -> str:
     texts = [quoted(module, wait.node) for wait in waits]
     return f"{listed(texts)} {'forces' if len(texts) == 1 else 'force'} a GPU sync"
 

@@ -33,7 +33,7 @@ def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
     for finding in findings:
         reason = " ".join(finding.message_with_gain.split())
         yield f"# {_one_line(finding.path)}:{finding.place}: {finding.rule} {finding.name}: {reason}\n"
-    old, new = _quoted(f"a/{file.path}"), _quoted(f"b/{file.path}")
+    old, new = _quote_name(f"a/{file.path}"), _quote_name(f"b/{file.path}")
     # Only git's header can say that an empty file is made, and once there is one every file needs it.
     yield f"diff --git {old} {new}\n"
     if file.before is None:
@@ -99,7 +99,7 @@ def _lines(data: bytes) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", data.decode("utf-8", errors="surrogateescape"))
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     """Return a name as git writes it: in quotes when it has characters that would end or garble it."""
     if not re.search(r'[\x00-\x1f\x7f"\\]', name):
         return name

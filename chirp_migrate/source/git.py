@@ -40,7 +40,7 @@ def uncommitted(root: Path, paths: Iterable[str]) -> list[str]:
         Refused: git is there but cannot read the repository.
     """
     repositories: dict[Path, list[str]] = defaultdict(list)
-    asked = {_followed(root, path): path for path in paths}
+    asked = {_resolve_link(root, path): path for path in paths}
     for path in asked:
         repositories[_nearest_repository(root, path)].append(path)
     changed: list[str] = []
@@ -72,7 +72,7 @@ def ignored_paths(root: Path) -> frozenset[str]:
     return frozenset() if names & {"./", ""} else names
 
 
-def _followed(root: Path, path: str) -> str:
+def _resolve_link(root: Path, path: str) -> str:
     """Return the path that is written when ``path`` is: to git a link is only the name it holds."""
     top, real = Path(os.path.realpath(root)), Path(os.path.realpath(root / path))
     return real.relative_to(top).as_posix() if real.is_relative_to(top) else path

@@ -197,7 +197,7 @@ def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[st
             raise UnreadableSource(f"a rewrite would not stay within the cells: {error}") from None
         for statement in tree.body:
             place += 1
-            for name in _defined(statement):
+            for name in _defined_names(statement):
                 private[name] = inf
                 if not timed[number]:
                     first.setdefault(name, place)
@@ -208,7 +208,7 @@ def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[st
     return {(name, number) for name, number, place in reads if first.get(name, private.get(name, 0)) > place}
 
 
-def _defined(statement: ast.stmt) -> Iterator[str]:
+def _defined_names(statement: ast.stmt) -> Iterator[str]:
     """Yield names that a statement defines in the notebook's namespace."""
     pending: list[ast.AST] = [statement]
     while pending:

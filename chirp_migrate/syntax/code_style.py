@@ -79,7 +79,7 @@ class CodeStyle:
         """
         if "\n" not in code.strip("\r\n") and self.closes_behind_arguments(text):
             return False
-        return self._written(code, text) == code
+        return self._lay_out_by_black(code, text) == code
 
     def closes_behind_arguments(self, text: str) -> bool:
         """Return whether calls of several lines in a file end behind their last argument, not on a line below.
@@ -100,20 +100,20 @@ class CodeStyle:
             return after
         if self.configured_length is None and _fits(after, self.longest_line(text)):
             return after  # black would break a line for the comment after it
-        return self._written(after, text) or after
+        return self._lay_out_by_black(after, text) or after
 
     @cached_property
     def _known(self) -> dict[tuple[str, int], str | None]:
         return {}
 
-    def _written(self, code: str, text: str) -> str | None:
+    def _lay_out_by_black(self, code: str, text: str) -> str | None:
         """Return lines as black would write them; None where it cannot, or indents otherwise."""
         asked = code, self.longest_line(text)
         if asked not in self._known:
-            self._known[asked] = self._formatted(*asked)
+            self._known[asked] = self._format_code(*asked)
         return self._known[asked]
 
-    def _formatted(self, code: str, longest: int) -> str | None:
+    def _format_code(self, code: str, longest: int) -> str | None:
         import black
 
         newline = "\r\n" if "\r\n" in code else "\n"

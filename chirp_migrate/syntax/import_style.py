@@ -135,10 +135,10 @@ class ImportStyle:
         """
         newline = "\r\n" if "\r\n" in imports else "\n"
         before = imports.replace(newline, "\n")
-        config = next((one for one in self._read[0] if _sorted(before, one) == before), None)
+        config = next((one for one in self._read[0] if _sort_imports(before, one) == before), None)
         if config is None:
             return None
-        old, new = (text.splitlines(keepends=True) for text in (before, _sorted(f"{before}{line}\n", config)))
+        old, new = (text.splitlines(keepends=True) for text in (before, _sort_imports(f"{before}{line}\n", config)))
         starts = [0]
         for one in old:
             starts.append(starts[-1] + len(one) + len(newline) - 1)
@@ -152,20 +152,20 @@ class ImportStyle:
 
     def written(self, line: str) -> str:
         """Return an import as isort would write it: wrapped where the line is too long, names in order; no newline."""
-        return _sorted(line, self.config).strip()
+        return _sort_imports(line, self.config).strip()
 
     def rewritten(self, before: str, after: str) -> str:
         """Return the import ``after``, as isort would write it where it would have left ``before`` alone."""
         newline = "\r\n" if "\r\n" in before else "\n"
         old, new = (text.replace(newline, "\n") for text in (before, after))
         for config in self._read[0]:
-            if _sorted(old, config).strip() == old:
-                return _sorted(new, config).strip().replace("\n", newline)
+            if _sort_imports(old, config).strip() == old:
+                return _sort_imports(new, config).strip().replace("\n", newline)
         return after
 
     def names_in_order(self, clauses: Sequence[str]) -> list[str]:
         """Clauses of one import (``name`` or ``name as other``) in the order in which isort would have them."""
-        tree = ast.parse(_sorted(f"from module import {', '.join(clauses)}", self.config))
+        tree = ast.parse(_sort_imports(f"from module import {', '.join(clauses)}", self.config))
         return [ast.unparse(alias) for one in tree.body if isinstance(one, ast.ImportFrom) for alias in one.names]
 
     @property
@@ -186,7 +186,7 @@ def _has_settings(config: isort.Config) -> bool:
     return any(file.is_absolute() and file.name != ".editorconfig" for file in files)
 
 
-def _sorted(imports: str, config: isort.Config) -> str:
+def _sort_imports(imports: str, config: isort.Config) -> str:
     import isort
 
     return isort.code(imports, config=config)

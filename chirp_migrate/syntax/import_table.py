@@ -69,7 +69,7 @@ class ImportTable:
                 case ast.ImportFrom():
                     table._take(node, package)
                 case ast.ClassDef():
-                    table.classes[node.name] = [_dotted(base) for base in node.bases]
+                    table.classes[node.name] = [_dotted_name(base) for base in node.bases]
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
                     table.functions.add(node.name)
                 case ast.Name(id="__all__"):
@@ -132,12 +132,12 @@ def _parameters(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> 
     return tuple(one.arg for one in methods[-1].args.args[1:]) if methods else ()
 
 
-def _dotted(node: ast.expr) -> str:
+def _dotted_name(node: ast.expr) -> str:
     """Return ``a.b`` of the expression ``a.b`` or ``a.b[…]``; empty for others."""
     if isinstance(node, ast.Subscript):
         node = node.value
     if isinstance(node, ast.Attribute):
-        owner = _dotted(node.value)
+        owner = _dotted_name(node.value)
         return f"{owner}.{node.attr}" if owner else ""
     return node.id if isinstance(node, ast.Name) else ""
 

@@ -67,7 +67,7 @@ class _Nodes:
 
 @lru_cache(maxsize=2)
 def _nodes_of(text: str) -> _Nodes:
-    """Return a text before and after its rewriting is asked for more than once."""
+    """Return the nodes of a text, cached: the text before and after a rewrite is used more than once."""
     return _Nodes(text)
 
 

@@ -44,7 +44,7 @@ def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, i
     written = "".join(state.tokens)
     if written == text:
         return state.spans
-    starts, ends = _matched(written, text)
+    starts, ends = _match_offsets(written, text)
     last = len(written)  # the newline that a module may lack is written and taken back
     return {node: (starts[min(start, last)], ends[min(end, last)]) for node, (start, end) in state.spans.items()}
 
@@ -85,7 +85,7 @@ def _head(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatemen
     return statement.with_changes(**{name: _NO_BLOCK if name == "body" else None for name in blocks})
 
 
-def _matched(written: str, text: str) -> tuple[list[int], list[int]]:
+def _match_offsets(written: str, text: str) -> tuple[list[int], list[int]]:
     """For every offset of ``written``: where a node that starts there starts in ``text``, and where one ends."""
     if _BLANK.sub("", written) != _BLANK.sub("", text):
         raise NotReproduced

@@ -107,7 +107,7 @@ def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tupl
     for file in files:
         if file.before == file.after:
             continue
-        path = _followed(root, file.path)
+        path = _resolve_links(root, file.path)
         place = root / path
         if any(target.file.path == path for target in targets):
             raise Refused(f"{file.path} is planned twice: nothing was written.")
@@ -140,7 +140,7 @@ def _new_folders(root: Path, targets: Sequence[_Target]) -> tuple[str, ...]:
     return tuple(str(folder) for folder in dict.fromkeys(above) if not (root / folder).exists())
 
 
-def _followed(root: Path, path: str) -> str:
+def _resolve_links(root: Path, path: str) -> str:
     """Return ``path`` with its links followed, relative to ``root``."""
     try:
         real = Path(os.path.realpath(root / checked_path(path)))

@@ -128,7 +128,7 @@ class JournalRun:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise _damaged(self.folder, f"{name} cannot be read: {error.strerror}") from error
+            raise _damage_error(self.folder, f"{name} cannot be read: {error.strerror}") from error
 
     def content(self, digest: str) -> bytes:
         """Return the kept bytes with this SHA-256.
@@ -139,9 +139,9 @@ class JournalRun:
         try:
             content = read_file(self.folder / digest)
         except OSError as error:
-            raise _damaged(self.folder, f"{digest} cannot be read: {error.strerror}") from error
+            raise _damage_error(self.folder, f"{digest} cannot be read: {error.strerror}") from error
         if sha256(content) != digest:
-            raise _damaged(self.folder, f"the bytes kept in {digest} have changed")
+            raise _damage_error(self.folder, f"the bytes kept in {digest} have changed")
         return content
 
 
@@ -177,14 +177,14 @@ def read_run(root: Path, name: str) -> JournalRun:
     try:
         return JournalRun(root, name, read_record(read_file(folder / _JOURNAL)))
     except OSError as error:
-        raise _damaged(folder, f"it cannot be read: {error.strerror}") from error
+        raise _damage_error(folder, f"it cannot be read: {error.strerror}") from error
     except NewerRecord as error:
         raise JournalDamaged(
             f"the journal {folder / _JOURNAL} was written by a newer chirp-migrate ({error.tool}; {error}): "
             "nothing was changed, run the command again with that version or a later one."
         ) from error
     except ValueError as error:
-        raise _damaged(folder, str(error)) from error
+        raise _damage_error(folder, str(error)) from error
 
 
 def is_unfinished(root: Path) -> bool:
@@ -345,7 +345,7 @@ def _names(root: Path, pattern: re.Pattern[str]) -> list[str]:
     return sorted(found, key=lambda name: (len(name), name))
 
 
-def _damaged(folder: Path, why: str) -> JournalDamaged:
+def _damage_error(folder: Path, why: str) -> JournalDamaged:
     return JournalDamaged(
         f"the journal {folder / _JOURNAL} is damaged ({why}): put it back from a backup, or remove {folder} to go on "
         "without a way back to before that run."

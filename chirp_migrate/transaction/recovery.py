@@ -39,7 +39,7 @@ def recover(
     root = root.resolve()
     if not _needs_recovery(root):
         return None
-    with _told_as_unfinished(), hold(journal_folder(root), wait_s=wait_s):
+    with _explain_interruption(), hold(journal_folder(root), wait_s=wait_s):
         return _finish_interrupted(root, force, on_step)
 
 
@@ -56,7 +56,7 @@ def alone_at_work(
     """
     try:
         with hold(journal_folder(root), wait_s=wait_s):
-            with _told_as_unfinished():
+            with _explain_interruption():
                 found = _finish_interrupted(root, force, on_step)
             yield found
     except OSError as error:
@@ -90,7 +90,7 @@ def _finish_interrupted(root: Path, force: bool, on_step: Callable[[Step], None]
 
 
 @contextlib.contextmanager
-def _told_as_unfinished() -> Iterator[None]:
+def _explain_interruption() -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -97,14 +97,14 @@ def rollback(
         last, later = chosen[-1], runs[first + len(chosen) :]
         overlapping = later_runs(last, later)
         if overlapping:
-            named = "; ".join(f"run {name} to {_some(paths)}" for name, paths in overlapping.items())
+            named = "; ".join(f"run {name} to {_shorten_paths(paths)}" for name, paths in overlapping.items())
             raise Refused(
                 f"run {last.name} cannot be undone alone, because later runs wrote to the same files ({named}): "
                 "nothing was changed. Undo these first, or all of them with "
                 f"`chirp-migrate rollback --back-to {last.number} PATH`."
             )
         planned = _plan_undoing(reversed(chosen), force=force, merge=merge)
-        _bequeath_folders(last, later)
+        _transfer_folder_ownership(last, later)
         done: list[RollbackResult] = []
         for undoing in planned:
             try:
@@ -140,7 +140,7 @@ def _index(runs: Sequence[JournalRun], number: int) -> int:
     )
 
 
-def _bequeath_folders(run: JournalRun, later: Iterable[JournalRun]) -> None:
+def _transfer_folder_ownership(run: JournalRun, later: Iterable[JournalRun]) -> None:
     """Folders that ``run`` made are to go with the last run that has files in them."""
     for heir in later:
         above = {str(parent) for file in heir.files for parent in PurePosixPath(file.path).parents}
@@ -278,7 +278,7 @@ def _roll_back(undoing: _Undoing, on_step: Callable[[Step], None]) -> RollbackRe
     return RollbackResult(restored, removed, run.name, tuple(undoing.merged))
 
 
-def _some(paths: Sequence[str]) -> str:
+def _shorten_paths(paths: Sequence[str]) -> str:
     """Return the first few of many paths."""
     few = ", ".join(paths[:3])
     return few if len(paths) <= 3 else f"{few} and {len(paths) - 3} more"

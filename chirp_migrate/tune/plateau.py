@@ -52,10 +52,10 @@ def standings(measured: Sequence[Measured]) -> list[Beside]:
     rounds = max((len(configuration.rates) for configuration in measured), default=0)
     to_the_end = [configuration for configuration in measured if 0 < len(configuration.rates) == rounds]
     best = max(to_the_end, key=lambda configuration: mean_rate(configuration.rates).value, default=None)
-    return [_beside(configuration, best) for configuration in measured]
+    return [_compare(configuration, best) for configuration in measured]
 
 
-def _beside(configuration: Measured, best: Measured | None) -> Beside:
+def _compare(configuration: Measured, best: Measured | None) -> Beside:
     rates, candidate = configuration.rates, configuration.candidate
     if best is None or not rates:
         return Beside(configuration=str(candidate), place=Place.FAILED, settled=True)

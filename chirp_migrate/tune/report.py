@@ -58,7 +58,7 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
             screen.text(f"{beside.configuration}, samples/s of each round: {rates}", 2, "dim", hang=2)
     screen.line()
     if loader.picked is not None:
-        screen.text(_picked(loader), hang=2)
+        screen.text(_describe_pick(loader), hang=2)
     for line in _facts(loader):
         screen.text(line, hang=2)
 
@@ -82,7 +82,7 @@ def _row(measured: Measured, beside: Beside, rate: float, loader: LoaderReport) 
     ]
 
 
-def _picked(loader: LoaderReport) -> str:
+def _describe_pick(loader: LoaderReport) -> str:
     rounds = count(loader.rounds, "round")
     picked = "Picked" if loader.settled else "Picked for now"
     sure = "" if loader.settled else "; where the share of the best has a ?, more time (--time-budget) would settle it"

@@ -77,7 +77,7 @@ def run(
         show(Step("measuring", most_s=left_s))
         try:
             with user_code(f"reading a batch of {subject.report.name}"):
-                report = _measured(subject, request, left_s / (len(subjects) - number), show)
+                report = _measure_subject(subject, request, left_s / (len(subjects) - number), show)
         except Raised as raised:
             if not loaders and number == len(subjects) - 1:
                 raise
@@ -128,7 +128,7 @@ def _subjects(
     return subjects, training, lost + notes
 
 
-def _measured(subject: Subject, request: Request, seconds: float, show: Progress) -> LoaderReport:
+def _measure_subject(subject: Subject, request: Request, seconds: float, show: Progress) -> LoaderReport:
     wanted = request.grid
     report, batch_size = subject.report, subject.report.batch_size
     if wanted.migrated is not None:

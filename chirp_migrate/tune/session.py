@@ -54,10 +54,10 @@ def tune_tree(request: Request, training: VerifyOptions | None, timeout_s: float
         progress(f"tune runs your own code, in {place}, in a process of its own")
         progress(Step("starting the process that measures"))
         with signals_as_one_interrupt():
-            return _measured(request, timeout_s, progress)
+            return _run_measurement(request, timeout_s, progress)
 
 
-def _measured(request: Request, timeout_s: float, progress: Progress) -> TuneReport:
+def _run_measurement(request: Request, timeout_s: float, progress: Progress) -> TuneReport:
     """Run the process that measures; where it is lost with an entry point, run another one without that."""
     while True:
         with Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child:

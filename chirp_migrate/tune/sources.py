@@ -36,7 +36,7 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, 
         NotUsable: there is no such function, or it gives no dataset that can be measured.
         Raised: the user's code raised.
     """
-    made = _made(reference, config)
+    made = _build_dataset(reference, config)
     size = config.batch_size if config is not None else None
     if isinstance(made, DataLoader):
         subject = of_loader(made, "training")
@@ -45,7 +45,7 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, 
     else:
         raise NotUsable(f"{reference} gave {type(made).__name__}: it must give a dataset or a DataLoader")
     if unaugmented:
-        plain = _made(unaugmented, config)
+        plain = _build_dataset(unaugmented, config)
         subject.unaugmented = plain.dataset if isinstance(plain, DataLoader) else plain
     return _with_settings(subject, config)
 
@@ -72,11 +72,11 @@ def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
     with user_code(f"importing {module_name}"):
         module = importlib.import_module(module_name)
     dataset_class: Any = getattr(module, kind)
-    arguments = _filled(f"{module_name}:{kind}", dataset_class, config, leave=_TRANSFORM)
+    arguments = _fill_parameters(f"{module_name}:{kind}", dataset_class, config, leave=_TRANSFORM)
 
     def built(transforms: str) -> Any:
         function = getattr(module, transforms)
-        parameters = _filled(f"{module_name}:{transforms}", function, config)
+        parameters = _fill_parameters(f"{module_name}:{transforms}", function, config)
         with user_code(f"{kind} of {module_name}"):
             return dataset_class(**arguments, transform=function(**parameters))
 
@@ -100,7 +100,7 @@ def _with_settings(subject: Subject, config: TuneConfig | None) -> Subject:
     return subject
 
 
-def _made(reference: str, config: TuneConfig | None) -> Any:
+def _build_dataset(reference: str, config: TuneConfig | None) -> Any:
     with user_code(f"importing {reference.rpartition(':')[0]}"):
         value = named(reference, "function or class", lambda one: not inspect.ismodule(one))
     if not callable(value) or isinstance(value, DataLoader):
@@ -138,7 +138,7 @@ def _misfit(function: Callable[..., Any], arguments: Sequence[str]) -> str:
     return ""
 
 
-def _filled(what: str, function: Any, config: TuneConfig, leave: str = "") -> dict[str, Any]:
+def _fill_parameters(what: str, function: Any, config: TuneConfig, leave: str = "") -> dict[str, Any]:
     """Arguments for the parameters that must be given, from the configuration."""
     values: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():

@@ -134,7 +134,7 @@ class Sweep:
             order = self._order()
             for number, configuration in enumerate(order, start=self.rounds * len(order)):
                 if self.is_limited and number and time.monotonic() - begun > self.seconds:
-                    return self._tried()
+                    return self._measured_in_time()
                 # How many rounds there will be is known of the fewest alone.
                 total = MIN_ROUNDS * len(order) if self.rounds < MIN_ROUNDS else 0
                 self.show(Step(f"round {self.rounds + 1}: {configuration.candidate}", number, total))
@@ -148,7 +148,7 @@ class Sweep:
             if self.rounds >= MIN_ROUNDS and over:
                 return self.measured
             if self.is_limited and left < (now - began) / 2:
-                return self._tried()
+                return self._measured_in_time()
             chosen = pick(self.measured)
             if chosen is not None:
                 least = (MIN_ROUNDS - self.rounds) * (now - began)
@@ -158,7 +158,7 @@ class Sweep:
                 time_left = f"; about {rest:.0f} s left" if rest >= 1 else ""
                 self.show(f"round {self.rounds}: {ahead}{time_left}")
 
-    def _tried(self) -> list[Measured]:
+    def _measured_in_time(self) -> list[Measured]:
         """Return the configurations that were measured, or failed, in time."""
         self.measured = [one for one in self.measured if one.rates or one.error is not None]
         return self.measured

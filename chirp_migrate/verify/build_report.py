@@ -105,7 +105,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
             raw=found.measured,
         ),
         targets=targets,
-        simulated=_simulated(discovery, settings, timed) if settings.simulates else None,
+        simulated=_describe_simulation(discovery, settings, timed) if settings.simulates else None,
         differences=equivalence.found,
         notes=equivalence.notes,
         smallest_adjusted_p=equivalence.smallest_p,
@@ -132,7 +132,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
             compared=discovery.compared(saw_loaders=any(traces["before"].values())) or "",
             unseen=_unseen(traces),
         ),
-        **_made(),
+        **_provenance(),
         **conditions,
     )
 
@@ -178,7 +178,7 @@ def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> V
         machine=on,
         described=Described(machine=machine.line(on)),
         files=dict(files),
-        **_made(),
+        **_provenance(),
     )
 
 
@@ -211,7 +211,7 @@ def _unseen(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) -> str:
     return f"Batches hold objects that verify does not look into, so what is in them was not compared ({held})."
 
 
-def _made() -> dict[str, Any]:
+def _provenance() -> dict[str, Any]:
     """Return tool, time and place of the document."""
     return {
         "tool": f"chirp-migrate {__version__}",
@@ -232,7 +232,7 @@ def _figures(measured: SideMeasures, timed: Rounds, side: str) -> dict[str, floa
     return {measure.name: found.get(measure.name) for measure in MEASURES}
 
 
-def _simulated(discovery: Discovery, settings: VerifyOptions, timed: Rounds) -> Simulated:
+def _describe_simulation(discovery: Discovery, settings: VerifyOptions, timed: Rounds) -> Simulated:
     """Return the simulation, and how busy it kept the device."""
     step_ms = settings.simulate_step_ms
     if discovery.source is Source.COMMAND:

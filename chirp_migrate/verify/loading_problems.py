@@ -23,7 +23,12 @@ def problems_in(passes: Mapping[str, Sequence[Trace]], has_own_data: bool) -> li
     """
     labels: dict[tuple[str, str], list[str]] = {}
     for label, traces in passes.items():
-        found = [*_order(traces), *_validation_varies(traces), *_overlap(traces), *_dropped(traces, has_own_data)]
+        found = [
+            *_order(traces),
+            *_validation_varies(traces),
+            *_overlap(traces),
+            *_find_dropped_samples(traces, has_own_data),
+        ]
         for one in dict.fromkeys(found):
             labels.setdefault(one, []).append(label)
     return [LoadingProblem(check, message, where) for (check, message), where in labels.items()]
@@ -40,7 +45,7 @@ def _order(traces: Sequence[Trace]) -> Iterator[tuple[str, str]]:
 
 
 def _validation_varies(traces: Sequence[Trace]) -> Iterator[tuple[str, str]]:
-    """Yield the same indices give other data in two validation passes of a loader."""
+    """Yield a problem if the same indices lead to other data in two validation passes of a loader."""
     first: dict[int, Trace] = {}
     for one in traces:
         if one.role != "validation" or not one.indices or _has_trained(traces, one):
@@ -69,7 +74,7 @@ def _overlap(traces: Sequence[Trace]) -> Iterator[tuple[str, str]]:
             yield "overlap", "Validation samples are also training samples, so validation results are too good."
 
 
-def _dropped(traces: Sequence[Trace], has_own_data: bool) -> Iterator[tuple[str, str]]:
+def _find_dropped_samples(traces: Sequence[Trace], has_own_data: bool) -> Iterator[tuple[str, str]]:
     """Samples that ``drop_last`` leaves out: all of them, or some of validation."""
     for one in traces:
         if not one.drop_last or not one.finished:

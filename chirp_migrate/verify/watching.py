@@ -145,9 +145,9 @@ def watch(
     watched.failing = {label: one.error for label, one in before.items() if one.error}
     broken = [label for label, one in after.items() if one.error and not before[label].error]
     if broken:
-        raise _failed("after", broken[0], after)
+        raise _failure("after", broken[0], after)
     if len(watched.failing) == len(before):
-        raise _failed("before", next(iter(before)), before, others=len(before) > 1)
+        raise _failure("before", next(iter(before)), before, others=len(before) > 1)
     for label, lost in before.items():
         if lost.error:
             watched.difference.notes.append(f"{label}: left out: before the migration, too, it {_how(lost)}")
@@ -161,7 +161,7 @@ def _how(one: EntryResult) -> str:
     return one.error if one.lost else f"raises {one.error}" if one.error else "trains"
 
 
-def _failed(side: str, label: str, found: Mapping[str, EntryResult], others: bool = False) -> WorkloadFailed:
+def _failure(side: str, label: str, found: Mapping[str, EntryResult], others: bool = False) -> WorkloadFailed:
     one = found[label]
     also = " (so do all others)" if others else ""
     how = one.error if one.lost else f"raised {one.error}"

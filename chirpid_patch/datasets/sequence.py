@@ -36,15 +36,15 @@ class WorkerSafeSequenceDataset(BatchedDataset):
 
     @property
     def in_memory(self) -> bool:
-        return self._is_listed or super().in_memory
+        return self._has_list or super().in_memory
 
     @property
     def fixed_samples(self) -> bool:
-        return self._is_listed or super().fixed_samples
+        return self._has_list or super().fixed_samples
 
     @property
     def keyed(self) -> bool:
-        return not self._is_listed and super().keyed
+        return not self._has_list and super().keyed
 
     @property
     def row_kinds(self) -> RowKinds | None:
@@ -52,10 +52,10 @@ class WorkerSafeSequenceDataset(BatchedDataset):
 
     @property
     def count(self) -> int | None:
-        return len(self.data_list) if self._is_listed else node_of(self.data_list).count
+        return len(self.data_list) if self._has_list else node_of(self.data_list).count
 
     @property
-    def _is_listed(self) -> bool:
+    def _has_list(self) -> bool:
         """Return whether the samples exist already."""
         return type(self.data_list) in (list, tuple)
 
@@ -69,18 +69,18 @@ class WorkerSafeSequenceDataset(BatchedDataset):
         return fetch_sample(self.data_list, index, key)
 
     def read_each(self, indices: Sequence[Any]) -> list[Any]:
-        if not self._is_listed or type(self).read_sample is not WorkerSafeSequenceDataset.read_sample:
+        if not self._has_list or type(self).read_sample is not WorkerSafeSequenceDataset.read_sample:
             return super().read_each(indices)
         samples = self.data_list
         return [samples[index] for index in indices]
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        if not self._is_listed:
+        if not self._has_list:
             return fetch_batch(self.data_list, indices, key)
         return read_listed(self.data_list, indices)
 
     def gains(self, count: int) -> bool:
-        if not self._is_listed:
+        if not self._has_list:
             return super().gains(count)
         # PyTorch collates what is listed as fast, unless the batch comes in memory that is worth keeping.
         first = self.data_list[0] if self.data_list else None

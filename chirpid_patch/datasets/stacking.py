@@ -43,14 +43,14 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
     if isinstance(indices, EllipsisType):
         count = None if hasattr(type(dataset), "__iter__") else node_of(dataset).count
         try:
-            stacked = None if count is None else _gathered(dataset, range(count), columns=2)
+            stacked = None if count is None else _gather_column(dataset, range(count), columns=2)
         except IndexError:  # ends an iteration over the dataset early
             stacked = None
         return torch.stack([x for x, _ in dataset]) if stacked is None else stacked
     if type(indices) is GeneratorType and _has_fixed_rows(dataset):
         indices = list(indices)  # reading rows does nothing that it could see
     # Others may compute each index when it is asked for: between two samples, and seeing what reading one does.
-    stacked = _gathered(dataset, list(indices)) if type(indices) in WRITTEN_DOWN else None
+    stacked = _gather_column(dataset, list(indices)) if type(indices) in WRITTEN_DOWN else None
     return torch.stack([dataset[index][0] for index in indices]) if stacked is None else stacked
 
 
@@ -128,7 +128,7 @@ def _has_fixed_rows(dataset: Any) -> bool:
     return node.gathers and node.fixed_samples
 
 
-def _gathered(dataset: Any, indices: Sequence[Any], columns: int | None = None) -> Tensor | None:
+def _gather_column(dataset: Any, indices: Sequence[Any], columns: int | None = None) -> Tensor | None:
     """Return the samples' first column, or None where that is not provably what stacking them gives."""
     if not len(indices) or not _has_fixed_rows(dataset):
         return None

@@ -55,7 +55,7 @@ class DevicePrefetcher:
         lookahead = self.lookahead
         if lookahead is None:  # a rank's loader counts its epochs by what it is asked for
             lookahead = asked_early_unnoticed(self.loader) and getattr(self.loader, "epochs", None) is None
-        return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _gives_away(self.loader))
+        return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _passes_on(self.loader))
 
     def _copies(self) -> CudaCopies:
         """Return the device and its stream, kept from epoch to epoch."""
@@ -116,7 +116,7 @@ class DeviceIterator(Iterator[Any]):
         return self._last
 
 
-def _gives_away(loader: Any) -> bool:
+def _passes_on(loader: Any) -> bool:
     """Whether each batch of ``loader`` provably is in memory of its own, which the loader does not write to again."""
     ours = type(loader) is DataLoader or isinstance(loader, BatchedDataLoader)
     return ours and (worker_processes(loader) > 0 or stacks_samples(loader.collate_fn))

@@ -73,20 +73,22 @@ def resident_view(dataset: Any, copy: Copy) -> Any:
     joint = joint_of(dataset)
     if joint is not None:
         children = [resident_view(child, copy) for child in joint.children]
-        return _twin(dataset, **{"datasets": children} if hasattr(dataset, "datasets") else {"dataset": children[0]})
+        return _copy_without_constructor(
+            dataset, **{"datasets": children} if hasattr(dataset, "datasets") else {"dataset": children[0]}
+        )
     dataset = served(dataset)
     if isinstance(dataset, WorkerSafeArrayDataset):
-        return _twin(dataset, x=copy(dataset.x), y=copy(dataset.y))
+        return _copy_without_constructor(dataset, x=copy(dataset.x), y=copy(dataset.y))
     if isinstance(dataset, WorkerSafeSequenceDataset):
-        return _twin(dataset, data_list=resident_view(dataset.data_list, copy))
+        return _copy_without_constructor(dataset, data_list=resident_view(dataset.data_list, copy))
     below = resident_view(dataset.base_dataset, copy)
     if isinstance(dataset, WorkerSafeStandardizedDataset):
         mean, divisor = (copy(one) if isinstance(one, Tensor) and one.ndim else one for one in dataset.operands())
-        return _twin(dataset, base_dataset=below, _cached=((mean, divisor), {}))
-    return _twin(dataset, base_dataset=below)
+        return _copy_without_constructor(dataset, base_dataset=below, _cached=((mean, divisor), {}))
+    return _copy_without_constructor(dataset, base_dataset=below)
 
 
-def _twin(original: Any, /, **changed: Any) -> Any:
+def _copy_without_constructor(original: Any, /, **changed: Any) -> Any:
     """Return an object like ``original``, made without its constructor, with other values of some attributes."""
     twin = object.__new__(type(original))
     twin.__dict__.update(vars(original), **changed)

@@ -187,7 +187,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         return event
 
     def _ask(self) -> Any:
-        """Return the loop asks for a batch; seconds of its step before."""
+        """Record a request of the loop, and return the seconds of its last step."""
         self._waiting.begin(nvtx=self._on_cuda)
         return self._timer.ask()
 

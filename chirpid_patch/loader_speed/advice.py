@@ -63,7 +63,7 @@ def handle_oom_errors(
         num_workers = 4 if loader is None else worker_processes(loader)
     if batch_size < 1 or num_workers < 0 or gradient_accumulation_steps < 1:
         raise ValueError("batch_size and gradient_accumulation_steps must be at least 1, num_workers at least 0")
-    smaller, steps = _divided(batch_size, gradient_accumulation_steps)
+    smaller, steps = _halve_batch(batch_size, gradient_accumulation_steps)
     changes = {
         "batch_size": (batch_size, smaller, "activations take memory for each sample of the batch"),
         "gradient_accumulation_steps": (gradient_accumulation_steps, steps, f"the optimiser sees {smaller * steps}"
@@ -88,7 +88,7 @@ def _batch_size(loader: Any) -> int:
     return size
 
 
-def _divided(batch_size: int, steps: int) -> tuple[int, int]:
+def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
     """Half the batch or somewhat less, and how many of them make ``batch_size * steps`` samples."""
     samples = batch_size * steps
     if batch_size == 1:

@@ -202,7 +202,7 @@ class LoadController:
 
     def watch(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield ``batches`` of the new epoch, and record their waits for the decision about workers."""
-        watched = TimedBatches(batches, self._epoch_ended)
+        watched = TimedBatches(batches, self._end_epoch)
         self._running.append(weakref.ref(watched))
         return watched
 
@@ -215,7 +215,7 @@ class LoadController:
         self._load = None
         return self.worker_count.observe(load)
 
-    def _epoch_ended(self, epoch: TimedBatches) -> None:
+    def _end_epoch(self, epoch: TimedBatches) -> None:
         self._load = EpochLoad.of(epoch)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -290,7 +290,7 @@ class WorkerCount:
         if self._trial is not None:
             before, batch_s = self._trial
             self._trial = None
-            if self._broke_its_promise(before, load.batch_s / batch_s):
+            if self._missed_expectation(before, load.batch_s / batch_s):
                 self._refused.add(self.workers)
                 self.why = (
                     f"{self.workers} took {load.batch_s / batch_s:.2f} times as long a batch as {before}: taken back"
@@ -306,7 +306,7 @@ class WorkerCount:
             self._try(self.workers // 2, load, f"{waited:.1%} of the epochs was waited")
         return self.workers
 
-    def _broke_its_promise(self, before: int, ratio: float) -> bool:
+    def _missed_expectation(self, before: int, ratio: float) -> bool:
         """Whether a change from ``before`` gave ``ratio`` times the seconds from batch to batch that it should not."""
         return ratio > 1 - self.WORTH if self.workers > before else ratio > 1 + self.WORTH
 

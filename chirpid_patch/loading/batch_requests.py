@@ -93,7 +93,7 @@ class EpochRequests:
         kind = self._kind
         if kind is None:
             kind = self._kind = self._find_kind()
-        if type(indices) not in (list, tuple) and kind.listed() and _may_be_listed(indices, kind.keyed):
+        if type(indices) not in (list, tuple) and kind.listed() and _can_iterate_early(indices, kind.keyed):
             with contextlib.suppress(TypeError):  # raised where it is read, as PyTorch does
                 indices = list(indices)
         self.drawn += 1
@@ -122,6 +122,6 @@ class EpochRequests:
         return occurrences
 
 
-def _may_be_listed(indices: Any, keyed: bool) -> bool:
+def _can_iterate_early(indices: Any, keyed: bool) -> bool:
     """Whether ``indices`` may be iterated over now. What a user's object does then happens where the batch is read."""
     return keyed or type(indices) in WRITTEN_DOWN or isinstance(indices, Iterator)

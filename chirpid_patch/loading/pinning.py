@@ -16,7 +16,7 @@ def pin_what_can_be(batch: Any) -> Any:
     """
     kind = type(batch)
     if kind is Tensor:
-        return _pinned(batch)
+        return _pin_tensor(batch)
     if kind is dict:
         return {name: pin_what_can_be(part) for name, part in batch.items()}
     if kind in (list, tuple):
@@ -26,7 +26,7 @@ def pin_what_can_be(batch: Any) -> Any:
     return batch
 
 
-def _pinned(tensor: Tensor) -> Tensor:
+def _pin_tensor(tensor: Tensor) -> Tensor:
     dense = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.is_nested
     if not dense or tensor.is_quantized or tensor.requires_grad:
         return tensor

@@ -166,7 +166,7 @@ class PrefetchQueue:
         ranges = self._reader.parts(request, _PARTS_PER_THREAD * self.threads)
         parts = [self._submit(modes, 0.0, partial(self._reader.samples, request, part)) for part in ranges]
         # Threads take what was ordered first: all parts have been begun when their batch is.
-        load = partial(self._collated, parts) if parts else partial(self._reader.read, request)
+        load = partial(self._collate_parts, parts) if parts else partial(self._reader.read, request)
         self._ordered.append(_Order(request, parts, self._submit(modes, pause, load)))
 
     def _submit(self, modes: tuple[bool, bool], pause: float, load: Callable[[], Any]) -> Future[Any]:
@@ -184,7 +184,7 @@ class PrefetchQueue:
         dataset = self._reader.dataset
         return dataset_state(dataset) if is_in_memory(dataset) else None
 
-    def _collated(self, parts: Sequence[Future[Any]]) -> Any:
+    def _collate_parts(self, parts: Sequence[Future[Any]]) -> Any:
         return self._reader.collate([sample for part in parts for sample in part.result()[1]])
 
     def take(self) -> Any:

@@ -321,14 +321,14 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             if (self._workers[place].exitcode or 0) > 0 and not self._has_begun(place):
                 self._is_broken = True
                 raise RuntimeError(
-                    f"{_obituary(self._workers[place])} The worker could not start: it had not read a sample yet. "
+                    f"{_describe_exit(self._workers[place])} The worker could not start: it had not read a sample yet. "
                     "Its own error message is on standard error."
                 ) from death.__cause__
         sent = {number: info[0] for number, info in self._task_info.items() if len(info) == 1}
         if self._suspects:
-            raise self._failed(min(sent), dead) from death.__cause__
+            raise self._batch_error(min(sent), dead) from death.__cause__
         self._suspects = {number for number, worker in sent.items() if worker in dead} or set(sent)
-        logger.warning("%s Fresh workers go on.", _obituary(self._workers[min(dead)]))
+        logger.warning("%s Fresh workers go on.", _describe_exit(self._workers[min(dead)]))
         owner = self._loader()
         if owner is not None:
             owner._lost_workers = True
@@ -347,8 +347,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             return True
         return not sent
 
-    def _failed(self, number: int, dead: set[int]) -> RuntimeError:
-        """Return the batch ``number`` killed its worker twice: it is given up."""
+    def _batch_error(self, number: int, dead: set[int]) -> RuntimeError:
+        """Return the error of the batch ``number``, which killed its worker twice."""
         del self._task_info[number]
         self._tasks_outstanding -= 1
         self._suspects.discard(number)
@@ -358,7 +358,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         if isinstance(indices, list | tuple) and len(indices) > _MOST_SHOWN:
             shown = f"{str(list(indices[:_MOST_SHOWN]))[:-1]}, …]"
         return RuntimeError(
-            f"{_obituary(self._workers[min(dead)])} It was reading batch {number} of this epoch, of the indices "
+            f"{_describe_exit(self._workers[min(dead)])} It was reading batch {number} of this epoch, of the indices "
             f"{shown}, for the second time, after another worker had died over it. Details are lost due to "
             "multiprocessing: reading these samples with num_workers=0 may show them."
         )
@@ -423,7 +423,7 @@ def _wait_for_a_death(workers: list[Any]) -> None:
             worker.join(_SECONDS_TO_DIE)  # its files are closed a moment before it can be waited for
 
 
-def _obituary(worker: Any) -> str:
+def _describe_exit(worker: Any) -> str:
     """Return how a worker process ended, in PyTorch's words."""
     code = worker.exitcode
     if code is not None and code < 0:

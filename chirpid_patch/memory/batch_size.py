@@ -58,7 +58,7 @@ def largest_batch_size(
         raise ValueError(f"max_batch_size must be at least 1, not {max_batch_size}")
     place, owners = torch.device(device), list(state)
     with (
-        _unmoved(place, step, *owners),
+        _restored_generators(place, step, *owners),
         kept_state(*owners),
         memory_trials(place, memory_limit, safety_margin) as trials,
     ):
@@ -94,7 +94,7 @@ def _repeat(step: Callable[[int], object], size: int) -> None:
 
 
 @contextmanager
-def _unmoved(device: torch.device, *owners: Any) -> Iterator[None]:
+def _restored_generators(device: torch.device, *owners: Any) -> Iterator[None]:
     """All random generators as before afterwards, the device's included."""
     forked: Any = nullcontext()
     if device.type == "cuda":

@@ -133,7 +133,7 @@ class MemoryWatch:
         """Read memory now, in this thread, and return the resulting alerts."""
         alerts = [alert for use in self._uses() if (alert := self._judge(use)) is not None]
         for alert in alerts:
-            self._tell(alert)
+            self._log_alert(alert)
         return alerts
 
     def start(self) -> MemoryWatch:
@@ -177,7 +177,7 @@ class MemoryWatch:
         now = self._pressures[use.source] = next(over, MemoryPressure.NONE)
         return None if now == before else MemoryAlert(now, before, use, limits[max(now, before)])
 
-    def _tell(self, alert: MemoryAlert) -> None:
+    def _log_alert(self, alert: MemoryAlert) -> None:
         levels = {MemoryPressure.SOFT: logging.WARNING, MemoryPressure.HARD: logging.ERROR}
         logger.log(levels[alert.pressure] if alert.rising else logging.INFO, "%s", alert)
         if self.on_alert is not None:

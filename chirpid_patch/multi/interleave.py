@@ -79,7 +79,9 @@ class Interleaving:
         known = np.array([length or 0 for length in lengths])  # of those that are read
         loaders = np.arange(len(lengths))
         if self.strategy is SamplingStrategy.WEIGHTED:
-            return self._drawn(self.weights, steps, epoch) if self.cycle else self._drawn_once(known, epoch)[:steps]
+            return (
+                self._draw_loaders(self.weights, steps, epoch) if self.cycle else self._drawn_once(known, epoch)[:steps]
+            )
         if self.strategy is SamplingStrategy.SEQUENTIAL:
             return np.resize(np.repeat(loaders, known), steps)
         if self.cycle:
@@ -88,7 +90,7 @@ class Interleaving:
         order: Turns = np.repeat(loaders, known)[np.argsort(rounds, kind="stable")]
         return order[:steps]
 
-    def _drawn(self, weights: Sequence[float], steps: int, epoch: int, stage: int = 0) -> Turns:
+    def _draw_loaders(self, weights: Sequence[float], steps: int, epoch: int, stage: int = 0) -> Turns:
         """Return ``steps`` loaders drawn with replacement."""
         chances = np.asarray(weights, dtype=np.float64)
         bounds = np.cumsum(chances)
@@ -104,7 +106,7 @@ class Interleaving:
         parts: list[Turns] = [np.empty(0, dtype=np.int64)]
         while left.any():
             weights = [weight if count else 0.0 for weight, count in zip(self.weights, left, strict=True)]
-            drawn = self._drawn(weights, int(left.sum()), epoch, stage=len(parts) - 1)
+            drawn = self._draw_loaders(weights, int(left.sum()), epoch, stage=len(parts) - 1)
             ends = [np.flatnonzero(drawn == index)[count - 1 : count] for index, count in enumerate(left) if count]
             drawn = drawn[: min(int(end[0]) + 1 for end in ends if len(end))]
             left -= np.bincount(drawn, minlength=len(left))

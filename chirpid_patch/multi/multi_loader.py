@@ -131,7 +131,7 @@ class MultiDataLoader:
         loader, begins = self.loaders[index], True
         while begins:
             begins = self.config.cycle_short_loaders
-            self._tell_samplers(index)
+            self._advance_samplers(index)
             batches, length, taken = iter(loader), loader_length(loader), 0
             for batch in batches:
                 taken += 1
@@ -144,7 +144,7 @@ class MultiDataLoader:
             if begins and not taken:
                 raise RuntimeError(f"the loader {self.names[index]!r} gave no batches to cycle")
 
-    def _tell_samplers(self, index: int) -> None:
+    def _advance_samplers(self, index: int) -> None:
         """Move samplers with ``set_epoch`` on from the epochs that were read last, where nobody else has by now."""
         last, numbers = self._last_epochs[index], []
         for place, sampler in enumerate(_counting_samplers(self.loaders[index])):

@@ -278,7 +278,7 @@ def _sampler(
         offers = {"num_samples": wanted or len(dataset), "batch_size": batch_size, "rng": rng}
         if by_weight:
             return _by_weight(dataset, weighted, offers)
-        return ResampledSampler(partial(_called, sampler, offers))
+        return ResampledSampler(partial(_call_with_known, sampler, offers))
     if given and wanted is not None:
         raise ValueError(
             f"iterations_per_epoch and {given[0]} exclude each other: {given[0]} sets how many samples are drawn"
@@ -295,7 +295,7 @@ def _by_weight(dataset: Any, weighted: Any, offers: dict[str, Any]) -> Sampler[A
     if weighted is True:
         function = getattr(dataset, "get_weighted_sampler", None)
         if function is not None:
-            return ResampledSampler(partial(_called, function, offers))
+            return ResampledSampler(partial(_call_with_known, function, offers))
         weighted = getattr(dataset, "sample_weights", None)
         if weighted is None:
             raise TypeError(
@@ -326,7 +326,7 @@ def _subset(dataset: Any, indices: Any, is_train: bool, rng: torch.Generator | N
     return SubsetRandomSampler(found, generator=rng) if is_train else found
 
 
-def _called(function: Callable[..., Any], offers: dict[str, Any]) -> Any:
+def _call_with_known(function: Callable[..., Any], offers: dict[str, Any]) -> Any:
     """Return ``function``, called with those of ``offers`` that it has parameters for."""
     known = inspect.signature(function).parameters.values()
     if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known):

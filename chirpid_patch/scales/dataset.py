@@ -160,18 +160,18 @@ class _Images(WrappingDataset):
         return len(self.base_dataset)
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Tensor, dict[str, Any]]:
-        image, rest = _parted(fetch_sample(self.base_dataset, index, key))
+        image, rest = _split_sample(fetch_sample(self.base_dataset, index, key))
         return image_tensor(image), rest
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         batch = fetch_batch(self.base_dataset, indices, key)
         if not isinstance(batch, list) or len(batch) not in (1, 2):
             return None
-        images, rest = _parted(batch)
+        images, rest = _split_sample(batch)
         return [images, rest] if isinstance(images, Tensor) and images.ndim == 4 else None
 
 
-def _parted(sample: Any) -> tuple[Any, dict[str, Any]]:
+def _split_sample(sample: Any) -> tuple[Any, dict[str, Any]]:
     """Return the image of a sample, or the images of a batch, and the rest."""
     if isinstance(sample, Mapping) and "image" in sample:
         return sample["image"], {name: value for name, value in sample.items() if name != "image"}

@@ -114,7 +114,7 @@ class MultiScaleStep:
         losses: dict[int, list[Tensor]] = {scale: [] for scale in self.scales}
         outputs: dict[int, list[Any]] = {scale: [] for scale in self.scales}
         for number, (scale, part) in enumerate(pieces, 1):
-            with self._gradients_exchanged(number == len(pieces)):
+            with self._gradient_exchange(number == len(pieces)):
                 loss, output = self._run(scale, images, labels, part)
             losses[scale].append(loss)
             outputs[scale].append(output)
@@ -130,7 +130,7 @@ class MultiScaleStep:
             output = self.model(scale_images(images[part], scale))
             loss = self._loss.whole(output, labels) if is_whole else self._loss.part(output, labels[part], labels)
         self._backward(loss * self.weights[scale])
-        return loss.detach(), _detached(output)
+        return loss.detach(), _detach(output)
 
     def _all_at_once(self, batch: Mapping[str, Any], labels: Tensor, device: torch.device | str) -> ScaleLosses:
         losses: dict[int, Tensor] = {}
@@ -142,18 +142,18 @@ class MultiScaleStep:
                 losses[scale] = self._loss.whole(output, labels)
             if isinstance(output, Tensor):
                 outputs[scale] = [output.detach()]
-        self._backward(self._weighted(losses))
+        self._backward(self._weighted_sum(losses))
         return self._result({scale: loss.detach() for scale, loss in losses.items()}, outputs)
 
     def _result(self, losses: dict[int, Tensor], outputs: Mapping[int, Sequence[Tensor]]) -> ScaleLosses:
         whole = {scale: parts[0] if len(parts) == 1 else torch.cat(list(parts)) for scale, parts in outputs.items()}
-        return ScaleLosses(self._weighted(losses), losses, whole)
+        return ScaleLosses(self._weighted_sum(losses), losses, whole)
 
-    def _weighted(self, losses: Mapping[int, Tensor]) -> Tensor:
+    def _weighted_sum(self, losses: Mapping[int, Tensor]) -> Tensor:
         return torch.stack([self.weights[scale] * loss for scale, loss in losses.items()]).sum()
 
-    def _gradients_exchanged(self, now: bool) -> AbstractContextManager[Any]:
-        """Return ``DistributedDataParallel`` exchanges gradients with the last piece of a batch only."""
+    def _gradient_exchange(self, now: bool) -> AbstractContextManager[Any]:
+        """Return a context in which ``DistributedDataParallel`` exchanges gradients with the last part only."""
         no_sync = getattr(self.model, "no_sync", None)
         return nullcontext() if now or no_sync is None else no_sync()
 
@@ -169,7 +169,7 @@ class MultiScaleStep:
         if not self._loss.divisible:
             self._warn("the criterion may be no mean or sum over samples: set reduction=")
             return whole
-        need = self._need(scale, images)
+        need = self._bytes_per_sample(scale, images)
         if need > self.memory_budget:
             self._warn(
                 f"one sample at scale {scale} needs about {need / 2**20:.1f} MiB alone: raise memory_budget, "
@@ -178,10 +178,10 @@ class MultiScaleStep:
             )
         return even_parts(count, self.memory_budget // need)
 
-    def _need(self, scale: int, images: Tensor) -> int:
+    def _bytes_per_sample(self, scale: int, images: Tensor) -> int:
         """About how many bytes one sample takes at ``scale``."""
         if scale not in self._needs:
-            with self._gradients_exchanged(False), self._autocast():
+            with self._gradient_exchange(False), self._autocast():
                 self._needs[scale] = max(1, step_bytes(self.model, scale_images(images[:1], scale)))
             logger.info("scale %d: forward and backward need %.1f MiB a sample", scale, self._needs[scale] / 2**20)
         return self._needs[scale]
@@ -192,5 +192,5 @@ class MultiScaleStep:
             warnings.warn(f"memory_budget is not kept, {but}: {why}.", UserWarning, stacklevel=6)
 
 
-def _detached(output: Any) -> Any:
+def _detach(output: Any) -> Any:
     return output.detach() if isinstance(output, Tensor) else None

@@ -64,19 +64,19 @@ def parts_of(transform: Transform, position: Position) -> Iterator[tuple[Positio
 def _inner(transform: Transform) -> Sequence[Transform] | None:
     kind = type(transform)
     if isinstance(transform, Compose) and kind.__call__ is Compose.__call__:
-        return _listed(transform.transforms)
+        return _as_list(transform.transforms)
     if isinstance(transform, Lambda) and kind.__call__ is Lambda.__call__:
         return (transform.lambd,)
     if kind is nn.Sequential and not (transform._forward_hooks or transform._forward_pre_hooks):  # type: ignore[attr-defined]
         return list(transform)  # type: ignore[call-overload, no-any-return]
     torchvision = sys.modules.get("torchvision.transforms.transforms")
     if torchvision is not None and kind is torchvision.Compose:
-        return _listed(transform.transforms)  # type: ignore[attr-defined]
+        return _as_list(transform.transforms)  # type: ignore[attr-defined]
     if torchvision is not None and kind is torchvision.Lambda:
         return (transform.lambd,)  # type: ignore[attr-defined]
     return None
 
 
-def _listed(transforms: Any) -> Sequence[Transform] | None:
+def _as_list(transforms: Any) -> Sequence[Transform] | None:
     """Transforms that iterating over them again gives in the same order."""
     return transforms if type(transforms) in (list, tuple) else None

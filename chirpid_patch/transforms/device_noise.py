@@ -32,11 +32,11 @@ def _words(keys: Tensor, count: int) -> Tensor:
     """Return the first ``count`` words of SplitMix64 from each key on: int64 (R,) to int64 (R, count)."""
     words = keys[:, None] + torch.arange(1, count + 1, device=keys.device) * _GOLDEN
     for shift, multiplier in _ROUNDS:
-        words.bitwise_xor_(_shifted(words, shift)).mul_(multiplier)
-    return words.bitwise_xor_(_shifted(words, _LAST_SHIFT))
+        words.bitwise_xor_(_shift_right(words, shift)).mul_(multiplier)
+    return words.bitwise_xor_(_shift_right(words, _LAST_SHIFT))
 
 
-def _shifted(words: Tensor, places: int) -> Tensor:
+def _shift_right(words: Tensor, places: int) -> Tensor:
     return (words >> places).bitwise_and_((1 << (64 - places)) - 1)
 
 
@@ -55,7 +55,7 @@ def _table(std: float, device: torch.device) -> Tensor:
 def _exact_noise(keys: Tensor, count: int, std: float) -> Tensor:
     words = _words(keys, (count + 1) // 2)
     # Two numbers of 32 bits a word: one in (0, 1], one in [0, 1).
-    radius = ((_shifted(words, 32) + 1).float() * 2.0**-32).log_().mul_(-2).sqrt_().mul_(std)
+    radius = ((_shift_right(words, 32) + 1).float() * 2.0**-32).log_().mul_(-2).sqrt_().mul_(std)
     angle = (words & 0xFFFFFFFF).float() * (2 * math.pi * 2.0**-32)
     return torch.cat([radius * angle.cos(), radius * angle.sin()], 1)[:, :count]
 

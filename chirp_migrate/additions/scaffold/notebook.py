@@ -45,7 +45,7 @@ def _split(script: str) -> list[tuple[str, list[str]]]:
 
 def _cell(number: int, marker: str, lines: list[str]) -> dict[str, Any]:
     if marker == _MARKDOWN:
-        lines = [_uncommented(line) for line in lines]
+        lines = [_strip_comment(line) for line in lines]
     text = "\n".join(lines).strip("\n")
     cell = {"id": f"cell-{number:02d}", "metadata": {}, "source": text.splitlines(keepends=True)}
     if marker == _MARKDOWN:
@@ -53,7 +53,7 @@ def _cell(number: int, marker: str, lines: list[str]) -> dict[str, Any]:
     return {"cell_type": "code", "execution_count": None, "outputs": [], **cell}
 
 
-def _uncommented(line: str) -> str:
+def _strip_comment(line: str) -> str:
     if line and not line.startswith("#"):
         raise ValueError(f"not a comment, in a markdown cell: {line!r}")
     return line.removeprefix("#").removeprefix(" ")

@@ -229,10 +229,10 @@ class _Definite:
 
     def _always(self, node: cst.CSTNode) -> bool:
         """Whether a statement without blocks, or an expression, always binds: parts that may not run do not count."""
-        return node in self._nodes or any(map(self._always, _evaluated(node)))
+        return node in self._nodes or any(map(self._always, _evaluated_parts(node)))
 
 
-def _evaluated(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
+def _evaluated_parts(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
     """Parts of a node that are evaluated whenever the node is."""
     match node:
         case cst.BooleanOperation(left=first) | cst.IfExp(test=first) | cst.Assert(test=first):

@@ -162,7 +162,7 @@ class _Uses:
                 return module.span(statement)[1]
             case None if isinstance(parent, cst.Expr | cst.Del):
                 return module.span(parent)[1]
-        raise Outlives(self._shown(node))
+        raise Outlives(self._shorten_code(node))
 
     def of_variable(self, name: cst.Name, made: cst.CSTNode) -> int:
         """The end of the last use of a variable with the value that ``made``, an assignment or definition, gives it.
@@ -173,7 +173,7 @@ class _Uses:
         line = statement_around(module, made)
         block = module.parents[line]
         if not isinstance(scope.node, cst.FunctionDef) or name.value in scope.elsewhere:
-            raise Outlives(self._shown(made))
+            raise Outlives(self._shorten_code(made))
         after = module.span(made)[1]
         following = (
             [one for one in block.body if module.span(one)[1] > after] if isinstance(block, cst.IndentedBlock) else []
@@ -185,7 +185,7 @@ class _Uses:
             place = next((one for one in following if holds(module, one, read)), None)
             is_in_order = place is not None and module.span(read)[0] >= after
             if not self._is_evaluated_in(read, scope) or not (is_in_order or self._depth):
-                raise Outlives(self._shown(read))
+                raise Outlives(self._shorten_code(read))
             end = max(end, module.span(place or read)[1], self._of_read(read, made))
         return end
 
@@ -195,7 +195,7 @@ class _Uses:
         match step_of(self._module, read):
             case Called(call):
                 return self.of_value(call)
-        raise Outlives(self._shown(read))
+        raise Outlives(self._shorten_code(read))
 
     def _of_argument(self, argument: cst.Arg, call: cst.Call) -> int:
         module, project = self._module, self._project
@@ -203,7 +203,7 @@ class _Uses:
             return self.of_value(call)
         is_consumed = argument is call.args[0] and is_call_of(module, call, _CONSUMERS, project)
         if not is_consumed and not self._only_uses(argument, call):
-            raise Outlives(self._shown(call))
+            raise Outlives(self._shorten_code(call))
         return module.span(call)[1]
 
     def _only_uses(self, argument: cst.Arg, call: cst.Call) -> bool:
@@ -240,7 +240,7 @@ class _Uses:
             found = found.parent
         return found is scope
 
-    def _shown(self, node: cst.CSTNode) -> str:
+    def _shorten_code(self, node: cst.CSTNode) -> str:
         """Return the code of the statement around a use, or its first line, cut to what one reads."""
         code = one_line(self._module, node if isinstance(node, cst.Call) else statement_around(self._module, node))
         return code if len(code) <= _LONGEST_CODE else f"{code[: _LONGEST_CODE - 2]} …"

@@ -62,7 +62,7 @@ def _names_given(module: Module, scope: cst.CSTNode) -> dict[str, _Given]:
             given.values += [Origin(node.value)] if node.value is not None else []
         elif isinstance(node, cst.Assign):
             for target in node.targets:
-                for name, origin in _assigned(target.target, node.value):
+                for name, origin in _assigned_names(target.target, node.value):
                     found[name].values.append(origin)
         elif isinstance(node, cst.NamedExpr):
             found[dotted(node.target) or ""].values.append(Origin(node.value))
@@ -71,7 +71,7 @@ def _names_given(module: Module, scope: cst.CSTNode) -> dict[str, _Given]:
     return found
 
 
-def _assigned(target: cst.BaseExpression, value: cst.BaseExpression) -> Iterator[tuple[str, Origin]]:
+def _assigned_names(target: cst.BaseExpression, value: cst.BaseExpression) -> Iterator[tuple[str, Origin]]:
     for one, given in assigned_pairs(target, value):
         if (name := dotted(one)) is not None:
             yield name, Origin(given)

@@ -283,7 +283,7 @@ class Evaluator:
                         return self.expression(small.value, env) if small.value else Const("None")
                     self._assign(small, env)
             elif isinstance(statement, cst.If):
-                holds = self._asked(statement.test, env)
+                holds = self._holds_on_path(statement.test, env)
                 value = self._run(statements_of(statement.body) if holds else other_statements(statement), env)
             else:
                 raise NotStraightLine(f"a {type(statement).__name__.lower()} statement")
@@ -291,7 +291,7 @@ class Evaluator:
                 return value
         return None
 
-    def _asked(self, test: cst.BaseExpression, env: Mapping[str, Value]) -> bool:
+    def _holds_on_path(self, test: cst.BaseExpression, env: Mapping[str, Value]) -> bool:
         """Return whether a test holds on this path; another path is to be followed where it does not."""
         condition = self.expression(test, env)
         self._path.tests.append(condition)
@@ -375,7 +375,7 @@ class Evaluator:
                 if type(operator) in _COMPARISONS:
                     return Op(_COMPARISONS[type(operator)], self.expression(left, env), self.expression(right, env))
             case cst.IfExp(test=test, body=body, orelse=orelse):
-                return self.expression(body if self._asked(test, env) else orelse, env)
+                return self.expression(body if self._holds_on_path(test, env) else orelse, env)
             case cst.Call():
                 return self._call(node, env)
         return self._opaque(node, env)

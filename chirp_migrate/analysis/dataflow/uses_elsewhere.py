@@ -196,13 +196,13 @@ def _set_by_computed_names(tree: ast.AST, around: str | None) -> Iterator[tuple[
     What ``__setstate__`` sets was set before.
     """
     for node in ast.iter_child_nodes(tree):
-        if (changed := _changed(node)) is not None:
+        if (changed := _object_with_computed_names(node)) is not None:
             yield changed, around
         if not isinstance(node, ast.FunctionDef) or node.name != "__setstate__":
             yield from _set_by_computed_names(node, node.name if isinstance(node, ast.ClassDef) else around)
 
 
-def _changed(node: ast.AST) -> ast.expr | None:
+def _object_with_computed_names(node: ast.AST) -> ast.expr | None:
     """Return the object of which a part of a statement sets attributes by names that are not written there."""
     match node:
         case ast.Call(func=ast.Name(id="setattr"), args=[changed, name, _]):

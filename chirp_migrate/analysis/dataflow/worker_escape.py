@@ -108,7 +108,7 @@ class Destinations:
             case Default(parameter):
                 return self._parameter(parameter)
             case Returned(statement):
-                return self._returned(statement, node)
+                return self._purpose_of_result(statement, node)
         return None
 
     def _argument(self, argument: cst.Arg, call: cst.Call) -> str | None:
@@ -147,11 +147,11 @@ class Destinations:
     def _key(self, key: cst.BaseExpression, holder: cst.CSTNode) -> str | None:
         """What an entry of a dict is for: by its key, and for transforms only where the dict becomes arguments."""
         name = str(key.evaluated_value) if isinstance(key, cst.SimpleString) else ""
-        if name in _LOADER_KEYWORDS or (name in self._keywords and self._is_splatted(holder)):
+        if name in _LOADER_KEYWORDS or (name in self._keywords and self._becomes_keywords(holder)):
             return name
         return None
 
-    def _is_splatted(self, node: cst.CSTNode) -> bool:
+    def _becomes_keywords(self, node: cst.CSTNode) -> bool:
         """Return whether a dict, or the variable it is assigned to, is given to a call as its keywords."""
         module = self._module
         parent = module.parents[node]
@@ -212,8 +212,8 @@ class Destinations:
         scope = self._module.scopes.scope_of(parameter.name)
         return name if self._first(reads_of(self._module, name, scope)) is not None else None
 
-    def _returned(self, statement: cst.Return, value: cst.CSTNode) -> str | None:
-        """Return what a function returns is for what its calls are for; a name may say so as well."""
+    def _purpose_of_result(self, statement: cst.Return, value: cst.CSTNode) -> str | None:
+        """Return the purpose of a function's result, from the purposes of its calls, or from a name."""
         module = self._module
         maker = module.enclosing_function(statement)
         if maker is None:
@@ -406,7 +406,7 @@ class _MayGo:
         )
 
     def _is_returned(self, statement: ast.Return) -> bool:
-        """See ``Destinations._returned``."""
+        """See ``Destinations._purpose_of_result``."""
         function = self.function_around(statement)
         maker = function.name if function is not None else ""
         names = (maker, last_name(statement.value) if statement.value is not None else "")

@@ -54,15 +54,15 @@ def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
     Raises:
         DrawsOtherwise: where that is not certain; the message says why.
     """
-    return _said_of_masks(class_source, "forward", (2, 3, 4))
+    return _masking_arguments(class_source, "forward", (2, 3, 4))
 
 
 def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
     """As :func:`masks_like_spec_augment` for the decorator ``masks_images``: grey images (F, T), and ``__call__``."""
-    return _said_of_masks(class_source, "__call__", (2,))
+    return _masking_arguments(class_source, "__call__", (2,))
 
 
-def _said_of_masks(class_source: str, entry: str, ndims: Sequence[int]) -> tuple[str, ...]:
+def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> tuple[str, ...]:
     """Return whether axes not longer than their parameter are skipped, as arguments of the decorator.
 
     ``entry`` is the method that takes a sample, ``ndims`` are the numbers of axes of samples, 4 standing for more, too.
@@ -155,7 +155,7 @@ class _Masks:
                     if self._run(statement.body if holds.value else statement.orelse):
                         return True
                 case ast.If(test=test, body=[ast.For() as loop], orelse=[]):
-                    self._loop(loop, self._asked(test, self._names))
+                    self._loop(loop, self._guard_conditions(test, self._names))
                 case ast.If():
                     raise DrawsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
                 case _:
@@ -247,7 +247,7 @@ class _Masks:
             self._assign(steps.pop(0), names)
         guard = steps[0] if len(steps) == 1 else None
         if isinstance(guard, ast.If) and not guard.orelse:
-            self._mask(guard.body, names, count, asked | self._asked(guard.test, names))
+            self._mask(guard.body, names, count, asked | self._guard_conditions(guard.test, names))
             return
         if len(steps) == 2 and isinstance(steps[1], ast.If) and not steps[1].orelse:
             width = self._draw(steps[0], names)[0]
@@ -256,7 +256,7 @@ class _Masks:
             steps = [steps[0], *steps[1].body]
         if len(steps) != 3:
             raise DrawsOtherwise("a mask is not a random width and a random start")
-        self._check_asked(asked, count)
+        self._check_guard(asked, count)
         (width, widest), (start, room) = (self._draw(step, names) for step in steps[:2])
         size = _SIZES[axis].id
         if widest != f"min({size}, self.{parameter})":
@@ -291,7 +291,7 @@ class _Masks:
                 return name, self._text(high, names)
         raise DrawsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
 
-    def _asked(self, test: ast.expr, names: _Names) -> frozenset[str]:
+    def _guard_conditions(self, test: ast.expr, names: _Names) -> frozenset[str]:
         """Return the conditions of a guard: which axis has a positive parameter, or is longer."""
         parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
         known: dict[str, str] = {}
@@ -300,7 +300,7 @@ class _Masks:
             known |= {f"{_SIZES[axis].id} > self.{parameter}": f"{count} longer"}
         return frozenset(known.get(text, text) for text in (self._text(part, names) for part in parts))
 
-    def _check_asked(self, asked: frozenset[str], count: str) -> None:
+    def _check_guard(self, asked: frozenset[str], count: str) -> None:
         """A mask is drawn always, or only where its axis is longer than its parameter; 0 is as wide as no mask."""
         if not asked <= {f"{count} positive", f"{count} longer"}:
             raise DrawsOtherwise("its masks depend on another condition than `parameter > 0 and size > parameter`")

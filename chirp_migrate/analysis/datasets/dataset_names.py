@@ -108,11 +108,11 @@ def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: s
     """Return whether ``name`` is given to a loader, a subset or a wrapper as its dataset."""
     return any(
         (scope is module.tree or holds(module, scope, call)) and is_call_of(module, call, TAKES_DATASET, project)
-        for call in module.once(_given).get(name, ())
+        for call in module.once(_calls_with_dataset).get(name, ())
     )
 
 
-def _given(module: Module) -> dict[str, list[cst.Call]]:
+def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
     """Calls of the module by the name of what they are given first, or as ``dataset=``."""
     calls: dict[str, list[cst.Call]] = {}
     for call in module.find(cst.Call):

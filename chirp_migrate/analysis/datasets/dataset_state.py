@@ -93,7 +93,7 @@ class DatasetState:
         """Return whether it asks which worker it is in."""
         return any("get_worker_info" in module.source(node) for module, node in self.lineage)
 
-    def _reached(self, *names: str) -> list[Method]:
+    def _reachable_methods(self, *names: str) -> list[Method]:
         """Return the methods of these names, with the methods and functions of the same module that they use."""
         pending = [method for name in names for method in self.methods.get(name, ())[:1]]
         found: list[Method] = []
@@ -117,12 +117,12 @@ class DatasetState:
     @cached_property
     def constructing(self) -> list[Method]:
         """Return the code that runs when the dataset is constructed."""
-        return self._reached("__init__")
+        return self._reachable_methods("__init__")
 
     @cached_property
     def sampling(self) -> list[Method]:
         """Return the code that runs when a sample is read."""
-        return self._reached(*_ACCESS)
+        return self._reachable_methods(*_ACCESS)
 
     def uses(self, attribute: str) -> list[Use]:
         """Return every ``self.attribute`` in the methods of the class and its bases."""

@@ -54,7 +54,7 @@ def held_generators(state: DatasetState) -> Iterator[HeldGenerator]:
 def _kept_on_self(state: DatasetState) -> Iterator[HeldGenerator]:
     for attribute, value, _ in state.held(lambda one: _makes_generator(state.module, state.project, one) or None):
         drawn = next((use for use in state.uses(attribute) if _draws(state, use)), None)
-        if drawn is not None and not _reseeded(state, attribute):
+        if drawn is not None and not _is_reseeded(state, attribute):
             yield HeldGenerator(f"self.{attribute}", value, drawn.method, "worker")
 
 
@@ -74,10 +74,10 @@ def _shared_variables(state: DatasetState) -> Iterator[HeldGenerator]:
             for name in (t.target.value for t in targets if isinstance(t.target, cst.Name)):
                 if scope is state.node:
                     method = next((use.method for use in state.uses(name) if _draws(state, use)), None)
-                    quiet = _reseeded(state, name) or any(assigned_value(module, u.node) for u in state.uses(name))
+                    quiet = _is_reseeded(state, name) or any(assigned_value(module, u.node) for u in state.uses(name))
                 else:
                     method = next((one for one in state.sampling if _reads_global(module, one, name)), None)
-                    quiet = _reassigned(module, name)
+                    quiet = _is_reassigned(module, name)
                 if method is not None and not quiet:
                     yield HeldGenerator(name, made, method, workers)
 
@@ -127,7 +127,7 @@ def _draws(state: DatasetState, use: Use) -> bool:
     return not module.qualified_names(call.func) & _COPIES
 
 
-def _reseeded(state: DatasetState, attribute: str) -> bool:
+def _is_reseeded(state: DatasetState, attribute: str) -> bool:
     """Return whether the generator gets another state, or another generator its place, after the dataset was made."""
     for use in state.uses(attribute):
         module = use.method.module
@@ -148,7 +148,7 @@ def _reads_global(module: Module, method: Method, name: str) -> bool:
     )
 
 
-def _reassigned(module: Module, name: str) -> bool:
+def _is_reassigned(module: Module, name: str) -> bool:
     """Return whether functions of the module replace or reseed the generator in a module variable."""
     if any(item.name.value == name for node in module.find(cst.Global) for item in node.names):
         return True

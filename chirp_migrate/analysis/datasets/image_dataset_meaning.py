@@ -88,7 +88,7 @@ def imaging(paths: Sequence[Path]) -> Imaging | None:
     known = {condition: holds for condition in conditions if (holds := _holds_for_tensor(condition)) is not None}
     taken = [path for path in paths if all(known.get(one, holds) == holds for one, holds in path.truths.items())]
     masked = next(path for path in taken if all(holds or one in known for one, holds in path.truths.items()))
-    found = _imaged(masked.value)
+    found = _read_imaging(masked.value)
     tests = [*conditions, *(test for path in paths for test in path.tests)]
     if found is None or not all(_does_nothing_besides(path, tests) for path in taken):
         return None
@@ -142,7 +142,7 @@ def _holds_for_tensor(test: Value) -> bool | None:
     return None
 
 
-def _imaged(value: Value) -> Imaging | None:
+def _read_imaging(value: Value) -> Imaging | None:
     """Read the whole of it from the outside to the inside."""
     match value:
         case Tuple((first, Item(Item(dataset) as sample, Const("1")))) if _is_x(x := item(sample, Const("0"))):
@@ -154,7 +154,7 @@ def _imaged(value: Value) -> Imaging | None:
     match masked:
         case Call(augmenter, (image,), ()):
             array, made = _before(image, _TO_IMAGE)
-            eps = _stretched(array, x) if made == ["image"] else None
+            eps = _range_epsilon(array, x) if made == ["image"] else None
             return None if eps is None else Imaging(dataset, augmenter, None, eps, 255.0 if "divide" in back else 1.0)
     return None
 
@@ -184,7 +184,7 @@ def _before(value: Value, steps: Mapping[str, str], first: Value | None = None) 
     return value, taken
 
 
-def _stretched(value: Value, x: Value) -> float | None:
+def _range_epsilon(value: Value, x: Value) -> float | None:
     """Return eps of ``((a - a.min()) / (a.max() - a.min() + eps) * 255).astype(np.uint8)``."""
     scaled, cast = _before(value, _TO_BYTES)
     match scaled:

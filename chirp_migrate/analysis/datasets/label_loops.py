@@ -48,7 +48,7 @@ def label_comprehension(module: Module, project: Project, is_dataset: IsDataset,
                 problem
                 or more_than_computing(module, results)
                 or _condition(module, scan, node)
-                or _goes_first(module, project, scan, node)
+                or _evaluated_before_sample(module, project, scan, node)
                 or why_too_early(module, project, scan)
             )
             if isinstance(node, cst.GeneratorExp) and not _is_taken_at_once(module, node):
@@ -72,7 +72,11 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
     problem = (
         scan.problem
         or problem_of(module, node, statements, early)
-        or (None if scan.opening else _condition(module, scan, node) or _goes_first(module, project, scan, node))
+        or (
+            None
+            if scan.opening
+            else _condition(module, scan, node) or _evaluated_before_sample(module, project, scan, node)
+        )
         or why_too_early(module, project, scan)
     )
     for name in scan.dropped:
@@ -104,7 +108,7 @@ def _condition(module: Module, scan: Scan, node: cst.CSTNode) -> str | None:
     return None
 
 
-def _goes_first(module: Module, project: Project, scan: Scan, node: cst.CSTNode) -> str | None:
+def _evaluated_before_sample(module: Module, project: Project, scan: Scan, node: cst.CSTNode) -> str | None:
     """What is evaluated in front of a sample that is read: after it, that may be another value, or not be reached."""
     for read in scan.reads if scan.index is not None else ():
         inner = read

@@ -86,13 +86,13 @@ def read_scan(
         return Scan(iterable, target, iterable, unpack=True, label=y, dropped=[x])
     if not isinstance(target, cst.Name):
         return None
-    opened = _opened(module, is_dataset, target, iterable, code)
+    opened = _unpacking_scan(module, is_dataset, target, iterable, code)
     if opened is not None:
         return opened
     reads = _labels_of(module, code, target.value)
     if reads and len(reads) == len(uses(module, code, target.value)) and is_dataset(iterable):
         return Scan(iterable, target, iterable, reads=reads, dropped=[target.value])
-    return _indexed(module, is_dataset, target, iterable, code)
+    return _indexed_scan(module, is_dataset, target, iterable, code)
 
 
 def _pair(target: cst.BaseExpression) -> tuple[str, str] | None:
@@ -146,7 +146,7 @@ def _samples(
             yield node, *parts
 
 
-def _indexed(
+def _indexed_scan(
     module: Module,
     is_dataset: IsDataset,
     target: cst.Name,
@@ -170,7 +170,7 @@ def _indexed(
     return scan
 
 
-def _opened(
+def _unpacking_scan(
     module: Module,
     is_dataset: IsDataset,
     target: cst.Name,

@@ -76,7 +76,7 @@ def _is_scan(loop: _Loop, code: list[ast.AST], dataset: Callable[[ast.expr], boo
         for node in ast.walk(part)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == 1
     ]
-    samples = [*seconds, *_opened(code[0], seconds)]
+    samples = [*seconds, *_unpacked_samples(code[0], seconds)]
     if dataset(iterable) and len([sample for sample in samples if _is_name(sample, each)]) == _uses(code, each) > 0:
         return True
     return any(
@@ -88,7 +88,7 @@ def _is_scan(loop: _Loop, code: list[ast.AST], dataset: Callable[[ast.expr], boo
     )
 
 
-def _opened(first: ast.AST, seconds: Sequence[ast.expr]) -> Iterator[ast.expr]:
+def _unpacked_samples(first: ast.AST, seconds: Sequence[ast.expr]) -> Iterator[ast.expr]:
     """Yield the sample that the first statement of a loop takes apart, or gives to a name whose second part is read."""
     match first:
         case ast.Assign(targets=[ast.Tuple(elts=[_, _]) | ast.List(elts=[_, _])], value=sample):

@@ -52,10 +52,10 @@ def means_the_same_early(module: Module, project: Project, node: cst.Lambda) -> 
     if any(passed_by_name(project, one.name.value) for one in (*node.params.posonly_params, *node.params.params)):
         return False
     names = (one for one in find_in(node.body, cst.Name) if mention(module, one) is not Mention.LABEL)
-    return all(_is_settled(module, project, node, name.value, name) for name in names)
+    return all(_is_bound_once(module, project, node, name.value, name) for name in names)
 
 
-def _is_settled(module: Module, project: Project, node: cst.Lambda, name: str, use: cst.Name) -> bool:
+def _is_bound_once(module: Module, project: Project, node: cst.Lambda, name: str, use: cst.Name) -> bool:
     """Return whether a name of the module gets its value once, above; others are checked before."""
     owner = module.scopes.lookup(name, use)
     if owner is None or not isinstance(owner[0].node, cst.Module):

@@ -67,7 +67,7 @@ def in_comprehension(module: Module, node: cst.ListComp) -> StandardizedList | N
         return None
     if any(isinstance(ancestor, cst.FormattedStringExpression) for ancestor in module.ancestors(node)):
         return None
-    return _built(module, loop.target, loop.iter, node.elt, ())
+    return _read_iteration(module, loop.target, loop.iter, node.elt, ())
 
 
 def in_loop(module: Module, node: cst.For) -> StandardizedList | None:
@@ -84,12 +84,12 @@ def in_loop(module: Module, node: cst.For) -> StandardizedList | None:
                 )
             ]
         ) if node.orelse is None and node.asynchronous is None:
-            found = _built(module, node.target, node.iter, element, steps)
+            found = _read_iteration(module, node.target, node.iter, element, steps)
             return None if found is None or collected in found.names else replace(found, collected=collected)
     return None
 
 
-def _built(
+def _read_iteration(
     module: Module,
     target: cst.BaseExpression,
     source: cst.BaseExpression,

@@ -67,9 +67,9 @@ def device_value(module: Module, node: cst.BaseExpression, depth: int = 0) -> De
     """Return the device that an expression refers to."""
     match node:
         case cst.SimpleString():
-            return _spelled(str(node.evaluated_value), is_whole=True)
+            return _device_of_text(str(node.evaluated_value), is_whole=True)
         case cst.FormattedString(parts=[cst.FormattedStringText(value=text), *_]):
-            return _spelled(text, is_whole=":" in text)  # f"cuda:{rank}"
+            return _device_of_text(text, is_whole=":" in text)  # f"cuda:{rank}"
         case cst.IfExp(body=body, orelse=orelse):
             return device_value(module, body, depth) | device_value(module, orelse, depth)
         case cst.Call(args=[first, *_]) if module.qualified_names(node.func) == {"torch.device"}:
@@ -83,7 +83,7 @@ def device_value(module: Module, node: cst.BaseExpression, depth: int = 0) -> De
     return _UNKNOWN
 
 
-def _spelled(text: str, *, is_whole: bool) -> DeviceValue:
+def _device_of_text(text: str, *, is_whole: bool) -> DeviceValue:
     kind = frozenset({text.partition(":")[0]})
     return DeviceValue(kind, kind, is_complete=is_whole)
 

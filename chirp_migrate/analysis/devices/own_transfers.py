@@ -127,7 +127,7 @@ def _line_of_mps(text: str) -> int | None:
         tree = syntax_tree(text)
     except UnparsableModule:
         return 1 if re.search(r"""["']mps\b|\bbackends\s*\.\s*mps\b""", text) else None
-    shown = {part for node in ast.walk(tree) for part in _shown(node)}
+    shown = {part for node in ast.walk(tree) for part in _names_of_numbers(node)}
     for node in ast.walk(tree):
         match node:
             case ast.Constant(value=str() as value) if node not in shown and re.fullmatch(r"mps(:\d+)?", value):
@@ -137,7 +137,7 @@ def _line_of_mps(text: str) -> int | None:
     return None
 
 
-def _shown(node: ast.AST) -> Iterator[ast.AST]:
+def _names_of_numbers(node: ast.AST) -> Iterator[ast.AST]:
     """Strings that are names of numbers: keys, and what calls that show or keep values are given first."""
     match node:
         case ast.Dict(keys=keys):

@@ -121,7 +121,7 @@ class LoaderGains:
             offset: where; of a definition, its name.
             reads_batches: whether loaders that hold it then read whole batches.
         """
-        nodes = module.once(self._held).get(offset, ())
+        nodes = module.once(self._code_of_objects).get(offset, ())
         holders = [loader for node in nodes for loader in self._holders[module.path][node]]
         if not holders and not self._may_have_workers:
             return Gain(GainKind.NOTHING, "no loader of the project has workers")
@@ -161,7 +161,7 @@ class LoaderGains:
         if given == NONE:  # then the factory pins the batches that it allocates itself
             collation = loader.arguments.get("collate_fn", ())
             return all(map(_stacks, collation)) and all(one.in_memory for one in self._readings(loader))
-        return all(_is_pinning(one) for one in given) or _asks_for_cuda(loader.place.node)
+        return all(_is_pinning(one) for one in given) or _checks_for_cuda(loader.place.node)
 
     def _loaders_at(self, module: Module, offset: int) -> list[Loader]:
         """Return the loaders that a call at an offset of a module builds."""
@@ -172,7 +172,7 @@ class LoaderGains:
         """Return the calls that build loaders, by where a module has them now."""
         return self._by_offset(module, self._loaders)
 
-    def _held(self, module: Module) -> dict[int, list[ast.AST]]:
+    def _code_of_objects(self, module: Module) -> dict[int, list[ast.AST]]:
         """Return the code that creates objects of loaders, by its current place in a module."""
         return self._by_offset(module, self._holders)
 
@@ -186,10 +186,10 @@ class LoaderGains:
         """Return the gain of the loader call at a place."""
         key = place, moves
         if key not in self._known:
-            self._known[key] = self._judged(self._loaders[place.path][place.node], moves=moves)
+            self._known[key] = self._gain_of_loaders(self._loaders[place.path][place.node], moves=moves)
         return self._known[key]
 
-    def _judged(self, loaders: list[Loader], *, moves: bool) -> Gain:
+    def _gain_of_loaders(self, loaders: list[Loader], *, moves: bool) -> Gain:
         """Return the gain of a call that builds these loaders."""
         readings = [one for loader in loaders for one in self._readings(loader)]
         at_once = next((one for one in readings if one.way is Way.AT_ONCE), None)
@@ -231,7 +231,7 @@ class LoaderGains:
         if not given or not isinstance(given[0], ast.Name) or not values or not all(map(_is_own_function, values)):
             return False
         tree = syntax_tree(self._project.text(place.path))
-        function = next((one for one in _around(tree, place.node) if isinstance(one, _FUNCTIONS)), None)
+        function = next((one for one in _ancestors(tree, place.node) if isinstance(one, _FUNCTIONS)), None)
         if function is None:
             return False
         names = (one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
@@ -246,7 +246,7 @@ class LoaderGains:
         It can if the function around it, or the class, may have calls that the run has not reached.
         """
         tree = syntax_tree(self._project.text(place.path))
-        around = [node for node in _around(tree, place.node) if isinstance(node, (*_FUNCTIONS, ast.ClassDef))]
+        around = [node for node in _ancestors(tree, place.node) if isinstance(node, (*_FUNCTIONS, ast.ClassDef))]
         if not around or _is_inside(place.path, around[0], readings):
             return True
         for node in around:
@@ -302,7 +302,7 @@ def _is_pinning(given: Thing) -> bool:
     return False
 
 
-def _asks_for_cuda(call: ast.AST) -> bool:
+def _checks_for_cuda(call: ast.AST) -> bool:
     """Return whether `pin_memory` is true for a device of CUDA: ``device.type == "cuda"``, ``True if … else False``."""
     given = [one.value for one in call.keywords if one.arg == "pin_memory"] if isinstance(call, ast.Call) else []
     for value in given:
@@ -346,7 +346,7 @@ def _is_own_function(collation: Thing) -> TypeGuard[FunctionThing]:
     return isinstance(collation, FunctionThing) and isinstance(collation.place.node, _FUNCTIONS)
 
 
-def _around(tree: ast.Module, node: ast.AST) -> Iterator[ast.AST]:
+def _ancestors(tree: ast.Module, node: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes that hold another one, innermost first."""
     line, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
     holding = [

@@ -90,15 +90,15 @@ def _of_library(project: Project, made: Instance, name: str, depth: int) -> Read
         case "TensorDataset":
             return Reading(Way.AT_ONCE, "the samples are in memory", made.place, (made.place,), in_memory=True)
         case "Subset" | "random_split":
-            return _joined(readings_of(project, cells.get(0) or cells.get("dataset") or (), depth + 1), made)
+            return _combine_readings(readings_of(project, cells.get(0) or cells.get("dataset") or (), depth + 1), made)
         case "ConcatDataset":
             held = [one for one in cells.get(0) or cells.get("datasets") or () if isinstance(one, Container)]
             parts = [part for one in held for value in one.cells.values() for part in value]
-            return _joined(readings_of(project, parts, depth + 1), made)
+            return _combine_readings(readings_of(project, parts, depth + 1), made)
     return _UNKNOWN
 
 
-def _joined(parts: list[Reading], made: Instance) -> Reading:
+def _combine_readings(parts: list[Reading], made: Instance) -> Reading:
     """Return how a dataset is read that has the samples of others: at once only if each of them is."""
     ways = {one.way for one in parts}
     way = next(one for one in (Way.UNKNOWN, Way.ONE_BY_ONE, Way.AT_ONCE) if one in ways)
@@ -138,7 +138,7 @@ def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
         return _UNKNOWN  # CHP005 and CHP006 may make a class of it that declares its samples
     for one in node.decorator_list:
         if isinstance(one, ast.Call) and _last_name(one) in DECORATORS:
-            return _declared(made, cls, _last_name(one), [ast.unparse(argument) for argument in one.args])
+            return _declared_reading(made, cls, _last_name(one), [ast.unparse(argument) for argument in one.args])
     if node.decorator_list:
         return _UNKNOWN
     module = project.module(cls.place.path)
@@ -147,7 +147,7 @@ def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
         return _UNKNOWN
     found = read_declared(module, project, definition)
     if isinstance(found, Declared):
-        return _declared(made, cls, found.decorator, found.arguments)
+        return _declared_reading(made, cls, found.decorator, found.arguments)
     if may_declare(module, project, definition):
         return _UNKNOWN  # another rewrite may make it do so, or its author
     cells = cls.body.cells
@@ -156,7 +156,7 @@ def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
     return Reading(Way.ONE_BY_ONE, "samples are read one by one", place)
 
 
-def _declared(made: Instance, cls: ClassThing, decorator: str, arguments: Sequence[str]) -> Reading:
+def _declared_reading(made: Instance, cls: ClassThing, decorator: str, arguments: Sequence[str]) -> Reading:
     """Return how an object of a class with a decorator of the runtime is read; subclasses may be read in other ways."""
     if made.cls is not cls:
         return _UNKNOWN

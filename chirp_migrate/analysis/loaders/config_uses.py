@@ -81,12 +81,12 @@ def _use(node: ast.AST, parents: Mapping[ast.AST, ast.AST], known: Mapping[str, 
             return None if _is_config(target) else parent
         case ast.keyword(arg=keyword):
             call = parents[parent]
-            return None if _NAME.fullmatch(keyword or "") and _called(call) in known else call
+            return None if _NAME.fullmatch(keyword or "") and _name_of_callee(call) in known else call
         case ast.Call(func=ast.Attribute(value=owner, attr="update")) if node in parent.args and _is_config(owner):
             return None
         case ast.Call(args=args) if node in args:
             place, starred = args.index(node), any(isinstance(argument, ast.Starred) for argument in args)
-            taking = [names[place : place + 1] for names in known.get(_called(parent), [])]
+            taking = [names[place : place + 1] for names in known.get(_name_of_callee(parent), [])]
             same = bool(taking) and all(names and _NAME.fullmatch(names[0]) for names in taking)
             return None if same and not starred else parent
         case ast.Compare(ops=operators):
@@ -99,6 +99,6 @@ def _use(node: ast.AST, parents: Mapping[ast.AST, ast.AST], known: Mapping[str, 
     return parent
 
 
-def _called(call: ast.AST) -> str:
+def _name_of_callee(call: ast.AST) -> str:
     function = call.func if isinstance(call, ast.Call) else None
     return getattr(function, "attr", getattr(function, "id", ""))

@@ -137,10 +137,10 @@ class _Loading(DataReading):
         # What is only stored somewhere else, or computed once of a whole dataset, is no loading.
         if self._is_iterator and method in _MAPS and any(map(self.iterates_over, data)):
             return True
-        is_used = self._is_iterator or not self._is_dropped(call)
+        is_used = self._is_iterator or not self._ignores_result(call)
         return is_used and method in _MAPS | _SUBMITS and self._reads_samples(function, data)
 
-    def _is_dropped(self, call: cst.Call) -> bool:
+    def _ignores_result(self, call: cst.Call) -> bool:
         """Whether nothing is done with what a call gives, but to iterate over it: ``list(pool.map(write, order))``."""
         node: cst.CSTNode = call
         while isinstance(parent := self._module.parents[node], cst.Arg | cst.Call):

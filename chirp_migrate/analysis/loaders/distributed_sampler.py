@@ -43,7 +43,7 @@ def sampler_of(
 ) -> DistributedSampler | None:
     """The sampler of the loader that ``node`` stands for at ``place``, when it is or may be a distributed one."""
     given = ((owner, argument(call, _POSITION, "sampler")) for owner, call in loader.calls)
-    made = [(owner, value, *_made(owner, project, value)) for owner, value in given if value is not None]
+    made = [(owner, value, *_sampler_calls(owner, project, value)) for owner, value in given if value is not None]
     known = [one for one in made if one[2]]
     if not known:
         return None
@@ -60,7 +60,7 @@ def sampler_of(
     return DistributedSampler(f"{loader_name}.sampler", values_of(module, node), is_known=always)
 
 
-def _made(module: Module, project: Project, value: cst.BaseExpression) -> tuple[list[cst.Call], bool]:
+def _sampler_calls(module: Module, project: Project, value: cst.BaseExpression) -> tuple[list[cst.Call], bool]:
     """Calls that make a shuffling distributed sampler of a value, and whether nothing else can be there."""
     found = values_of(module, value)
     if any(one.part is not None for one in found) or (not found and dotted(value) is not None):

@@ -96,26 +96,26 @@ def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute,
         ):
             return _CALLED_LATER
         case Assigned((cst.Name() as name,), cst.Assign()) | Default(cst.Param(name=name)):
-            return _held(module, project, name)
+            return _use_of_variable(module, project, name)
         case Assigned((cst.Attribute(value=cst.Name(value="self"), attr=attribute),), cst.Assign()):
-            return _held_by_attribute(module, project, attribute.value)
+            return _use_of_attribute(module, project, attribute.value)
         case Assigned((target,), cst.Assign()):
             return Use("used-as-value", f"stored in {module.source(target).strip()}")
     return _in_expression(module, node)
 
 
-def _held(module: Module, project: Project, name: cst.Name) -> Use:
-    """Return the class is the value of a variable or parameter."""
+def _use_of_variable(module: Module, project: Project, name: cst.Name) -> Use:
+    """Return the purpose of a class that is the value of a variable or parameter."""
     scope = module.scopes.scope_of(name)
     if isinstance(scope.node, cst.ClassDef):
-        return _held_by_attribute(module, project, name.value)
+        return _use_of_attribute(module, project, name.value)
     mentions = variable_mentions(module, name.value, scope)
     reads = [one for one in mentions if mention(module, one) not in (Mention.BOUND, Mention.DECLARED)]
     shared = scope is module.scopes.module and project.imported_elsewhere(module, name.value)
     return _only_called(module, reads, f"stored in {name.value}", shared)
 
 
-def _held_by_attribute(module: Module, project: Project, attribute: str) -> Use:
+def _use_of_attribute(module: Module, project: Project, attribute: str) -> Use:
     mentions = [one for one in module.find(cst.Attribute) if one.attr.value == attribute]
     reads = [one for one in mentions if not isinstance(module.parents[one], cst.AssignTarget)]
     shared = project.mentions(attribute, besides=module.path)
@@ -129,7 +129,7 @@ def _only_called(module: Module, reads: Sequence[cst.CSTNode], where: str, share
 
 
 def _in_expression(module: Module, node: cst.CSTNode) -> Use:
-    """Return the class is only named, as in an import, annotation, type, comparison or ``isinstance``, or handed on."""
+    """Return the purpose of a class that is only named, as in an import, annotation or comparison, or passed on."""
     child, where = node, ""
     for ancestor in module.ancestors(node):
         match ancestor:

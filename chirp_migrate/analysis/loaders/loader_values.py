@@ -111,7 +111,7 @@ class LoaderNames:
             return None
         match node:
             case cst.Call():
-                return self._made(module, node, depth, part, inside)
+                return self._loader_of_call(module, node, depth, part, inside)
             case cst.IfExp(body=body, orelse=orelse):
                 return _either(self._value(module, one, depth + 1, part, inside) for one in (body, orelse))
             case cst.Tuple(elements=elements) | cst.List(elements=elements) if part is not None:
@@ -126,7 +126,9 @@ class LoaderNames:
                 return self._named(module, node, depth, inside)
         return None
 
-    def _made(self, module: Module, call: cst.Call, depth: int, part: int | None, inside: bool) -> Loader | None:
+    def _loader_of_call(
+        self, module: Module, call: cst.Call, depth: int, part: int | None, inside: bool
+    ) -> Loader | None:
         names = self._project.resolved_names(module, call.func)
         whole = part is None and not inside
         if names and whole and all(FACTORY_METHOD.fullmatch(n) or inherits(self._project, n, LOADER) for n in names):

@@ -49,7 +49,7 @@ def repeated_seeds(module: Module, value: cst.BaseExpression | cst.FunctionDef) 
             function = _only_function(module, named.value)
         case _:
             function = _only_function(module, value)
-    if function is None or any(one.star or _used(module, function, one.value) is None for one in bound):
+    if function is None or any(one.star or _names_in_seed(module, function, one.value) is None for one in bound):
         return
     by_keyword = {one.keyword.value for one in bound if one.keyword is not None}
     by_position = sum(one.keyword is None for one in bound)
@@ -68,7 +68,7 @@ def _seeding(
     state = next((one for one in nodes if isinstance(one, cst.Subscript) and _is_constant(module, function, one)), None)
     for call in nodes:
         if isinstance(call, cst.Call) and call.args and module.qualified_names(call.func) & _SEEDING:
-            used = _used(module, function, call.args[0].value)
+            used = _names_in_seed(module, function, call.args[0].value)
             if used is not None:
                 yield RepeatedSeed(call, bool(used & given), state)
         elif isinstance(call, cst.Call) and depth < _DEPTH:
@@ -122,7 +122,7 @@ def _helper(
     names = list(parameters(called))
     seeds: set[str] = set()
     for position, argument in enumerate(call.args):
-        used = _used(module, function, argument.value)
+        used = _names_in_seed(module, function, argument.value)
         if used is None or (argument.keyword is None and position >= len(names)):
             return None
         if used & given:
@@ -136,7 +136,7 @@ def _only_function(module: Module, name: cst.BaseExpression) -> cst.FunctionDef 
     return named[0] if len(named) == 1 else None
 
 
-def _used(module: Module, function: cst.CSTNode, seed: cst.BaseExpression, depth: int = 0) -> set[str] | None:
+def _names_in_seed(module: Module, function: cst.CSTNode, seed: cst.BaseExpression, depth: int = 0) -> set[str] | None:
     """Return names that a seed is computed from; ``None`` when it may be another in the next epoch."""
     if depth > _DEPTH or isinstance(seed, cst.Tuple) or (isinstance(seed, cst.Name) and seed.value == "None"):
         return None
@@ -153,14 +153,14 @@ def _used(module: Module, function: cst.CSTNode, seed: cst.BaseExpression, depth
         elif isinstance(node, cst.Subscript | cst.Await | cst.NamedExpr | cst.Yield):
             return None
         elif isinstance(node, cst.Name):
-            found = _behind(module, function, node, depth)
+            found = _resolve_name(module, function, node, depth)
             if found is None:
                 return None
             names |= found
     return names
 
 
-def _behind(module: Module, function: cst.CSTNode, name: cst.Name, depth: int) -> set[str] | None:
+def _resolve_name(module: Module, function: cst.CSTNode, name: cst.Name, depth: int) -> set[str] | None:
     """Return names behind a name: itself, or those that its only local value is computed from."""
     if re.search(r"epoch|step|time", name.value, re.IGNORECASE):
         return None
@@ -172,5 +172,5 @@ def _behind(module: Module, function: cst.CSTNode, name: cst.Name, depth: int) -
             return {name.value}
         case [cst.AssignTarget(target=target) | cst.AnnAssign(target=target)]:
             value = assigned_value(module, target)
-            return None if value is None else _used(module, function, value, depth + 1)
+            return None if value is None else _names_in_seed(module, function, value, depth + 1)
     return None

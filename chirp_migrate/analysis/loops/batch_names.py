@@ -60,7 +60,7 @@ class Batch(LoopNames[Path | None]):
         inner = inner[: inner.index(self._loop)]
         statement = statement_of(self._module, call)
         begin = self._module.span(inner[-1] if inner else statement)[0]
-        stored = self._stored(call, path)
+        stored = self._updated_containers(call, path)
         for name in walk(self._loop.body):
             if not isinstance(name, cst.Name) or name.value in stored or not is_read(self._module, name):
                 continue
@@ -76,7 +76,7 @@ class Batch(LoopNames[Path | None]):
             if any(_overlap(one, path) for one in paths):
                 return f"`{self._module.source(outer).strip()}` is used again, and might be changed before it is copied"
         for bound in sorted(self._bound.keys() - stored):
-            kept = any(_overlap(one, path) for one in self._given(bound, {self._loop.body}, statement))
+            kept = any(_overlap(one, path) for one in self._values_of_name(bound, {self._loop.body}, statement))
             if kept and is_read_outside(self._module, self._loop, bound):
                 return f"`{bound}` may be used again after the loop, and changed before it is copied"
         return None
@@ -90,9 +90,11 @@ class Batch(LoopNames[Path | None]):
         if path is not None:
             yield path
         elif isinstance(node, cst.Name):
-            yield from self._given(node.value, {*self._module.ancestors(node)}, moving, self._module.span(node)[0])
+            yield from self._values_of_name(
+                node.value, {*self._module.ancestors(node)}, moving, self._module.span(node)[0]
+            )
 
-    def _given(
+    def _values_of_name(
         self, name: str, around: set[cst.CSTNode], moving: cst.CSTNode, place: int = sys.maxsize
     ) -> Iterator[Path]:
         """Yield the values of ``name`` at ``place``, in the blocks ``around`` it."""
@@ -131,7 +133,7 @@ class Batch(LoopNames[Path | None]):
         elif isinstance(node, cst.AsName):
             self._bind(self._names(node.name, None), self._module.span(node)[0], node)
 
-    def _stored(self, call: cst.Call, path: Path) -> set[str]:
+    def _updated_containers(self, call: cst.Call, path: Path) -> set[str]:
         """Containers in which the copy takes the place of what was copied (``batch[k] = batch[k].to(device)``)."""
         statement = statement_of(self._module, call)
         if not isinstance(statement, cst.Assign):

@@ -198,9 +198,9 @@ class Calls(ObjectAccess):
             if position < len(arguments.positional):
                 cells[name] = arguments.positional[position]
             else:
-                cells[name] = self._given(function, parameter, given, arguments.more)
+                cells[name] = self._argument_value(function, parameter, given, arguments.more)
         for parameter in parameters.kwonlyargs:
-            cells[parameter.arg] = self._given(function, parameter, given, arguments.more)
+            cells[parameter.arg] = self._argument_value(function, parameter, given, arguments.more)
         if parameters.vararg is not None:
             rest: Cells = dict(enumerate(arguments.positional[len(names) :]))
             cells[parameters.vararg.arg] = (Container("tuple", rest | ({None: UNKNOWN} if arguments.more else {})),)
@@ -209,7 +209,9 @@ class Calls(ObjectAccess):
             others.update(given)
             cells[parameters.kwarg.arg] = (Container("dict", others | ({None: UNKNOWN} if arguments.more else {})),)
 
-    def _given(self, function: FunctionThing, parameter: ast.arg, given: dict[str, Value], more: bool) -> Value:
+    def _argument_value(
+        self, function: FunctionThing, parameter: ast.arg, given: dict[str, Value], more: bool
+    ) -> Value:
         if parameter.arg in given:
             return given.pop(parameter.arg)
         default = function.defaults.get(parameter.arg)

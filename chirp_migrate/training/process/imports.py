@@ -75,7 +75,7 @@ def named(reference: str, what: str, fits: Callable[[Any], bool] = callable) -> 
         NotFound: there is no such module, file or name, or something else goes by that name.
     """
     place, _, name = reference.rpartition(":")
-    module = _imported(place)
+    module = _import_module(place)
     value = getattr(module, name, None)
     if value is None or not fits(value):
         own = [
@@ -99,7 +99,7 @@ def modules_of(tree: Path) -> dict[str, Path]:
     return found
 
 
-def _imported(place: str) -> Any:
+def _import_module(place: str) -> Any:
     modules = modules_of(Path())
     if not place.endswith(".py"):
         try:

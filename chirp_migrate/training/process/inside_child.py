@@ -43,7 +43,7 @@ class Parent:
 
     def request(self, kind: type[_R]) -> _R:
         """Return the request of the parent."""
-        return read_as(read_json(self._heard()), kind)
+        return read_as(read_json(self._read_bytes()), kind)
 
     def wait_for_turn(self) -> None:
         """Say that what comes next is prepared, and wait until it is wanted.
@@ -56,7 +56,7 @@ class Parent:
             SystemExit: the parent is gone, so the result has no receiver.
         """
         self.send(Ready(own_s(), time.time()))
-        self._heard()
+        self._read_bytes()
 
     def show(self, what: str | Step) -> None:
         """Progress: see :data:`~chirp_migrate.console.progress.Progress`."""
@@ -69,7 +69,7 @@ class Parent:
         except OSError:
             raise SystemExit(_GONE) from None
 
-    def _heard(self) -> bytes:
+    def _read_bytes(self) -> bytes:
         try:
             return self._connection.recv_bytes()
         except (EOFError, OSError):

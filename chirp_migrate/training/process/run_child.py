@@ -109,7 +109,7 @@ class Child(Generic[_T]):
                     # The same number of characters for each: what lies after them in memory does not move.
                     [sys.executable, "-m", self.module, f"{theirs.fileno():05d}"],
                     cwd=PACKAGE_ROOT,
-                    env={**_inherited(temporary), **self.environment, MARKER: self._mark},
+                    env={**_child_environment(temporary), **self.environment, MARKER: self._mark},
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -120,7 +120,7 @@ class Child(Generic[_T]):
             assert self._process.stdout is not None, "it is a pipe"
             self._output = stack.enter_context(_Output(self._process.stdout))
             stack.callback(_end, self._process, self._mark)
-            self._tell(as_bytes(self.request, indent=None))
+            self._send(as_bytes(self.request, indent=None))
             self._stack = stack.pop_all()
         return self
 
@@ -154,7 +154,7 @@ class Child(Generic[_T]):
             WorkloadFailed: neither within its time.
         """
         while self.is_busy:
-            self._take_in(self._heard())
+            self._take_in(self._next_message())
 
     def hear(self, within_s: float = _LOOK_S) -> None:
         """Take in the next message of a busy child, if one comes within so many seconds.
@@ -163,7 +163,7 @@ class Child(Generic[_T]):
             WorkloadFailed: the child has used up its time.
         """
         if self.is_busy and self._has_news(within_s):
-            self._take_in(self._heard())
+            self._take_in(self._next_message())
 
     def _take_in(self, message: Message | None) -> None:
         match message:
@@ -198,7 +198,7 @@ class Child(Generic[_T]):
         with woken_on(self._process.pid, cpu):
             self._resume()
             self._began, self._waits = time.time(), False
-            self._tell(b"go")
+            self._send(b"go")
 
     def take_turn(self) -> None:
         """Let the child do what it waits to do, and wait until it is ready for the next turn, or has ended.
@@ -240,11 +240,11 @@ class Child(Generic[_T]):
                 self._fail(as_sentence(f"{self.role.failed}{sentence}"))
         self._lose(f"ended with {ending(self._process.returncode)} and gave no result")
 
-    def _tell(self, data: bytes) -> None:
+    def _send(self, data: bytes) -> None:
         with suppress(OSError):  # it has ended, which is found where its answer is waited for
             self._connection.send_bytes(data)
 
-    def _heard(self) -> Message | None:
+    def _next_message(self) -> Message | None:
         """Return the next message; None where it ends without one, or sends what is none."""
         while not self._has_news(_LOOK_S):
             pass
@@ -363,7 +363,7 @@ def _short_folder() -> str:
     return "/tmp" if len(usual) > _LONGEST_FOLDER and os.access("/tmp", os.W_OK | os.X_OK) else usual
 
 
-def _inherited(temporary: str) -> dict[str, str]:
+def _child_environment(temporary: str) -> dict[str, str]:
     """Return the user's environment; nothing is written beside the code, no window is opened."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     environment.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), temporary))

@@ -51,7 +51,7 @@ def make_training_data(sizes: Sizes) -> TrainingData:
     Raises:
         InvalidData: the user's arrays cannot be read.
     """
-    return _synthetic(sizes) if sizes.data is None else _stored(sizes, Path(sizes.data))
+    return _synthetic(sizes) if sizes.data is None else _load_samples(sizes, Path(sizes.data))
 
 
 def _synthetic(sizes: Sizes) -> TrainingData:
@@ -74,7 +74,7 @@ def _synthetic(sizes: Sizes) -> TrainingData:
     return _split(features, labels, authors.numpy(), sizes.folds)
 
 
-def _stored(sizes: Sizes, path: Path) -> TrainingData:
+def _load_samples(sizes: Sizes, path: Path) -> TrainingData:
     """``sizes.samples`` of the user's samples, as evenly over the classes as they allow, values as they are stored."""
     stored = read_arrays(path)
     labels = np.unique(stored.labels, return_inverse=True)[1].reshape(-1).astype(np.int64)

@@ -45,7 +45,7 @@ def public_names(root: Path) -> dict[str, list[str]]:
         except (SyntaxError, ValueError):
             continue
         if not module.startswith(_IMPORTED) or all(isinstance(n, _HARMLESS) or _is_text(n) for n in tree.body):
-            names[module] = [name for node in tree.body for name in _defined(node)]
+            names[module] = [name for node in tree.body for name in _defined_names(node)]
     return names
 
 
@@ -73,10 +73,10 @@ def describe_api(names: dict[str, list[str]]) -> Api:
     Outside ``utils/`` nothing is imported for this alone: a module that the training did not import is described
     only as far as that it exists.
     """
-    return {module: _described(module, wanted) for module, wanted in names.items()}
+    return {module: _read_signatures(module, wanted) for module, wanted in names.items()}
 
 
-def _described(name: str, wanted: list[str]) -> dict[str, Signature | str]:
+def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]:
     if not name.startswith(_IMPORTED) and name not in sys.modules:
         return {"": _NOT_IMPORTED if _exists(name) else _GONE}
     try:
@@ -162,12 +162,12 @@ def _default(value: Any) -> str:
     return repr(value) if plain else f"<{type(value).__name__}>"
 
 
-def _defined(node: ast.stmt) -> list[str]:
+def _defined_names(node: ast.stmt) -> list[str]:
     if not isinstance(node, _DEFINITIONS) or node.name.startswith("_"):
         return []
     names = [node.name]
     if isinstance(node, ast.ClassDef):
-        names += [f"{node.name}.{name}" for item in node.body for name in _defined(item) if "." not in name]
+        names += [f"{node.name}.{name}" for item in node.body for name in _defined_names(item) if "." not in name]
     return names
 
 

@@ -143,7 +143,7 @@ def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list
     """Return the :data:`PAIRED` statistics of each sample, and its draw; both batches are (B, ..., F, T)."""
     x, before = _images(batch), _images(plain)
     changed = (x != before).flatten(1).sum(dim=1) / x[0].numel()
-    frames, bins = (_flattened(x, before, axis) for axis in (2, 3))
+    frames, bins = (_find_constant_lines(x, before, axis) for axis in (2, 3))
     step = max(1, x[0].numel() // _POINTS)
     points = x.flatten(1)[:, ::step] - before.flatten(1)[:, ::step]
     sizes = points.abs().masked_fill(points == 0, math.inf).sort(dim=1).values
@@ -224,7 +224,7 @@ def _images(batch: torch.Tensor) -> torch.Tensor:
     return x.reshape(x.shape[0], -1, *x.shape[-2:])
 
 
-def _flattened(x: torch.Tensor, before: torch.Tensor, axis: int) -> torch.Tensor:
+def _find_constant_lines(x: torch.Tensor, before: torch.Tensor, axis: int) -> torch.Tensor:
     """Return which lines along ``axis`` lost their spread in every channel: bool (B, lines). Long lines are sampled."""
     step = max(1, x.shape[axis] // _SPREAD_OVER)
     some = (slice(None),) * axis + (slice(None, None, step),)

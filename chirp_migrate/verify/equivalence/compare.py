@@ -159,24 +159,26 @@ def compare_results(
     for label, old in before.items():
         a, a_again = old.fingerprint, before_again[label].fingerprint
         b, b_again = after[label].fingerprint, after_again[label].fingerprint
-        varying = _changed(a, a_again)
+        varying = _differing_paths(a, a_again)
         if varying:
-            result.notes.append(f"{label}: {_some(varying)}: not the same in two runs of the side before either")
-        unstable = _changed(b, b_again) - varying
+            result.notes.append(
+                f"{label}: {_shorten_paths(varying)}: not the same in two runs of the side before either"
+            )
+        unstable = _differing_paths(b, b_again) - varying
         if unstable and label not in unrepeatable:
-            text = f"{_some(unstable)}: repeatable before the migration, not after, with the same seed"
+            text = f"{_shorten_paths(unstable)}: repeatable before the migration, not after, with the same seed"
             result.differs("seed-ignored", label, text)
         elif label in unrepeatable or any(record.random for record in old.traces):
             if lost := a.keys() - b.keys() - varying:
-                result.differs("result-missing", label, f"{_some(lost)}: no longer in the result")
-        elif changed := _changed(a, b) - varying:
+                result.differs("result-missing", label, f"{_shorten_paths(lost)}: no longer in the result")
+        elif changed := _differing_paths(a, b) - varying:
             first = min(changed)
-            text = f"other results in {_some(changed)}: {_short(a, first)} before, {_short(b, first)} after"
+            text = f"other results in {_shorten_paths(changed)}: {_short(a, first)} before, {_short(b, first)} after"
             result.differs("results-differ", label, text)
     return result
 
 
-def _changed(first: Mapping[str, str], second: Mapping[str, str]) -> set[str]:
+def _differing_paths(first: Mapping[str, str], second: Mapping[str, str]) -> set[str]:
     """Paths at which two results have different values."""
     return {path for path in first.keys() | second.keys() if first.get(path) != second.get(path)}
 
@@ -263,7 +265,7 @@ def _left_out(after: Sequence[Trace]) -> list[str]:
     return []
 
 
-def _some(paths: set[str]) -> str:
+def _shorten_paths(paths: set[str]) -> str:
     """Return one path, or how many there are and one of them."""
     first = min(paths)
     return f"1 value ({first})" if len(paths) == 1 else f"{len(paths)} values (such as {first})"

@@ -68,7 +68,7 @@ def _numbers(a: Trace, b: Trace) -> Found | None:
         each = ", ".join(f"{label} ({a.labels[label]} samples)" for label in gone[:_SHOWN])
         return "class-missing", f"no sample of class {each} after; {counts}"
     if b.samples < a.samples:
-        return _shortened(a, b), f"{counts}{_which(a, b)}"
+        return _name_shortened_epochs(a, b), f"{counts}{_which(a, b)}"
     if b.samples > a.samples:
         return "samples-added", counts
     if a.sizes != b.sizes:
@@ -80,7 +80,7 @@ def _numbers(a: Trace, b: Trace) -> Found | None:
     return None
 
 
-def _shortened(a: Trace, b: Trace) -> str:
+def _name_shortened_epochs(a: Trace, b: Trace) -> str:
     if b.role == "validation":
         return "validation-drops-samples"
     whole_batches = a.sizes[: len(b.sizes)] == b.sizes

@@ -88,13 +88,16 @@ def length(dataset: Any) -> int | None:
 def _below(dataset: Any) -> Any:
     """Return the only data set that ``dataset`` holds, or None."""
     held: dict[int, Any] = {}
-    for value in [*getattr(dataset, "__dict__", {}).values(), *_enclosed(getattr(type(dataset), "__getitem__", None))]:
+    for value in [
+        *getattr(dataset, "__dict__", {}).values(),
+        *_closure_contents(getattr(type(dataset), "__getitem__", None)),
+    ]:
         if isinstance(value, Dataset) and hasattr(value, "__getitem__") and length(value) is not None:
             held[id(value)] = value
     return next(iter(held.values())) if len(held) == 1 else None
 
 
-def _enclosed(function: Any, depth: int = 3) -> Iterator[Any]:
+def _closure_contents(function: Any, depth: int = 3) -> Iterator[Any]:
     """Yield the contents of a function's closure, and of functions in it."""
     if not isinstance(function, FunctionType) or depth == 0:
         return
@@ -104,4 +107,4 @@ def _enclosed(function: Any, depth: int = 3) -> Iterator[Any]:
         except ValueError:  # not filled yet
             continue
         yield value
-        yield from _enclosed(value, depth - 1)
+        yield from _closure_contents(value, depth - 1)

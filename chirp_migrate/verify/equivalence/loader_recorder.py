@@ -80,7 +80,7 @@ class LoaderWatch(Interception):
     def _walked_on(self, walk: Walk, most: int, until: float) -> int:
         """Walk the loader of ``walk`` again, for so many samples at most; gives how many there were."""
         self._walks = []
-        with suppress(Exception), _fewer(walk.loader):  # not made to be walked again
+        with suppress(Exception), _limit_workers(walk.loader):  # not made to be walked again
             for _ in walk.loader:
                 if sum(more.record.samples for more in self._walks) >= most or time.monotonic() > until:
                     break
@@ -130,7 +130,7 @@ class LoaderWatch(Interception):
             self._current = walk
             return batch
 
-        with self.loading(walk), _fewer(loader) if self.few_workers else nullcontext():
+        with self.loading(walk), _limit_workers(loader) if self.few_workers else nullcontext():
             return PassingIterator(self, loader, start(), around)
 
     def _watch_sampler(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
@@ -166,11 +166,11 @@ class FewWorkers(Interception):
         super().__init__(self._start)
 
     def _start(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        with _fewer(loader):
+        with _limit_workers(loader):
             return start()
 
 
-def _fewer(loader: Any) -> AbstractContextManager[None]:
+def _limit_workers(loader: Any) -> AbstractContextManager[None]:
     """One worker shows what the seeds of workers come from, two show whether they differ; starting them takes time."""
     if not worker_processes(loader):
         return nullcontext()

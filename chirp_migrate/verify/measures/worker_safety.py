@@ -47,7 +47,7 @@ class _Numbered(Dataset[Any]):
         return list(indices), read(self.dataset, indices)
 
 
-def _collated(collate: Collate, numbered: tuple[list[int], list[Any]]) -> tuple[list[int], Any]:
+def _collate_with_indices(collate: Collate, numbered: tuple[list[int], list[Any]]) -> tuple[list[int], Any]:
     """Return the training's collation, with the indices passed by."""
     indices, samples = numbered
     return indices, collate(samples)
@@ -68,7 +68,7 @@ def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: 
         began = time.perf_counter()
         _batch(dataset, collate, range(min(size, len(dataset))))
         expected_s = (2 * (time.perf_counter() - began) * _BATCHES_PER_WORKER + _START_S[method]) * max(1, workers)
-        if problem := _not_tried(expected_s, until):
+        if problem := _why_skipped(expected_s, until):
             trials.append(WorkerTrial(name, workers, method, 0, problem, tried=False))
             continue
         indices = list(range(min(len(dataset), size * max(1, workers) * _BATCHES_PER_WORKER)))
@@ -84,13 +84,13 @@ def _problem(
     seen: list[int] = []
     started: list[multiprocessing.process.BaseProcess] = []
     try:
-        with _many_workers_wanted():
+        with _ignore_worker_warning():
             loader: DataLoader[Any] = DataLoader(
                 _Numbered(dataset),
                 batch_size=size,
                 sampler=indices,
                 num_workers=workers,
-                collate_fn=partial(_collated, collate),
+                collate_fn=partial(_collate_with_indices, collate),
                 timeout=_TIMEOUT_S if workers else 0,
             )
             running = set(multiprocessing.active_children())
@@ -130,7 +130,7 @@ def _batch(dataset: Any, collate: Collate, numbers: Sequence[int]) -> dict[str, 
     return contents(collate(read(dataset, numbers)))
 
 
-def _not_tried(expected_s: float, until: float) -> str:
+def _why_skipped(expected_s: float, until: float) -> str:
     """Return why a slow trial is skipped; empty if it runs."""
     if time.monotonic() + expected_s <= until:
         return ""
@@ -138,7 +138,7 @@ def _not_tried(expected_s: float, until: float) -> str:
 
 
 @contextmanager
-def _many_workers_wanted() -> Iterator[None]:
+def _ignore_worker_warning() -> Iterator[None]:
     """PyTorch does not warn of more workers than CPUs: that is what is tried."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create")
@@ -165,14 +165,14 @@ def rates(dataset: Any, collate: Collate, batch_size: int, counts: Sequence[int]
         measured = _RATE_BATCHES + ahead
         batches = 2 + ahead + measured + ahead
         expected_s = batches * batch_s + workers * _START_S[method]
-        if problem := _not_tried(expected_s, until):
+        if problem := _why_skipped(expected_s, until):
             found.append(LoaderRate(kind, name, workers, None, problem))
             continue
         order = [number % len(dataset) for number in range(batches * batch_size)]
         options: dict[str, Any] = {"loader": kind, "sampler": order, "collate_fn": collate}
         if kind == "plain":
             options.update(num_workers=workers, persistent_workers=workers > 0)
-        with _many_workers_wanted():
+        with _ignore_worker_warning():
             figures = monitor.benchmark_configurations(
                 dataset, batch_size, [options], num_batches=measured, rounds=1, verbose=False
             )["config_1"]

@@ -145,7 +145,7 @@ class Children:
             WorkloadFailed: the backend's code crashed, hung, or failed after the migration only.
         """
         began = time.monotonic()
-        entries = self._drawn(number, labels)
+        entries = self._choose_entry_points(number, labels)
         visits: dict[str, dict[str, Visit]] = {side: {} for side in _SIDES}
         watch = Watch()
         chance = random.Random(f"{self._settings.sizes.seed}-{number}-turns")
@@ -162,7 +162,7 @@ class Children:
                 for together in self.beside_each_other(_SIDES):
                     self._turns([pair[side] for side in together], self._settings.timeout_s)
             for side, child in pair.items():
-                self._take_repeated(side, child)
+                self._store_repeated_runs(side, child)
             for done, entry in enumerate(entries):
                 if done and time.monotonic() > until:
                     break
@@ -259,7 +259,7 @@ class Children:
         for child in children:
             child.suspend()
 
-    def _take_repeated(self, side: str, child: Child[RunResult]) -> None:
+    def _store_repeated_runs(self, side: str, child: Child[RunResult]) -> None:
         for part in child.found:
             if part.name == REPEATED:
                 self.repeated[side].update(part.value)
@@ -277,7 +277,7 @@ class Children:
         for side in _SIDES:
             visits[side][entry.label] = found[side]
 
-    def _drawn(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
+    def _choose_entry_points(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
         """Return the entry points of a round, those first that were timed least, else in an order by chance.
 
         What ran before leaves its traces in a process.
@@ -299,7 +299,7 @@ class Children:
         }
         discovery = replace(self._discovery, entry_points=tuple(entries))
         spec = RunSpec(str(self._trees[side]), discovery, job=job, **given)
-        return child_of(spec, side, partial(self._told, side))
+        return child_of(spec, side, partial(self._pass_on_progress, side))
 
-    def _told(self, side: str, what: str | Step) -> None:
+    def _pass_on_progress(self, side: str, what: str | Step) -> None:
         self.progress(msgspec.structs.replace(what, text=f"{side}: {what.text}") if isinstance(what, Step) else what)
