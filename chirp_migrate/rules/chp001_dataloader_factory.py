@@ -55,25 +55,25 @@ _NOT_REWRITTEN = {
 class DataLoaderFactory(Rule):
     """Requires, of a mention of the class:
 
-    - `surely-pytorchs`: the name stands for PyTorch's `DataLoader`, also through imports of the project, and no branch
-      or `import *` can give it another meaning.
-    - `only-called`: it is called here, or by `functools.partial`, or through a variable, parameter default or
+    - `surely-pytorchs`: the name refers to PyTorch's `DataLoader`, also through imports of the project. No branch or
+      `import *` can give it another meaning.
+    - `only-called`: the code calls it here, or with `functools.partial`, or through a variable, parameter default or
       attribute that is only called, in this file.
-    - `no-subclass`: it is not inherited from.
+    - `no-subclass`: no class inherits from it here.
     - `dataset-given`: a call names its dataset, or takes its arguments from `*` or `**`.
-    - `known-parameters`: a call gives no parameter twice, and no more positional arguments than there are.
-    - `not-replaced`: no file of the project puts something else in the place of the name in this module: by any kind of
-      `patch` or `setattr`, also of the module's ``__dict__``; by a string that ends as `module.name`; or by assigning
-      to an attribute of that name, or of `DataLoader`, but of ``self``; nor in the place of a method of it. What a
-      `patch` of PyTorch's own does to modules that have imported it is nothing.
-    - `name-not-hidden`: no function, class or comprehension around the call gives the factory's name another meaning;
-      other rules need the same of the names that they write.
+    - `known-parameters`: a call passes no parameter twice, and not too many positional arguments.
+    - `not-replaced`: no file of the project replaces the name in this module, or a method of the class. Replacements
+      are: any kind of `patch` or `setattr`, also of the module's ``__dict__``; a string that ends in `module.name`; an
+      assignment to an attribute of that name, or of `DataLoader`, except of ``self``. A `patch` of PyTorch's own module
+      does not affect modules that have imported the class.
+    - `name-not-hidden`: no function, class or comprehension around the call gives the factory's name another meaning.
+      Other rules require the same of the names that they write.
 
     `create_loader` builds the loaders; it takes the arguments of `DataLoader`. If each loader of a file is clearly for
     training, validation or test, the factory's methods for these build them. The names of loader, dataset and enclosing
     functions decide. All arguments stay, also `pin_memory`: a loader pins its batches if the call sets it.
 
-    By default only calls are rewritten that gain something: docs/apply.md lists the gains.
+    By default the rule only rewrites calls that gain something: docs/apply.md lists the gains.
 
     The new code reads a configuration only where the same function, or `__init__`, has provably called its `get` with
     one key (and a number) before. No class of the project may define a `get` or `__getattr__`, nor inherit from a

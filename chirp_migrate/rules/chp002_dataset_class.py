@@ -37,23 +37,23 @@ class WorkerSafeDatasetClass(Rule):
     """Requires, of a class at the top of a module:
 
     - `plain-base`: its only base is PyTorch's ``Dataset``, without class keywords.
-    - `no-decorator`: nothing decorates it.
-    - `methods-only`: its body holds methods, each name once, and a docstring.
+    - `no-decorator`: it has no decorator.
+    - `methods-only`: its body contains methods, each name once, and a docstring.
     - `plain-access`: it has a ``__getitem__``, and no ``__getitems__``, ``__iter__``, ``__getattr__`` or
       ``__getattribute__``.
-    - `plain-parameters`: ``__getitem__(self, index)`` and the methods that it calls are undecorated, not ``async``, and
-      take what they are given by position, without defaults.
+    - `plain-parameters`: ``__getitem__(self, index)`` and the methods that it calls have no decorator, are not
+      ``async``, and take positional arguments without defaults.
     - `straight-line`: these methods consist of assignments to names, ``if`` and ``return``.
-    - `known-samples`: samples are ``((x - mean) / (std + number), y)`` of ``x, y = dataset[indices[index]]``, with or
-      without the number, ``(transform(x), y)`` of ``x, y = dataset[index]``, with one transform or more, or
-      ``samples[index]`` as it is.
-    - `samples-not-paths`: what ``samples[index]`` is read from is not called ``paths``, ``files``, ``names``, ``urls``
-      or the like, and is not made by listing a folder.
+    - `known-samples`: samples have one of three forms: ``((x - mean) / (std + number), y)`` of ``x, y =
+      dataset[indices[index]]``, with or without the number; ``(transform(x), y)`` of ``x, y = dataset[index]``, with
+      one transform or more; or ``samples[index]`` unchanged.
+    - `samples-not-paths`: the source of ``samples[index]`` is not called ``paths``, ``files``, ``names``, ``urls`` or
+      the like, and is not the listing of a folder.
     - `own-state-only`: dataset, indices, mean, std, transforms, their switches and samples are attributes of the
       object.
-    - `plain-switches`: a switch is tested for being true; a transform may be tested for not being None instead.
-    - `nothing-besides`: everything that the methods evaluate becomes part of the sample or decides about it, and no
-      call is made twice.
+    - `plain-switches`: the code tests a switch for being true; it may test a transform for not being None instead.
+    - `nothing-besides`: every evaluated expression becomes part of the sample or decides about it, and no call occurs
+      twice.
     - `clear-names`: names from outside of these methods are provably ``torch``, None, True or False.
     """
 

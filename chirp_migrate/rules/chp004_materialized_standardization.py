@@ -40,18 +40,19 @@ class MaterializedStandardization(Rule):
 
     - `standardised-samples`: the elements are ``((x - mean) / (std + number), y)``, with or without the number, of ``x,
       y = dataset[i]`` for each ``i`` of a sequence, or of each ``x, y`` of a dataset.
-    - `known-reads`: a sample is read once, and unpacked into two, or is read where the element is made: once for its
+    - `known-reads`: the code reads a sample once and unpacks it into two, or reads it within the element: once for its
       x, and once more for its y.
-    - `plain-loop`: one ``for`` over a name, without ``if``, ``else`` or ``async``, and not inside an f-string.
-    - `assignments-only`: a loop holds assignments to names, and at its end the ``append`` of one element.
-    - `made-empty`: ``samples = []`` stands before a loop in its block, and nothing between uses it or leaves the block.
+    - `plain-loop`: there is one ``for`` over a name, without ``if``, ``else`` or ``async``, and not inside an f-string.
+    - `assignments-only`: a loop contains assignments to names, and at its end the ``append`` of one element.
+    - `made-empty`: ``samples = []`` comes before a loop in the same block, and no statement between uses it or leaves
+      the block.
     - `unseen-till-done`: no function inside uses the list of a loop, and no code uses it after an error in the loop.
-    - `plain-names`: dataset, sequence, mean and std are names, which the loop does not bind, and not that of the list.
-    - `names-have-values`: these names provably have values in front of the loop, none is bound in the body of a class,
-      and no other function binds one.
-    - `nothing-besides`: everything that is evaluated becomes part of the element, and nothing is called.
-    - `loop-names-unread`: what a loop binds is a name of the function, or of the module, around it, and is provably not
-      read outside of it.
+    - `plain-names`: dataset, sequence, mean and std are names that the loop does not bind, and not that of the list.
+    - `names-have-values`: these names provably have values before the loop. The body of a class binds none of them, nor
+      does another function.
+    - `nothing-besides`: every evaluated expression becomes part of the element, and there is no call.
+    - `loop-names-unread`: a variable of the loop belongs to the enclosing function or module, and is provably not read
+      outside of the loop.
     """
 
     code = "CHP004"

@@ -48,49 +48,50 @@ _NAMES_OF_CLASSES = re.compile(r"\.\s*__(?:name|qualname)__\b")
 class LocalDatasetClass(Rule):
     """Requires, of a dataset class inside a function (samplers stay in the main process):
 
-    - `only-constructed`: all that is done with it outside of itself is to call it, without ``*`` and ``**``, where
-      it provably has been defined, and with arguments that more can be added to.
-    - `straight-in-function`: it is defined straight in a function, not in the body of a class, nor alone in a
+    - `only-constructed`: outside of the class, the code only calls it, without ``*`` and ``**``. The class is provably
+      defined there, and the call accepts further arguments.
+    - `straight-in-function`: its definition is directly in a function, not in the body of a class, and not alone in a
       block.
     - `no-decorator`: it has no decorators and no class keywords.
-    - `plain-bases`: its bases are named, known where it moves, and PyTorch's or torchvision's, or classes of the
-      project over such, without metaclass, ``__init_subclass__``, methods that make, copy or look at objects and
-      their attributes (also by ``__dict__``, ``vars``, ``dir``), decorators that may keep something, and attributes
-      that are objects of classes of the project, which may see the class on which they are read. Their methods
-      only call the class of an object, or read its attributes.
-    - `plain-body`: its body holds methods and constants; decorators are those of Python and PyTorch that keep
-      nothing; these, bases, defaults and annotations are known where it moves, and the same: no other code gives a
-      name of the module another value, nor an attribute called so.
+    - `plain-bases`: its bases are names that are known at module level. They are PyTorch's or torchvision's, or classes
+      of the project over such. The latter have no metaclass, no ``__init_subclass__``, no methods that create, copy or
+      inspect objects and their attributes (also by ``__dict__``, ``vars``, ``dir``), no decorators that may store
+      state, and no attributes that are objects of the project's classes, which may see the class on which they are
+      read. Their methods only call the class of an object, or read its attributes.
+    - `plain-body`: its body contains methods and constants. Decorators are those of Python and PyTorch that store
+      nothing. Decorators, bases, defaults and annotations are known at module level, with the same values: no other
+      code assigns these names of the module, nor an attribute of such a name.
     - `placeless`: nothing in it depends on its place in the code: ``eval``, ``vars``, ``nonlocal``, ``__dict__``,
-      ``__qualname__``; nor does the function around call ``dir``, ``eval``, ``exec``, ``locals`` or ``vars``, and
+      ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``, ``locals`` or ``vars``, and
       the module has no ``__getattr__``.
-    - `no-class-state`: the same holds of its own methods, and it uses its own name only for ``super`` and to
-      read attributes. No file of the project sets an attribute of the class of an object that it, or a base, names;
-      and the module compares no classes of two objects, and has no ``__subclasses__``.
-    - `captured-in-methods`: what it takes from the function is read in the bodies of methods, whose first parameter
-      is ``self``, or else in ``__init__``.
-    - `bound-once`: what is captured has its value before the class on every path there, is not deleted, not rebound
-      by an inner function and not the name of an exception. A `with` block counts only for context managers that
-      are known not to swallow exceptions, and `:=` only where it is always evaluated.
-    - `used-before-rebound`: such a name is never bound again; or only after the last use of the class and its
-      objects. Objects, and the loader that holds them, may be given to a loader call, iterated over, measured with
-      `len`, kept in a variable for the statements that follow in the same block, returned, or given to a function
-      of the project that does only these. A name of a comprehension is bound again. Methods give away neither the
-      object, nor one of its methods, nor a generator or function that reads the name; no base is one of the project.
-    - `plain-values`: what is captured is no local function, class or lambda, and its name does not begin with two
-      underscores; imports are those of one statement, and give one value (see CHP012).
-    - `plain-constructor`: if something is captured, an ``__init__`` is a block without ``**`` parameters and names
-      of its own for it, one from a base is not needed, and no method makes, copies or looks at objects and their
+    - `no-class-state`: the same applies to its own methods, and it uses its own name only for ``super`` and to read
+      attributes. No file of the project sets an attribute on the class of an object if this class or a base uses that
+      name. The module does not compare classes of two objects, and has no ``__subclasses__``.
+    - `captured-in-methods`: the bodies of methods read the captured names, with ``self`` as the first parameter, or in
+      ``__init__``.
+    - `bound-once`: each captured name has its value before the class on every path there. It is not deleted, not
+      rebound by an inner function and not the name of an exception. A `with` block counts only with context managers
+      that are known not to swallow exceptions, and `:=` only where it is always evaluated.
+    - `used-before-rebound`: a captured name is never bound again, or only after the last use of the class and its
+      objects. Objects, and the loader that holds them, may be passed to a loader call, iterated over, measured with
+      `len`, stored in a variable for the following statements of the same block, returned, or passed to a function of
+      the project that does only these. A name of a comprehension counts as bound again. Methods pass on neither the
+      object, nor one of its methods, nor a generator or function that reads the name. No base is a class of the
+      project.
+    - `plain-values`: a captured value is no local function, class or lambda, and its name does not begin with two
+      underscores. Imports are those of one statement, and yield one value (see CHP012).
+    - `plain-constructor`: with captured names, an ``__init__`` is a block without ``**`` parameters, and assigns none
+      of these names. No constructor of a base is necessary, and no method creates, copies or inspects objects and their
       attributes.
     - `not-copied`: if values are bound to its objects, no file of the project copies objects deeply (`deepcopy`,
-      `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, but for `state_dict()` and `parameters()`), or nothing
-      but what `used-before-rebound` allows is done with it or its objects, and they are not returned.
-    - `unlisted`: if something is captured, the module has no ``vars``, ``dir``, ``globals``, ``getmembers`` or
-      ``__dict__``: objects get attributes for what was captured.
+      `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the
+      class and its objects have only the uses that `used-before-rebound` permits, and are not returned.
+    - `unlisted`: with captured names, the module contains no ``vars``, ``dir``, ``globals``, ``getmembers`` or
+      ``__dict__``, because objects get attributes for the captured values.
     - `name-unread`: if its name is taken in the module, the module does not read names of classes.
 
-    Where its name is taken, or one that pytest collects, it moves under another one. Objects of it then have attributes
-    for what was captured.
+    If its name is taken, or pytest collects such a name, the class gets another one. Its objects then have attributes
+    for the captured values.
     """
 
     code = "CHP006"

@@ -24,17 +24,17 @@ def _names_keys(text: str) -> bool:
 class ConfigDefaults(Rule):
     """Requires:
 
-    - `config-read`: a file of the project holds `config.get(` and builds a loader.
-    - `default-config`: a dictionary display is assigned to one name, `default_config` (in capitals, too).
+    - `config-read`: a file of the project contains `config.get(` and builds a loader.
+    - `default-config`: a dictionary display is assigned to one name, `default_config` (also in capitals).
     - `training-keys`: three of its keys are those of a training, such as `batch_size`.
-    - `plain-keys`: nothing is spread into it.
-    - `read-with-default`: the key that is added stands nowhere in the project but as the key of a dictionary, and in
-      `.get(key, value)` with the value that it gets here.
-    - `only-looked-up`: every object called `…config` in the project is only read by key, tested, copied, merged and
-      given on under such a name, to functions of the project; nothing shows, saves, compares or spreads it.
+    - `plain-keys`: it unpacks no other dictionary.
+    - `read-with-default`: the project uses the added key only as the key of a dictionary, and in `.get(key, value)`
+      with the same value.
+    - `only-looked-up`: the project only reads every object called `…config` by key, tests, copies and merges it, and
+      passes it on under such a name, to functions of the project. No code prints, saves, compares or unpacks it.
 
-    Added are `optimize_dataloaders`, `benchmark_performance` and those flags of augmentation that the function has as
-    an argument or the project reads with `config.get`, as far as they are missing.
+    The rule adds `optimize_dataloaders`, `benchmark_performance` and those flags of augmentation that the function has
+    as an argument or the project reads with `config.get`, if they are missing.
     """
 
     code = "CHP008"

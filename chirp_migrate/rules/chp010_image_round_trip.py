@@ -23,16 +23,16 @@ _CONSTRUCTION = re.compile(
 class ImageRoundTrip(Rule):
     """Requires, of a top-level class whose `__getitem__` has the words `fromarray` and `255`:
 
-    - `torch-dataset`: its only base is PyTorch's `Dataset`, and nothing decorates it but `augments_images`.
-    - `base-read`: `__init__` keeps a dataset in an attribute that `__getitem__` reads as `self.attribute[`.
-    - `known-masks`: `__init__` keeps, in an attribute that `__getitem__` calls as `self.attribute(`, what is made by a
-      call of a class of the project whose `__init__` has parameters of `SpecAugment` only, or that
-      `if name else None`.
-    - `one-at-a-time`: values for the runtime's class are stored one attribute a statement.
+    - `torch-dataset`: its only base is PyTorch's `Dataset`, and its only decorator is `augments_images`.
+    - `base-read`: `__init__` stores a dataset in an attribute that `__getitem__` reads as `self.attribute[`.
+    - `known-masks`: `__init__` stores an object in an attribute that `__getitem__` calls as `self.attribute(`. The
+      object comes from a call of a class of the project whose `__init__` has only parameters of `SpecAugment`, or from
+      such a call with `if name else None`.
+    - `one-at-a-time`: each statement stores one attribute of the values for the runtime's class.
     - `not-reassigned`: only `__init__` assigns an attribute with the dataset or the flag that has another name than in
       the runtime's class (`dataset`, `base_dataset`, `training`).
     - `own-values`: these values are not computed from `self`.
-    - `stored-first`: nothing above these statements in `__init__` reads an attribute of `self`.
+    - `stored-first`: no statement above these in `__init__` reads an attribute of `self`.
     """
 
     code = "CHP010"

@@ -45,28 +45,29 @@ _GONE_THROUGH = re.compile(
 class LabelScan(Rule):
     """Requires, of a loop or comprehension:
 
-    - `known-dataset`: what is read was made, annotated, named or given to a loader as a dataset; an attribute is no
-      property.
-    - `only-labels`: of a sample only its second part is read, and of the loop's variable nothing but that.
+    - `known-dataset`: the object that it reads was created, annotated, named or passed to a loader as a dataset; an
+      attribute is no property.
+    - `only-labels`: it reads only the second part of a sample, and uses the loop's variable for nothing else.
     - `read-once`: each iteration reads one sample, once.
-    - `one-pass`: a comprehension has one ``for``, nothing is filtered, nothing asynchronous; a loop has no ``else``;
-      it does not stand in the body of a class.
+    - `one-pass`: a comprehension has one ``for``, no filter, and nothing asynchronous; a loop has no ``else``; neither
+      is directly in the body of a class.
     - `read-in-each-iteration`: no condition decides whether a sample is read.
-    - `read-first`: in front of a sample that is read by its index, an iteration only names what nothing gives another
-      value, or counts.
-    - `only-computes`: what else happens in an iteration, and what makes the indices, only computes: operators, Python's
-      own functions, methods that numbers, strings and tensors have, a few functions of PyTorch and NumPy.
-    - `taken-at-once`: a generator goes straight into a call that takes all of it, such as ``list`` or ``sum``.
-    - `only-collects`: a loop does nothing but assign, count and append.
-    - `own-collection`: what is appended to is a variable, and the same function creates every value of it.
-    - `dataset-stays`: the loop neither assigns nor changes what it reads.
-    - `same-dataset`: reading a sample puts no other dataset in its place: it is a local variable, a parameter, or a
-      name of the module that no function declares ``global`` and no other file assigns; an attribute is only set by
-      ``self.NAME = …`` in an ``__init__``, in all files, and neither by ``setattr`` nor in a ``__dict__``. Nor does
-      what makes the indices: known functions only.
-    - `no-handler`: around a loop there is no ``try``, and no ``with`` but PyTorch's, tqdm's and ``open``.
-    - `not-read-later`: the names that the loop no longer binds are not read after it, here or in another module, and
-      the function does not call ``locals``, ``eval`` or the like.
+    - `read-first`: before a sample is read by its index, an iteration only uses names that no code assigns again, or
+      counts.
+    - `only-computes`: all other code of an iteration, and the code of the indices, only computes: operators, Python's
+      own functions, methods of numbers, strings and tensors, a few functions of PyTorch and NumPy.
+    - `taken-at-once`: a generator expression is the argument of a call that consumes all of it, such as ``list`` or
+      ``sum``.
+    - `only-collects`: a loop only assigns, counts and appends.
+    - `own-collection`: it appends to a variable, and the same function creates every value of that variable.
+    - `dataset-stays`: the loop neither assigns nor changes the dataset or the indices.
+    - `same-dataset`: reading a sample does not replace the dataset. The dataset is a local variable, a parameter, or a
+      name of the module that no function declares ``global`` and no other file assigns. An attribute is set only by
+      ``self.NAME = …`` in an ``__init__``, in all files, and neither by ``setattr`` nor in a ``__dict__``. The code of
+      the indices does not replace it either: it uses known functions only.
+    - `no-handler`: around a loop there is no ``try``, and no ``with`` except PyTorch's, tqdm's and ``open``.
+    - `not-read-later`: no code reads names that the loop no longer binds after it, here or in another module, and the
+      function does not call ``locals``, ``eval`` or the like.
     """
 
     code = "CHP011"

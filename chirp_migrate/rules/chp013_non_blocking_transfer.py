@@ -50,28 +50,28 @@ _TRANSFORMERS = r"(?m)^[ \t\f]*(import|from)\s+transformers\b"
 class NonBlockingTransfer(Rule):
     """Requires, of each ``.to(…)`` and ``.cuda(…)`` of a statement:
 
-    - `known-loader`: the loop around it iterates over what was made, annotated or named as a loader; whose batches are
-      its own.
-    - `pins`: a call that builds the loader does not set ``pin_memory=False``; where none is known, the project makes
-      loaders somewhere.
-    - `batch-as-it-came`: what is copied is the batch or a part of it as the loader gave it: a name, position, key or
-      attribute, not something computed.
-    - `to-accelerator`: it goes to CUDA or XPU, or to what is called a device and is not provably the CPU or MPS.
+    - `known-loader`: the enclosing loop iterates over an object that was created, annotated or named as a loader, which
+      builds its batches itself.
+    - `pins`: a call that builds the loader does not set ``pin_memory=False``; if no such call is known, the project
+      builds loaders somewhere.
+    - `batch-as-it-came`: the copied object is the batch or a part of it from the loader: a name, position, key or
+      attribute, not a computed value.
+    - `to-accelerator`: the device is CUDA or XPU, or has the name of a device and is not provably the CPU or MPS.
     - `plain-arguments`: its only arguments are device, dtype, memory format and copy, none from ``*`` or ``**``.
-    - `not-changed`: from the statement of the copy on nothing may write to its memory: after it, in a function
-      inside, in the next iteration and after the loop, the batch is only read or bound to names.
-    - `no-mps`: it names CUDA itself, or no file of the backend holds ``"mps"`` or ``backends.mps``.
-    - `plain-to`: PyTorch's own collation makes the batch, or no file of the project defines or assigns a ``to`` or
-      ``cuda`` that does not take the argument, or the ``__getattr__`` of a class. (What other libraries define is not
-      looked at.)
-    - `unobserved`: no file looks at the arguments of a ``to`` or ``cuda`` (``x.to.assert_called_with(…)``), or replaces
+    - `not-changed`: from the statement of the copy on, no code may write to the memory of the batch: after it, in an
+      inner function, in the next iteration and after the loop, the code only reads the batch or binds it to names.
+    - `no-mps`: it names CUDA itself, or no file of the backend contains ``"mps"`` or ``backends.mps``.
+    - `plain-to`: PyTorch's own collation builds the batch. Or no file of the project defines or assigns a ``to`` or
+      ``cuda`` without this argument, or the ``__getattr__`` of a class. (The rule does not read the definitions of
+      other libraries.)
+    - `unobserved`: no file inspects the arguments of a ``to`` or ``cuda`` (``x.to.assert_called_with(…)``), or replaces
       those of tensors.
     - `no-batch-encoding`: it is a part of a batch, or no file of the project imports transformers.
 
-    By default the argument is added only where it has an effect: a loader of the loop provably pins its batches (by
-    ``pin_memory=True``, ``torch.cuda.is_available()`` or a comparison with ``"cuda"``, or because its samples are in
-    memory and the factory allocates the batches), and the loop does not wait for the copy at once. ``--all-loaders``
-    adds it everywhere. In a review, copies and the call that builds their loader are decided together.
+    By default the rule adds the argument only where it has an effect: a loader of the loop provably pins its batches
+    (by ``pin_memory=True``, ``torch.cuda.is_available()`` or a comparison with ``"cuda"``, or because its samples are
+    in memory and the factory allocates the batches), and the loop does not wait for the copy at once. ``--all-loaders``
+    adds it everywhere. A review decides on copies and on the call that builds their loader together.
     """
 
     code = "CHP013"

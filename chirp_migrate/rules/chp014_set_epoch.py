@@ -35,20 +35,20 @@ _NO_PASS = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|str)")
 class SetEpoch(Rule):
     """Requires, of a loader in a loop that counts (`range`, `trange`):
 
-    - `shuffling-sampler`: a call that makes it gives a `DistributedSampler` whose order is not fixed.
-    - `known-sampler`: the sampler has a name there, or the loader provably has that sampler and no other; where it may
-      be another one, its class is imported at the top of the module, for a check with `isinstance`.
-    - `iterates-each-time`: each iteration iterates over the loader, or gives it to a call other than `len`, `print` and
-      such.
-    - `not-told`: no `set_epoch` is called in the same function, on this sampler or loader elsewhere in the module, or
-      by a function of the project that the loop calls.
+    - `shuffling-sampler`: a call that builds it has a `DistributedSampler` that shuffles.
+    - `known-sampler`: the sampler has a name there, or the loader provably has that sampler and no other. If it may
+      have another one, the class of the sampler is imported at the top of the module, for a check with `isinstance`.
+    - `iterates-each-time`: each iteration iterates over the loader, or passes it to a call other than `len`, `print`
+      and such.
+    - `not-told`: nothing calls `set_epoch` in the same function, on this sampler or loader elsewhere in the module, or
+      in a function of the project that the loop calls.
     - `kept-sampler`: some counting loop around does not build the sampler again in each iteration.
-    - `one-counter`: one loop has `epoch` in its variable's name, or there is only one.
+    - `one-counter`: one loop has `epoch` in its variable's name, or there is only one loop.
     - `named-epoch`: its variable is a plain name with a letter in it.
-    - `own-lines`: where the sampler's class has to be checked, the body of the loop has lines of its own.
+    - `own-lines`: if a check of the sampler's class is necessary, the body of the loop has its own lines.
 
-    It is applied without `--unsafe` where the sampler is made, or the loop runs, under a condition about distributed
-    training (`if args.distributed`, `if dist.is_initialized()`): a program of one process stays as it is.
+    The rule applies without `--unsafe` if the sampler is built, or the loop runs, under a condition about distributed
+    training (`if args.distributed`, `if dist.is_initialized()`): a program of one process does not change.
     """
 
     code = "CHP014"

@@ -16,13 +16,13 @@ _AUGMENTS = ("time_mask_param", "randn_like")
 
 
 class ComposedTransforms(Rule):
-    """Requires, of a class of methods and docstrings at the top level, in a project with masks or noise of its own:
+    """Requires, of a class of methods and docstrings at the top level, in a project with its own masks or noise:
 
     - `no-base`: it inherits from nothing but `object`, and has no decorator, keyword or type parameter.
-    - `methods-only`: each of its methods is defined once, and there is nothing else in it.
-    - `only-hands-on`: `__call__`, neither decorated nor `async`, has one parameter besides `self`, without a default,
-      and returns `self.attribute(x)`, or sets `x = each(x)` in one loop over `self.attribute` and returns `x`. The
-      attribute is no method of the class.
+    - `methods-only`: its body defines each method once, and contains nothing else.
+    - `only-hands-on`: `__call__` has no decorator, is not `async`, and has one parameter besides `self`, without a
+      default. It returns `self.attribute(x)`, or sets `x = each(x)` in one loop over `self.attribute` and returns `x`.
+      The attribute is no method of the class.
     """
 
     code = "CHP028"
