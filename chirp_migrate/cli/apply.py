@@ -95,7 +95,7 @@ def apply(
     if show_diff and command is not None:
         raise UsageProblem("--diff writes nothing that --check-with could check: leave one of them out.")
     path = request.path
-    with told_of_runs(path):
+    with explain_interruption(path):
         if path.exists():
             _recover(path, output, may_write=not show_diff, wait_s=wait_s)
         if plan_file is None:
@@ -143,7 +143,7 @@ def following(path: Path) -> list[str]:
 
 
 @contextmanager
-def told_of_runs(path: Path) -> Iterator[None]:
+def explain_interruption(path: Path) -> Iterator[None]:
     """Say of a refusal that another run was applied at ``path`` meanwhile, and of Ctrl-C what state the tree is in."""
     root = journal_root(path) if path.exists() else None
     before = _applied_runs(root)

@@ -11,7 +11,7 @@ from shlex import quote
 
 import click
 
-from chirp_migrate.cli.apply import apply_plan, check_pins, chosen, following, told_of_runs
+from chirp_migrate.cli.apply import apply_plan, check_pins, chosen, explain_interruption, following
 from chirp_migrate.cli.options import Command, ignore_pins_option, option, output_options, plan_file_option, wait_option
 from chirp_migrate.cli.planning import Request, planned, planning_options, read_plan_file
 from chirp_migrate.console.json_document import as_bytes
@@ -124,7 +124,7 @@ def review(
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.OK)
     if not ignore_pins:
         check_pins(selected)
-    with told_of_runs(path):
+    with explain_interruption(path):
         result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
     # Neither -q nor -v is about what comes after the review.
     plain = replace(output, quiet=False, verbose=False).screen()

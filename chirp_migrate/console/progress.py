@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-__all__ = ["Progress", "Step", "untold"]
+__all__ = ["Progress", "Step", "no_progress"]
 
 
 class Step(msgspec.Struct, frozen=True, tag="step"):
@@ -31,5 +31,5 @@ Progress = Callable[[str | Step], None]
 """A text is a line that stays, in a log too; a step shows on a terminal while it lasts."""
 
 
-def untold(_what: str | Step) -> None:
+def no_progress(_what: str | Step) -> None:
     """Progress that nobody sees."""

@@ -105,14 +105,14 @@ class CallEdit:
         return shift > 0 and self._hangs_at() + shift > _FARTHEST * wanted
 
     @property
-    def _kept(self) -> list[int]:
+    def _kept_positions(self) -> list[int]:
         return [position for position in range(len(self._spans)) if position not in self._dropped]
 
     def _removals(self) -> Iterator[Edit]:
         """Comments on lines of their own, and the comments of the arguments that stay, are kept."""
         for first in sorted(self._dropped):
             if first - 1 not in self._dropped:
-                following = next((one for one in self._kept if one > first), None)
+                following = next((one for one in self._kept_positions if one > first), None)
                 yield self._tail_removal(first) if following is None else self._removal_before(first, following)
 
     def _removal_before(self, first: int, following: int) -> Edit:
@@ -150,11 +150,11 @@ class CallEdit:
         """
         if not self._added:
             return
-        if not self._kept:
+        if not self._kept_positions:
             end = self._module.span(self._call)[1] - 1
             yield Edit(end, end, ", ".join(self._added))
             return
-        module, last = self._module, self._kept[-1]
+        module, last = self._module, self._kept_positions[-1]
         start, end = self._spans[last]
         separator = ", "
         if self._opens_line(last):
@@ -185,7 +185,7 @@ class CallEdit:
             line = self._module.line_start(start)
             aligned = self._module.text[line:start] == " " * column
             # An argument after removed ones takes their place; a removed one only holds its line for such a successor.
-            stays = position <= max(self._kept)
+            stays = position <= max(self._kept_positions)
             if aligned and stays and position - 1 not in self._dropped:
                 yield Edit(line, line, " " * shift) if shift > 0 else Edit(line, line - shift, "")
 
@@ -197,7 +197,7 @@ class CallEdit:
         have their place in its layout.
         """
         module, style = self._module, self._style
-        if style is None or not self._kept or is_laid_out(module, style, self._call):
+        if style is None or not self._kept_positions or is_laid_out(module, style, self._call):
             return ()
         start, end = module.span(self._call)
         first, last = module.line_start(start), module.line_end(end - 1)
@@ -234,19 +234,19 @@ class CallEdit:
     def _texts(self) -> list[str]:
         """Return the arguments that stay, as they are named, and those that are added."""
         named = [[one for one in self._named if start <= one.start < end] for start, end in self._spans]
-        return [edited(self._module.text, self._spans[n], named[n]) for n in self._kept] + self._added
+        return [edited(self._module.text, self._spans[n], named[n]) for n in self._kept_positions] + self._added
 
     def _in_groups(self) -> Iterator[str]:
         """Yield the call with those arguments together on a line that were, below its name."""
-        if not any(self._opens_line(n) for n in self._kept[1:]):
+        if not any(self._opens_line(n) for n in self._kept_positions[1:]):
             return
         (indent, inner), texts = self._indents, self._texts()
         groups: list[list[str]] = []
-        for n, text in zip(self._kept, texts, strict=False):
+        for n, text in zip(self._kept_positions, texts, strict=False):
             if not groups or self._opens_line(n):
                 groups.append([])
             groups[-1].append(text)
-        for text in texts[len(self._kept) :]:
+        for text in texts[len(self._kept_positions) :]:
             groups.append([text])
         module, close = self._module, self._module.span(self._call)[1] - 1
         tail = module.text[self._spans[-1][1] : close]

@@ -138,7 +138,7 @@ class _Names:
         """Imports, and in functions other functions and variables, where they are bound."""
         found: dict[_Binding, list[_Dead]] = {}
         for statement in self._outline.find(ast.Import, ast.ImportFrom, ast.Assign, ast.FunctionDef):
-            around = self._around(statement)
+            around = self._enclosing_definitions(statement)
             if around and isinstance(around[0], ast.ClassDef):
                 continue
             scope, block = self._scope(around), self._blocks[statement]
@@ -226,12 +226,14 @@ class _Names:
         """Return names that are read in a scope, those inside it included."""
         if scope not in self._loads:
             tree, inside = self._outline.tree, self._outline.inside
-            functions = (one for one in self._outline.functions if self._scope((one, *self._around(one))) == scope)
+            functions = (
+                one for one in self._outline.functions if self._scope((one, *self._enclosing_definitions(one))) == scope
+            )
             read = (_loads([function, *inside(function)]) for function in functions)
             self._loads[scope] = set().union(*read) if scope else _loads(inside(tree)) | _exported_names(tree)
         return self._loads[scope]
 
-    def _around(self, node: ast.AST) -> list[_Definition]:
+    def _enclosing_definitions(self, node: ast.AST) -> list[_Definition]:
         return [ancestor for ancestor in self._outline.ancestors(node) if isinstance(ancestor, _DEFINITIONS)]
 
     def _scope(self, around: Sequence[_Definition]) -> str:

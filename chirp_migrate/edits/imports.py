@@ -318,7 +318,7 @@ def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, style: Im
         return [Edit(end, end, f"; {line}")]
     body: Sequence[cst.CSTNode] = getattr(module.parents[parent], "body", (parent,))
     imports = _imports_in(module, body)
-    run = _around(imports, body.index(parent))
+    run = _neighbouring_imports(imports, body.index(parent))
     edits = _sorted_in(module, body[run[0]], body[run[-1]], line, style) if style.is_configured else None
     return [_line_after(module, _last_of_torch(body, imports, body.index(parent)), line)] if edits is None else edits
 
@@ -372,7 +372,7 @@ def _run(module: Module, source: str) -> Sequence[int]:
     imports = _imports_in(module, module.tree.body)
     start = next(iter(imports), -1)
     if source != _RUNTIME:
-        return _around(imports, start)
+        return _neighbouring_imports(imports, start)
     torch = (position for position, sources in imports.items() if any(map(_NEEDS_TORCH.match, sources)))
     start = next(torch, start)
     paths = [n for n, statement in enumerate(module.tree.body) if _changes_path(statement)]
@@ -380,10 +380,10 @@ def _run(module: Module, source: str) -> Sequence[int]:
         if paths[-1] + 1 not in imports:
             return [paths[-1]]
         start = paths[-1] + 1
-    return _around(imports, start)
+    return _neighbouring_imports(imports, start)
 
 
-def _around(imports: Mapping[int, list[str]], start: int) -> Sequence[int]:
+def _neighbouring_imports(imports: Mapping[int, list[str]], start: int) -> Sequence[int]:
     if start < 0:
         return ()
     first = last = start

@@ -15,9 +15,9 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem, has_value
 from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
+    is_bound_once,
     is_imported_alike,
     is_replaced,
-    is_settled,
     lists_names,
     may_be_set,
 )
@@ -132,7 +132,7 @@ def stays(module: Module, project: Project, default: cst.BaseExpression | None, 
     scope, places = owner
     # An attribute may have another value by then, but for those of other packages' modules.
     fixed = not dot or (places[0].kind is Kind.IMPORT and not _is_ours(module, project, places[0].qualified))
-    return fixed and isinstance(scope.node, cst.Module) and is_settled(module, project, path, places, offset)
+    return fixed and isinstance(scope.node, cst.Module) and is_bound_once(module, project, path, places, offset)
 
 
 def _is_ours(module: Module, project: Project, qualified: str) -> bool:

@@ -12,7 +12,7 @@ from chirp_migrate.analysis.dataflow.function_looks import CODE, DETAILS, place_
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     has_relatives,
-    is_asked_for,
+    is_accessed_by_name,
     is_probed,
     is_replaced,
     lists_names,
@@ -285,7 +285,7 @@ class MovedFunction:
         related = has_relatives(self.module, project, owner)
         used = {one.removeprefix("self.") for one in taken if one.startswith("self.")}
         name = move.free_name(self.module, wishes, used)
-        while is_asked_for(project, name) or (related and project.search(rf"\b{name}\b", name)):
+        while is_accessed_by_name(project, name) or (related and project.search(rf"\b{name}\b", name)):
             used.add(name)
             name = move.free_name(self.module, wishes, used)
         return name

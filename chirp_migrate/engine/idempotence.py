@@ -6,7 +6,7 @@ import warnings
 from collections import defaultdict
 from pathlib import Path
 
-from chirp_migrate.console.progress import Progress, untold
+from chirp_migrate.console.progress import Progress, no_progress
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import Refused
@@ -22,7 +22,7 @@ def check_settled(
     *,
     edited: frozenset[str] = frozenset(),
     jobs: int | None = None,
-    progress: Progress = untold,
+    progress: Progress = no_progress,
 ) -> None:
     """Compile what ``plan`` writes and plan it once more.
 

@@ -19,7 +19,7 @@ from chirp_migrate.additions.dependency import (
 from chirp_migrate.additions.pins import older_pythons
 from chirp_migrate.additions.scaffold import has_training_modules, scaffold_files
 from chirp_migrate.additions.vendor import PACKAGE, vendor_files
-from chirp_migrate.console.progress import Progress, untold
+from chirp_migrate.console.progress import Progress, no_progress
 from chirp_migrate.engine.discover import discover, journal_root
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
@@ -36,7 +36,7 @@ def plan_migration(
     scaffold: bool | None = None,
     vendor: bool = False,
     jobs: int | None = None,
-    progress: Progress = untold,
+    progress: Progress = no_progress,
 ) -> Plan:
     """Plan everything ``apply`` would do at ``path``; nothing is written.
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import structs
 
 from chirp_migrate.analysis.removed_names import removed_from_numpy
-from chirp_migrate.console.progress import Progress, Step, untold
+from chirp_migrate.console.progress import Progress, Step, no_progress
 from chirp_migrate.console.text import count
 from chirp_migrate.engine.discover import discover
 from chirp_migrate.engine.rewrite_file import FileResult, concerned_rules
@@ -43,7 +43,7 @@ def plan_tree(
     *,
     settings: Settings | None = None,
     jobs: int | None = None,
-    progress: Progress = untold,
+    progress: Progress = no_progress,
     overlay: Mapping[str, bytes] | None = None,
     vendor: bool = False,
 ) -> Plan:

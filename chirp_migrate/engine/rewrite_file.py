@@ -167,7 +167,7 @@ def rewrite_in_hunks(
         if not chosen:
             findings += [work.finding(r, p, s) for r, p, s in remaining if s is not Status.FINE]
             break
-        asked = _asked_again(selected, module, project, proposals, chosen)
+        asked = _rules_to_repeat(selected, module, project, proposals, chosen)
         text = work.splice(module, chosen, proposals)
         project.update(path, text)
     if work is None:
@@ -347,7 +347,7 @@ def concerned_rules(
     return tuple(rule for rule in by_words if (rule.may_have_more if rewritten else rule.may_find)(outline, project))
 
 
-def _asked_again(
+def _rules_to_repeat(
     rules: Sequence[Rule],
     module: Module,
     project: Project,

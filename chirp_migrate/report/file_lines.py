@@ -268,7 +268,7 @@ def _lines(before: str, after: str, runs: Sequence[_Run]) -> Iterator[_Line]:
     for run in runs:
         middle += [*old[line : run.first], *run.written]
         line = run.end
-    match, inserted = _compared([*middle, *old[line:]], new)
+    match, inserted = _match_lines([*middle, *old[line:]], new)
 
     def follows(position: int) -> Iterator[_Line]:
         return (_Line("+", None, number, _REST) for number in inserted.get(position, ()))
@@ -282,14 +282,14 @@ def _lines(before: str, after: str, runs: Sequence[_Run]) -> Iterator[_Line]:
             yield from follows(position)
             position += 1
         written = zip(match[position:], run.written, strict=False)
-        yield from _changed(run, old, [(there, text) for there, text in written if there is not None])
+        yield from _changed_lines(run, old, [(there, text) for there, text in written if there is not None])
         for _ in run.written:
             yield from follows(position)
             position += 1
         line = run.end
 
 
-def _compared(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | None], dict[int, list[int]]]:
+def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | None], dict[int, list[int]]]:
     """For each line of ``middle`` its number in ``new``, and those of ``new`` that come after which of ``middle``."""
     match: list[int | None] = [None] * len(middle)
     inserted: dict[int, list[int]] = {}
@@ -301,7 +301,7 @@ def _compared(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | Non
     return match, inserted
 
 
-def _changed(run: _Run, old: Sequence[str], written: Sequence[tuple[int, str]]) -> Iterator[_Line]:
+def _changed_lines(run: _Run, old: Sequence[str], written: Sequence[tuple[int, str]]) -> Iterator[_Line]:
     """Yield the lines of a run: those that it wrote as they were are no change."""
     for tag, i1, i2, j1, j2 in fewest_changes(old[run.first : run.end], [text for _, text in written]):
         removed = range(run.first + i1 + 1, run.first + i2 + 1)

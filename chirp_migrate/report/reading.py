@@ -80,12 +80,14 @@ def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None, do
         there = ", ".join(str(run.number) for run in runs)
         raise UsageProblem(f"there is no run {number} in {path}: the applied runs are {there}.")
     verdict, kept_with = (
-        _kept(runs, VERDICT, decode) if verdict_file is None else (_document_in(verdict_file, "verify", decode), None)
+        _last_result(runs, VERDICT, decode)
+        if verdict_file is None
+        else (_document_in(verdict_file, "verify", decode), None)
     )
-    stories = [_tell_run(run, runs) for run in chosen]
+    stories = [_story_of_run(run, runs) for run in chosen]
     doubts = [*_doubts(stories, verdict, kept_with, runs)]
     if doctor is None:
-        doctor, kept_with = _kept(runs, DOCTOR, doctor_document.decode)
+        doctor, kept_with = _last_result(runs, DOCTOR, doctor_document.decode)
         if kept_with is not None and kept_with < runs[-1].number:
             doubts.append(f"Run {kept_with + 1} was applied after the last doctor: run doctor again.")
     return Story(root.name, tuple(stories), verdict, tuple(doubts), doctor)
@@ -96,23 +98,23 @@ def _story_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> St
     root = root_of(path)
     found = load_plan(plan_file, root)
     verdict = None if verdict_file is None else _document_in(verdict_file, "verify", decode)
-    run = _tell_plan(found)
+    run = _story_of_found_plan(found)
     return Story(root.name, (run,), verdict, ("This is a plan: nothing of it is applied.",))
 
 
-def _tell_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
-    edited = _edited(run, runs)
+def _story_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
+    edited = _edited_files(run, runs)
     data = run.document(APPLIED_PLAN)
     if data is None:
         files = tuple(_file_of(run, file.path) for file in run.files)
-        return replace(_told(Plan(run.root, files, (), ()), run=run, edited=edited), ledger=None)
+        return replace(_run_story(Plan(run.root, files, (), ()), run=run, edited=edited), ledger=None)
     try:
         document = read_document(data)
         planned = [file.path for file in document.files]
-        plan = read_applied(document, run.root, _written(run, planned))
+        plan = read_applied(document, run.root, _written_contents(run, planned))
         written = {file.path for file in plan.files}
         left = tuple(Skipped(path, _NOT_WRITTEN) for path in planned if path not in written)
-        return _told(plan, left, run=run, edited=edited)
+        return _run_story(plan, left, run=run, edited=edited)
     except ValueError as error:  # edits that overlap are known when they are applied
         raise JournalDamaged(
             f"the plan kept with run {run.number} is damaged ({error}): remove {run.folder / APPLIED_PLAN} to report "
@@ -120,7 +122,7 @@ def _tell_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
         ) from None
 
 
-def _tell_plan(found: PlanFile) -> RunStory:
+def _story_of_found_plan(found: PlanFile) -> RunStory:
     plan, choices = found.plan, found.choices
     # With every hunk, also the refused ones; edited hunks as edited.
     shown = select(plan, {one: replace(choice, accepted=True) for one, choice in choices.items()})
@@ -129,10 +131,10 @@ def _tell_plan(found: PlanFile) -> RunStory:
         replace(one, status=Status.REFUSED) if one.status is Status.REWRITE and (one.path, one.hunk) in refused else one
         for one in plan.findings
     )
-    return replace(_told(replace(shown, findings=findings), choices=choices), tool=found.tool)
+    return replace(_run_story(replace(shown, findings=findings), choices=choices), tool=found.tool)
 
 
-def _told(
+def _run_story(
     plan: Plan,
     left: tuple[Skipped, ...] = (),
     *,
@@ -177,7 +179,7 @@ def _told(
     )
 
 
-def _written(run: JournalRun, planned: Collection[str]) -> Contents:
+def _written_contents(run: JournalRun, planned: Collection[str]) -> Contents:
     """Return the bytes of a run's files, by the path that its plan has for them; the journal knows where a link led."""
     paths = {file.path for file in run.files}
     linked = {(file.sha256_before, file.sha256_after): file.path for file in run.files if file.path not in planned}
@@ -199,14 +201,14 @@ def _file_of(run: JournalRun, path: str) -> FilePlan:
     return FilePlan(path, before, run.content(file.sha256_after), "rewrite")
 
 
-def _edited(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]:
+def _edited_files(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]:
     """Files of a run that are not what it made of them, nor what a later run did."""
     later = {file.path for one in runs if one.number > run.number for file in one.files}
     mine = {file.path: file.sha256_after for file in run.files if file.path not in later}
     return frozenset(changed_since(run.root, mine))
 
 
-def _kept(
+def _last_result(
     runs: Sequence[JournalRun], name: str, read: Callable[[bytes], _Document]
 ) -> tuple[_Document | None, int | None]:
     """Return the last result of ``verify`` or ``doctor``, and the number of the last run at that time."""

@@ -116,7 +116,7 @@ class Places:
                 data = (self._root / path).read_bytes() if data is None else data
                 self._files[path] = CheckedFile.from_bytes(path, data)
             except (OSError, UnreadableSource) as error:
-                raise _changed(path) from error
+                raise _change_error(path) from error
         return self._files[path]
 
     def region(self, finding: Finding) -> Region:
@@ -129,7 +129,7 @@ class Places:
         if finding.cell is None:
             return Region(finding.line, finding.column)
         if finding.cell not in file.cells:
-            raise _changed(finding.path)
+            raise _change_error(finding.path)
         return file.cells[finding.cell]
 
     def line(self, finding: Finding) -> str:
@@ -141,8 +141,8 @@ class Places:
         try:
             return self.file(finding.path).lines[finding.cell][finding.line - 1].strip()
         except LookupError as error:
-            raise _changed(finding.path) from error
+            raise _change_error(finding.path) from error
 
 
-def _changed(path: str) -> UsageProblem:
+def _change_error(path: str) -> UsageProblem:
     return UsageProblem(f"{path} was changed while it was checked: run the check again.")

@@ -187,11 +187,11 @@ def carried_over(old: PlanDocument, new: PlanDocument) -> PlanDocument:
     A hunk is the same when the source of its file and its edits are.
     """
     before = {entry.path: entry for entry in old.files}
-    files = [_decided(file, before[file.path]) if file.path in before else file for file in new.files]
+    files = [_with_decisions(file, before[file.path]) if file.path in before else file for file in new.files]
     return structs.replace(new, files=files, reviewed=True)
 
 
-def _decided(file: PlannedFile, old: PlannedFile) -> PlannedFile:
+def _with_decisions(file: PlannedFile, old: PlannedFile) -> PlannedFile:
     if old.sha256_before != file.sha256_before:
         return file
     if not file.hunks or not old.hunks:

@@ -69,7 +69,7 @@ def _select_in(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan
     if not file.hunks:
         return None if _is_refused(choices, (file.path, WHOLE_FILE)) else file
     kept = tuple(
-        _chosen(file, hunk, choices) for hunk in file.hunks if not _is_refused(choices, (file.path, hunk.number))
+        _choose_edits(file, hunk, choices) for hunk in file.hunks if not _is_refused(choices, (file.path, hunk.number))
     )
     if kept == file.hunks:
         return file
@@ -87,7 +87,7 @@ def _select_in(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan
     return replace(file, after=after, hunks=kept) if after != file.before else None
 
 
-def _chosen(file: FilePlan, hunk: Hunk, choices: Choices) -> Hunk:
+def _choose_edits(file: FilePlan, hunk: Hunk, choices: Choices) -> Hunk:
     choice = choices.get((file.path, hunk.number))
     return hunk if choice is None or choice.edits is None else replace(hunk, edits=choice.edits)
 

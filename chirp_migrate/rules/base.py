@@ -94,7 +94,7 @@ class Rule(ABC):
             named first; anything else is a note.
         stops_workers: whether what it only lists keeps workers from starting where they are not forked: it is said
             without ``--verbose``, and `check` does not call such code clean.
-        for_the_curious: whether what it only lists or proposes is said with ``--verbose`` and in reports alone.
+        verbose_only: whether what it only lists or proposes is said with ``--verbose`` and in reports alone.
     """
 
     code: ClassVar[str]
@@ -108,7 +108,7 @@ class Rule(ABC):
     counts_sites: ClassVar[bool] = False
     finds_bugs: ClassVar[bool] = False
     stops_workers: ClassVar[bool] = False
-    for_the_curious: ClassVar[bool] = False
+    verbose_only: ClassVar[bool] = False
 
     @property
     def summary(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.augmenter_grammar import DrawsOtherwise
+from chirp_migrate.analysis.datasets.augmenter_grammar import AugmentsOtherwise
 from chirp_migrate.analysis.datasets.augmenter_meaning import (
     MASK_PARAMETERS,
     adds_noise_like_gaussian_noise,
@@ -117,7 +117,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
         try:
             said = check(textwrap.dedent(module.source(node)))
             problem = _names_problem(module, project, node)
-        except DrawsOtherwise as reason:
+        except AugmentsOtherwise as reason:
             problem = str(reason)
         if problem is not None:
             return Proposal(

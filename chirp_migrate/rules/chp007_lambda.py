@@ -13,7 +13,7 @@ from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, may_be_set
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations, lambdas_may_go, may_have_destinations
 from chirp_migrate.analysis.datasets.declared_class import may_declare
-from chirp_migrate.analysis.datasets.lambda_meaning import means_the_same_early, shipped_instead
+from chirp_migrate.analysis.datasets.lambda_meaning import has_same_meaning_early, runtime_replacement
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.objects.pickled import Sort
 from chirp_migrate.edits import movability
@@ -153,7 +153,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     moved.check()
     named = _named(module, node)
     called = {wish, *named}
-    shipped = shipped_instead(module, project, node)
+    shipped = runtime_replacement(module, project, node)
     reads = [use for name in named for use in reads_of(module, name, scope)]
     moved.check_indistinguishable([node, *reads], called, replaced=shipped is not None)
     if shipped is None and _is_constant(module, project, node):
@@ -219,7 +219,7 @@ def _existing_function(
         return None
     names = project.resolved_names(module, call.func)
     found = project.function_definition(next(iter(names))) if len(names) == 1 else None
-    if found is None or moved.method is not None or not means_the_same_early(module, project, node):
+    if found is None or moved.method is not None or not has_same_meaning_early(module, project, node):
         return None
     owner, function = found
     given = function.params

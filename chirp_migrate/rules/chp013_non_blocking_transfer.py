@@ -82,7 +82,7 @@ class NonBlockingTransfer(Rule):
         "all values stay the same. From other memory the copy blocks as before."
     )
     safety = Safety.SAFE
-    for_the_curious = True
+    verbose_only = True
     trigger = (".to", ".cuda")
     beside = (may_use_loader, _TRANSFER)
     in_place = True

@@ -23,7 +23,7 @@ class DeviceResident(Rule):
         "the device has the same distribution, but may have other values."
     )
     safety = Safety.ADVICE
-    for_the_curious = True
+    verbose_only = True
     trigger = (".to", ".cuda", "to_")
     beside = (may_use_loader, may_move)
     follows = frozenset()

@@ -61,7 +61,7 @@ class ItemInLoop(Rule):
         "progress bar shows."
     )
     safety = Safety.ADVICE
-    for_the_curious = True
+    verbose_only = True
     trigger = (".item", "float(", "int(")
     beside = (may_use_loader, may_move, _READ)
     follows = frozenset()

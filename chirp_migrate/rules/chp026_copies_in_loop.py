@@ -50,7 +50,7 @@ class CopiesInLoop(Rule):
         "that runs as a CUDA graph writes its next output over the last one."
     )
     safety = Safety.ADVICE
-    for_the_curious = True
+    verbose_only = True
     trigger = (".cpu", ".numpy", ".tolist")
     beside = (may_use_loader, may_move, _COPY)
     follows = frozenset()

@@ -103,15 +103,15 @@ class CodeStyle:
         return self._lay_out_by_black(after, text) or after
 
     @cached_property
-    def _known(self) -> dict[tuple[str, int], str | None]:
+    def _formatted_lines(self) -> dict[tuple[str, int], str | None]:
         return {}
 
     def _lay_out_by_black(self, code: str, text: str) -> str | None:
         """Return lines as black would write them; None where it cannot, or indents otherwise."""
         asked = code, self.longest_line(text)
-        if asked not in self._known:
-            self._known[asked] = self._format_code(*asked)
-        return self._known[asked]
+        if asked not in self._formatted_lines:
+            self._formatted_lines[asked] = self._format_code(*asked)
+        return self._formatted_lines[asked]
 
     def _format_code(self, code: str, longest: int) -> str | None:
         import black

@@ -261,7 +261,7 @@ class Project:
                 return qualified
             if table.defines(name):
                 return f"{_own_name(path)}.{name}" if owner else qualified
-            targets = self._brought(table, name)
+            targets = self._imported_meanings(table, name)
             if len(targets) != 1 or qualified in targets:
                 return qualified
             (qualified,) = targets
@@ -271,7 +271,7 @@ class Project:
         text = self._texts[path]
         return name in text or "*" in text
 
-    def _brought(self, table: ImportTable, name: str) -> set[str]:
+    def _imported_meanings(self, table: ImportTable, name: str) -> set[str]:
         """What an imported name of a module may stand for: one that a later ``import *`` may bind anew is several."""
         bound = table.imports.get(name, set())
         stars = table.later_stars.get(name, ()) if bound else table.stars
@@ -367,7 +367,7 @@ class Project:
         while owner := owner.rpartition(".")[0]:
             modules = self._meant.get((owner, path))
             if modules is None:
-                modules = _keep(self._meant, (owner, path), self._modules_called(owner, path))
+                modules = _keep(self._meant, (owner, path), self._possible_modules(owner, path))
             if modules:
                 return {f"{one}{name[len(owner) :]}" for one in modules}
         return {name}
@@ -388,7 +388,7 @@ class Project:
                 found.append((self._paths[module], rest))
         return found
 
-    def _modules_called(self, name: str, path: str) -> set[str]:
+    def _possible_modules(self, name: str, path: str) -> set[str]:
         """Modules of the backend, seen from the root, that an import of ``name`` in the file at ``path`` may mean.
 
         Scripts import what lies in their own folder, or in one that they put on ``sys.path``, and packages from the
@@ -445,7 +445,7 @@ class Project:
             if table.defines(root):
                 names.add(f"{module_name(path)}.{base}".lstrip("."))
             else:
-                names |= {f"{target}{dot}{rest}" for target in self._brought(table, root)}
+                names |= {f"{target}{dot}{rest}" for target in self._imported_meanings(table, root)}
         return {self.resolve(one) for one in names}
 
     def is_class(self, qualified: str) -> bool:
@@ -570,7 +570,7 @@ class Project:
         imports = re.compile(
             rf"from\b(?<!\wfrom){_GAP}((?:(?:(?!from\b)\w+{_GAP})?\.{_GAP})*{re.escape(last)}){_GAP}\bimport\b"
         )
-        for text in self._others(module.path, last) if last else ():
+        for text in self._other_texts(module.path, last) if last else ():
             for statement in imports.finditer(text):
                 if _may_name(_BLANK.sub("", statement.group(1)), full):
                     yield from _names_imported(text, statement.end())
@@ -595,19 +595,19 @@ class Project:
             module: the last part of its name.
             name: what stands for something in it.
         """
-        return not self._replaced.isdisjoint({(module, name), ("", name), (module, "")})
+        return not self._replaced_names.isdisjoint({(module, name), ("", name), (module, "")})
 
     def is_changed(self, title: str) -> bool:
         """Whether a file puts something else in the place of a method or attribute of the class called ``title``."""
         assigned = rf"\b{re.escape(title)}\s*\.\s*\w+\s*=(?!=)"
-        return title in self._changed or self.holds(assigned, title)
+        return title in self._changed_attributes or self.holds(assigned, title)
 
     @cached_property
-    def _changed(self) -> frozenset[str]:
-        return frozenset(owner for owner, _ in self._replaced)
+    def _changed_attributes(self) -> frozenset[str]:
+        return frozenset(owner for owner, _ in self._replaced_names)
 
     @cached_property
-    def _replaced(self) -> frozenset[tuple[str, str]]:
+    def _replaced_names(self) -> frozenset[tuple[str, str]]:
         """Return the replaced names, by the last name of the module ("" for any) and the name itself."""
         texts = chain(self._texts.values(), self._notebooks.values())
         return frozenset(one for text in texts if may_replace(text) for one in replacements(text))
@@ -615,14 +615,14 @@ class Project:
     def mentions(self, attribute: str, besides: str) -> bool:
         """Return whether ``.attribute`` occurs in any file other than the one at path ``besides``."""
         pattern = re.compile(rf"\.\s*{re.escape(attribute)}\b")
-        return any(pattern.search(text) for text in self._others(besides, attribute))
+        return any(pattern.search(text) for text in self._other_texts(besides, attribute))
 
     def named_elsewhere(self, name: str, besides: str) -> bool:
         """Return whether any other file or notebook, or a file of settings, holds a name as a word."""
         word = re.compile(rf"\b{re.escape(name)}\b")
-        return any(word.search(text) for text in self._others(besides, name)) or self.settings_match(word)
+        return any(word.search(text) for text in self._other_texts(besides, name)) or self.settings_match(word)
 
-    def _others(self, besides: str, word: str) -> Iterator[str]:
+    def _other_texts(self, besides: str, word: str) -> Iterator[str]:
         """Texts of the other files that hold a whole word, and of notebooks that hold it anywhere."""
         paths = self.holding(word) if word else iter(self._texts)
         held = (self._texts[path] for path in paths if path != besides)

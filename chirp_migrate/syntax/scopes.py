@@ -141,10 +141,10 @@ class Scopes:
     def scope_of(self, node: cst.CSTNode) -> Scope:
         """Return the scope in which the names of ``node`` are looked up (for a definition: the one it is bound in)."""
         if node not in self._of:
-            self._of[node] = self._around(node)
+            self._of[node] = self._enclosing_scope(node)
         return self._of[node]
 
-    def _around(self, node: cst.CSTNode) -> Scope:
+    def _enclosing_scope(self, node: cst.CSTNode) -> Scope:
         child, outside = node, False
         while True:
             parent = self._parents.get(child)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.console.progress import Step, untold
+from chirp_migrate.console.progress import Step, no_progress
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import discard, read_file, sync_folder, write_new
 from chirp_migrate.transaction.journal import JournalRun
@@ -123,7 +123,7 @@ def settle(
     changes: Iterable[Change],
     *,
     force: bool = False,
-    on_step: Callable[[Step], None] = untold,
+    on_step: Callable[[Step], None] = no_progress,
 ) -> None:
     """Bring files that may be ``old`` or ``new`` to ``new``; harmless when repeated.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.console.progress import Step, untold
+from chirp_migrate.console.progress import Step, no_progress
 from chirp_migrate.errors import CommitFailed, Refused
 from chirp_migrate.plans.plan import FilePlan, Plan, Skipped, sha256
 from chirp_migrate.source.files import read_file
@@ -51,7 +51,7 @@ def commit(
     plan: Plan,
     *,
     wait_s: float = 0.0,
-    on_step: Callable[[Step], None] = untold,
+    on_step: Callable[[Step], None] = no_progress,
     documents: Mapping[str, bytes] | None = None,
 ) -> CommitResult:
     """Write all files of ``plan``, or none.

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from chirp_migrate.console.progress import Step, untold
+from chirp_migrate.console.progress import Step, no_progress
 from chirp_migrate.errors import CommitFailed, JournalDamaged, Refused
 from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.change_files import changes_of, remove_bytecode, remove_folders, settle, strays
@@ -19,7 +19,7 @@ __all__ = ["alone_at_work", "reason", "recover"]
 
 
 def recover(
-    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[Step], None] = untold
+    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[Step], None] = no_progress
 ) -> str | None:
     """Bring to an end what was interrupted in ``root``: an apply is undone, a rollback is finished.
 

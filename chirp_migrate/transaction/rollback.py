@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.console.progress import Step, untold
+from chirp_migrate.console.progress import Step, no_progress
 from chirp_migrate.errors import ChirpMigrateError, CommitFailed, Refused, UsageProblem
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
@@ -56,7 +56,7 @@ def rollback(
     force: bool = False,
     merge: bool = False,
     wait_s: float = 0.0,
-    on_step: Callable[[Step], None] = untold,
+    on_step: Callable[[Step], None] = no_progress,
 ) -> tuple[RollbackResult, ...]:
     """Undo the last applied run in ``root``, or others, newest first; each of them wholly or not at all.
 

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import msgspec
 
 __all__ = [
-    "Beside",
     "Candidate",
+    "Comparison",
     "LoaderReport",
     "Measured",
     "Place",
@@ -91,7 +91,7 @@ class Place(str, Enum):
     FAILED = "failed"
 
 
-class Beside(msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration beside the best.
 
     Attributes:
@@ -182,7 +182,7 @@ class LoaderReport:
     not_saved: str | None = None
     picked: Candidate | None = None
     settled: bool = True
-    standings: list[Beside] = field(default_factory=list)
+    standings: list[Comparison] = field(default_factory=list)
     augmentation_share: float | None = None
     recommendations: list[Recommendation] = field(default_factory=list)
 

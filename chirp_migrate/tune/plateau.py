@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.tune.document import Beside, Candidate, Measured, Place
+from chirp_migrate.tune.document import Candidate, Comparison, Measured, Place
 
 __all__ = ["TOLERANCE", "mean_rate", "mean_rates", "pick", "settled", "standings"]
 
@@ -43,7 +43,7 @@ def mean_rates(measured: Sequence[Measured]) -> dict[Candidate, Ratio]:
     }
 
 
-def standings(measured: Sequence[Measured]) -> list[Beside]:
+def standings(measured: Sequence[Measured]) -> list[Comparison]:
     """Return each configuration beside the best, in the order given.
 
     Rounds are paired by their number: one that was given up after some rounds is compared over those, and cannot be the
@@ -55,10 +55,10 @@ def standings(measured: Sequence[Measured]) -> list[Beside]:
     return [_compare(configuration, best) for configuration in measured]
 
 
-def _compare(configuration: Measured, best: Measured | None) -> Beside:
+def _compare(configuration: Measured, best: Measured | None) -> Comparison:
     rates, candidate = configuration.rates, configuration.candidate
     if best is None or not rates:
-        return Beside(configuration=str(candidate), place=Place.FAILED, settled=True)
+        return Comparison(configuration=str(candidate), place=Place.FAILED, settled=True)
     rate, ratio = mean_rate(rates), None
     rounds = min(len(rates), len(best.rates))
     bound = 1 - TOLERANCE
@@ -70,7 +70,7 @@ def _compare(configuration: Measured, best: Measured | None) -> Beside:
         ratio = paired_ratio(best.rates[:rounds], rates[:rounds], _CONFIDENCE)
         place = Place.LEVEL if ratio.value >= bound else Place.BELOW
         is_settled = ratio.low >= bound or ratio.high < bound
-    return Beside(
+    return Comparison(
         configuration=str(candidate),
         place=place,
         settled=is_settled,
@@ -98,6 +98,6 @@ def settled(measured: Sequence[Measured]) -> bool:
     )
 
 
-def _may_be_much_faster(beside: Beside) -> bool:
+def _may_be_much_faster(beside: Comparison) -> bool:
     """Return whether a configuration may be so much faster than the best that the pick would not be level with it."""
     return beside.beside_best_interval is None or beside.beside_best_interval[1] >= 1 / (1 - TOLERANCE)

@@ -122,7 +122,7 @@ def _augmentation(loader: LoaderReport) -> list[Recommendation]:
 
 def _limits(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     advice = []
-    # Beside busy processes waiting is for a CPU, and says nothing of files.
+    # Comparison busy processes waiting is for a CPU, and says nothing of files.
     quiet = loader.others is None or loader.others < BUSY_ABOVE
     if loader.cpu_share is not None and loader.cpu_share < WAITING and quiet:
         waits = 1 - loader.cpu_share

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, percent, sentence
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
-from chirp_migrate.tune.document import Beside, LoaderReport, Measured, Place, Training, TuneReport
+from chirp_migrate.tune.document import Comparison, LoaderReport, Measured, Place, Training, TuneReport
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
 
 __all__ = ["show"]
@@ -63,13 +63,13 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
         screen.text(line, hang=2)
 
 
-def _matters(measured: Measured, beside: Beside, loader: LoaderReport) -> bool:
+def _matters(measured: Measured, beside: Comparison, loader: LoaderReport) -> bool:
     """Whether it is shown without -v: the pick, the best, what the training has now, and loading in the process."""
     way = measured.candidate
     return way in (loader.picked, loader.now) or way.alone or beside.place is Place.BEST
 
 
-def _row(measured: Measured, beside: Beside, rate: float, loader: LoaderReport) -> list[str]:
+def _row(measured: Measured, beside: Comparison, rate: float, loader: LoaderReport) -> list[str]:
     ratio = "" if beside.beside_best is None else f"{beside.beside_best:.2f}{'' if beside.settled else '?'}"
     marks = [name for name, way in (("picked", loader.picked), ("now", loader.now)) if measured.candidate == way]
     return [

@@ -54,7 +54,7 @@ class DevicePrefetcher:
             return map(partial(move_batch, device=self.device), batches)
         lookahead = self.lookahead
         if lookahead is None:  # a rank's loader counts its epochs by what it is asked for
-            lookahead = asked_early_unnoticed(self.loader) and getattr(self.loader, "epochs", None) is None
+            lookahead = can_prefetch_without_rng_drift(self.loader) and getattr(self.loader, "epochs", None) is None
         return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _passes_on(self.loader))
 
     def _copies(self) -> CudaCopies:
@@ -122,7 +122,7 @@ def _passes_on(loader: Any) -> bool:
     return ours and (worker_processes(loader) > 0 or stacks_samples(loader.collate_fn))
 
 
-def asked_early_unnoticed(loader: Any, *, in_memory: bool = False) -> bool:
+def can_prefetch_without_rng_drift(loader: Any, *, in_memory: bool = False) -> bool:
     """Return whether requesting a batch of ``loader`` early changes no random number.
 
     That holds if workers draw the random numbers and the sampler draws none during the epoch. It also holds

@@ -9,7 +9,7 @@ import torch
 
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import node_of
-from chirpid_patch.device.move_ahead import DevicePrefetcher, asked_early_unnoticed
+from chirpid_patch.device.move_ahead import DevicePrefetcher, can_prefetch_without_rng_drift
 from chirpid_patch.device.resident import HeldOn, numbered_device
 from chirpid_patch.device.resident_tensors import NotResidentError, readable_size
 from chirpid_patch.loading.placement import Placement
@@ -32,7 +32,7 @@ class MovedTo(Placement):
         self._moving = DevicePrefetcher(self._source, self.device)
 
     def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
-        self._moving.lookahead = asked_early_unnoticed(loader, in_memory=True)
+        self._moving.lookahead = can_prefetch_without_rng_drift(loader, in_memory=True)
         self._source.batches = batches
         return iter(self._moving)
 

@@ -158,7 +158,7 @@ def _reduce_property(found: Any) -> Any:
     return cached_property, (found.func,), {"attrname": found.attrname}
 
 
-def _reduce_cached(found: Any) -> Any:
+def _reduce_definition(found: Any) -> Any:
     return (_cache_results, (found.__wrapped__, found.cache_parameters())) if _is_of_main(found) else NotImplemented
 
 
@@ -169,7 +169,7 @@ def _cache_results(function: Any, parameters: dict[str, Any]) -> Any:
 _Cached = type(lru_cache(_cache_results))
 #: In place of the reducers of ``cloudpickle`` and multiprocessing.
 _REDUCERS = {
-    _Cached: _reduce_cached,
+    _Cached: _reduce_definition,
     cached_property: _reduce_property,
     # Multiprocessing looks a method up by its name, which a lambda does not have.
     MethodType: lambda found: (MethodType, (found.__func__, found.__self__)),

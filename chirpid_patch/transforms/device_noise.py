@@ -49,7 +49,7 @@ def _table_noise(keys: Tensor, count: int, std: float) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _table(std: float, device: torch.device) -> Tensor:
-    return _kept(torch.from_numpy(scaled_quantiles(std)), device)
+    return _cached_on_device(torch.from_numpy(scaled_quantiles(std)), device)
 
 
 def _exact_noise(keys: Tensor, count: int, std: float) -> Tensor:
@@ -70,10 +70,10 @@ def _pooled_noise(keys: Tensor, count: int, std: float) -> Tensor:
 
 @lru_cache(maxsize=2)
 def _device_pool(count: int, std: float, device: torch.device) -> Tensor:
-    return _kept(torch.from_numpy(noise_pool(count, std)), device)
+    return _cached_on_device(torch.from_numpy(noise_pool(count, std)), device)
 
 
-def _kept(values: Tensor, device: torch.device) -> Tensor:
+def _cached_on_device(values: Tensor, device: torch.device) -> Tensor:
     with torch.inference_mode(False):
         return values.to(device)
 

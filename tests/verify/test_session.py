@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chirp_migrate.console.progress import Progress, Step, untold
+from chirp_migrate.console.progress import Progress, Step, no_progress
 from chirp_migrate.console.screen import printed
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.training.errors import WorkloadFailed
@@ -34,7 +34,7 @@ def settings(timeout_s: float = 120.0, rounds: int = ROUNDS) -> VerifyOptions:
     return VerifyOptions(SIZES, rounds=rounds, budget_s=600.0, threads=1, timeout_s=timeout_s, extra_s=1.0)
 
 
-def verified(before: Path, after: Path, progress: Progress = untold, **options: Any) -> VerifyReport:
+def verified(before: Path, after: Path, progress: Progress = no_progress, **options: Any) -> VerifyReport:
     trees = {"before": before, "after": after}
     return measure(trees, discover(before), settings(**options), progress, time.monotonic() + 600)
 

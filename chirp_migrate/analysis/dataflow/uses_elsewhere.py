@@ -227,7 +227,7 @@ def _whose_attributes(held: ast.expr) -> ast.expr | None:
     return None
 
 
-def is_asked_for(project: Project, attribute: str) -> bool:
+def is_accessed_by_name(project: Project, attribute: str) -> bool:
     """Return whether anything but ``self`` is asked for, or given, an attribute of that name; any object may be."""
     name = re.escape(attribute)
     return project.search(rf"""\b{name}\b(?<=\.{name})(?<!\bself\.{name})|["']{name}["']""", attribute)
@@ -363,7 +363,7 @@ def may_be_set(module: Module, project: Project, name: str) -> bool:
     return bool(project.meanings_from_elsewhere(module, name))
 
 
-def is_settled(module: Module, project: Project, path: str, bindings: Sequence[Binding], offset: int) -> bool:
+def is_bound_once(module: Module, project: Project, path: str, bindings: Sequence[Binding], offset: int) -> bool:
     """Whether the name that ``path`` begins with gets its one value at the top level of the module, above an offset,
     and nothing replaces what the path stands for.
     """

@@ -11,7 +11,7 @@ _EARLY = ("random.random() > self.p", "random.random() >= self.p")
 _ENCLOSING = ("random.random() < self.p", "random.random() <= self.p")
 
 
-class DrawsOtherwise(Exception):
+class AugmentsOtherwise(Exception):
     """The class does something that the grammar does not know; the message names it."""
 
 
@@ -24,7 +24,7 @@ def methods_of(class_source: str) -> dict[str, ast.FunctionDef]:
         if isinstance(node, ast.FunctionDef) and node.name not in found:
             found[node.name] = node
         elif not _is_text(node):
-            raise DrawsOtherwise(f"the rule does not recognise `{first_line(node)}`")
+            raise AugmentsOtherwise(f"the rule does not recognise `{first_line(node)}`")
     return found
 
 
@@ -43,7 +43,7 @@ def taking_one_sample(function: ast.FunctionDef) -> tuple[str, list[ast.stmt]]:
     names = [argument.arg for argument in given.args]
     others = given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults
     if len(names) != 2 or names[0] != "self" or others or function.decorator_list:
-        raise DrawsOtherwise(f"`{function.name}` does not take one sample")
+        raise AugmentsOtherwise(f"`{function.name}` does not take one sample")
     body = function.body[1:] if _is_text(function.body[0]) else function.body
     return names[1], list(body)
 
@@ -57,13 +57,13 @@ def parts_by_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.st
             after = list(body[place + 1 :])
             work, left = (rest, list(gate.body)) if early else ([*gate.body, *after], rest)
             return list(body[:place]), work, left
-    raise DrawsOtherwise("it is not gated by one `random.random() > self.p`")
+    raise AugmentsOtherwise("it is not gated by one `random.random() > self.p`")
 
 
 def assigned_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
     """Targets and values of an assignment, a tuple of as many values taken apart."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-        raise DrawsOtherwise(f"the rule does not recognise `{first_line(node)}`")
+        raise AugmentsOtherwise(f"the rule does not recognise `{first_line(node)}`")
     target, value = node.targets[0], node.value
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         return list(zip(target.elts, value.elts, strict=True))

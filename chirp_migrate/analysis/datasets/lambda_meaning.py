@@ -9,8 +9,8 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Name, NotStraightLine, Op, takes_plain_arguments
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
+    is_bound_once,
     is_probed,
-    is_settled,
     passed_by_name,
 )
 from chirp_migrate.syntax.module import Module, find_in, walk
@@ -22,7 +22,7 @@ _STACKS = frozenset({"torch.stack"})
 
 
 @dataclass(frozen=True)
-class Shipped:
+class Replacement:
     """The object of the runtime that replaces a lambda.
 
     Attributes:
@@ -36,16 +36,16 @@ class Shipped:
     does: str
 
 
-def shipped_instead(module: Module, project: Project, node: cst.Lambda) -> Shipped | None:
+def runtime_replacement(module: Module, project: Project, node: cst.Lambda) -> Replacement | None:
     """What stands for this lambda where every name in it means what it will mean when it is called, by position."""
-    shipped = _shipped(module, project, node)
-    if shipped is None or not means_the_same_early(module, project, node):
+    shipped = _find_replacement(module, project, node)
+    if shipped is None or not has_same_meaning_early(module, project, node):
         return None
     owner = module.scopes.lookup(shipped.name, node)
     return shipped if owner is None or isinstance(owner[0].node, cst.Module) else None
 
 
-def means_the_same_early(module: Module, project: Project, node: cst.Lambda) -> bool:
+def has_same_meaning_early(module: Module, project: Project, node: cst.Lambda) -> bool:
     """Whether every name in the lambda means where it stands what it will mean when it is called, by position."""
     if isinstance(module.scopes.scope_of(node).node, cst.ClassDef):
         return False
@@ -62,21 +62,21 @@ def _is_bound_once(module: Module, project: Project, node: cst.Lambda, name: str
         return owner is not None or module.scopes.is_builtin(name)
     around = module.parents[use]
     path = (dotted(around) if isinstance(around, cst.Attribute) else None) or name
-    return is_settled(module, project, path, owner[1], module.span(node)[0])
+    return is_bound_once(module, project, path, owner[1], module.span(node)[0])
 
 
-def _shipped(module: Module, project: Project, node: cst.Lambda) -> Shipped | None:
+def _find_replacement(module: Module, project: Project, node: cst.Lambda) -> Replacement | None:
     """Return the object of the runtime that does the same as this lambda; None if there is none."""
     if len(node.params.params) != 1 or not takes_plain_arguments(node):
         return None
     parameter = node.params.params[0].name.value
     if _stacks_pairs(module, project, node.body, parameter):
-        return Shipped("collate_pairs", "collate_pairs", "stacks samples and labels")
+        return Replacement("collate_pairs", "collate_pairs", "stacks samples and labels")
     source = _standardizing(module, node.body, parameter)
     if source is None:
         return None
     # Unlike a lambda it has attributes, by which a program may take it for a transform of another library.
-    return None if is_probed(project, "mean", "std") else Shipped(source, "Standardize", "standardises a sample")
+    return None if is_probed(project, "mean", "std") else Replacement(source, "Standardize", "standardises a sample")
 
 
 def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> str | None:

@@ -70,10 +70,10 @@ class _Run:
         return {
             "executionSuccessful": True,
             "exitCode": int(self._check.exit_code),
-            "toolExecutionNotifications": [*map(self._skipped, plan.skipped), *notes],
+            "toolExecutionNotifications": [*map(self._skipped_file, plan.skipped), *notes],
         }
 
-    def _skipped(self, one: Skipped) -> _Json:
+    def _skipped_file(self, one: Skipped) -> _Json:
         place = {"physicalLocation": {"artifactLocation": self._location(one.path)}}
         return {"level": "error", "message": _message(f"Not handled: {one.reason}"), "locations": [place]}
 
@@ -135,7 +135,7 @@ class _Run:
         for file in self._check.plan.files:
             for number, replacements in line_fixes(file, style).items():
                 change = {"artifactLocation": self._location(file.path), "replacements": [*map(_replace, replacements)]}
-                described = _message(_described(members[file.path, number]))
+                described = _message(_describe_fix(members[file.path, number]))
                 found[file.path, number] = {"description": described, "artifactChanges": [change]}
         return found
 
@@ -166,7 +166,7 @@ def _replace(one: Replacement) -> _Json:
     return {"deletedRegion": deleted, **({"insertedContent": {"text": one.text}} if one.text else {})}
 
 
-def _described(findings: Sequence[Finding]) -> str:
+def _describe_fix(findings: Sequence[Finding]) -> str:
     """Return the description of a fix: one hunk, which may resolve several findings."""
     places = ", ".join(f"{finding.rule} ({finding.name}) in line {finding.line}" for finding in findings)
     return f"Rewrite {places}."

@@ -112,25 +112,27 @@ def plots_of(report: VerifyReport) -> list[Plot]:
             "batch-waits",
             "Waiting for batches",
             f"Share of the training batches that came within a time; further left is better. {said}.",
-            *_drawn(logs, "milliseconds, logarithmic", lambda at: f"{10**at:.3g}", "{:.0%}", ticks=decades),
+            *_draw_curves(logs, "milliseconds, logarithmic", lambda at: f"{10**at:.3g}", "{:.0%}", ticks=decades),
         ),
         Plot(
             "worker-counts",
             "Loading at several worker counts",
             f"Samples/s of the migrated data alone, by worker processes of PyTorch's loader.{own}",
-            *_drawn(rates, "worker processes", "{:g}".format, "{:,.0f}", ticks=sorted({count for count, _ in plain})),
+            *_draw_curves(
+                rates, "worker processes", "{:g}".format, "{:,.0f}", ticks=sorted({count for count, _ in plain})
+            ),
         ),
         Plot(
             "memory",
             "Memory while training",
             "MiB of the training with its workers, all entry points one after the other.",
-            *_drawn(memory, "seconds of training", "{:.3g}".format, "{:,.0f}"),
+            *_draw_curves(memory, "seconds of training", "{:.3g}".format, "{:,.0f}"),
         ),
     )
     return [plot for plot in every if plot.sides]
 
 
-def _drawn(
+def _draw_curves(
     curves: Mapping[str, Sequence[tuple[float, float]]],
     x_title: str,
     x_text: Callable[[float], str],

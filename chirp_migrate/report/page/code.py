@@ -31,12 +31,12 @@ def visible(value: Any) -> Any:
     """
     if not isinstance(value, str) or isinstance(value, Markup) or (value.isascii() and value.isprintable()):
         return value
-    return "".join(map(_shown, value))
+    return "".join(map(_visible, value))
 
 
 def source_code(source: str) -> Markup:
     """Return a line alone, without colours."""
-    return Markup(_marked(source.strip()))
+    return Markup(_mark_hidden(source.strip()))
 
 
 def place_of(section: Section) -> str:
@@ -108,9 +108,9 @@ def _words(row: Row, margin: int, strong: tuple[int, int]) -> str:
         at += len(word)
         cuts = first, max(start, first), max(end, first)
         pointed = word[cuts[1] : cuts[2]]
-        content = _marked(word[cuts[0] : cuts[1]])
-        content += f'<b class="w">{_marked(pointed)}</b>' if pointed else ""
-        content += _marked(word[cuts[2] :])
+        content = _mark_hidden(word[cuts[0] : cuts[1]])
+        content += f'<b class="w">{_mark_hidden(pointed)}</b>' if pointed else ""
+        content += _mark_hidden(word[cuts[2] :])
         shown.append(f'<i class="{kind}">{content}</i>' if kind and content else content)
     return "".join(shown)
 
@@ -119,18 +119,18 @@ def _indent(text: str) -> str:
     return text[: len(text) - len(text.lstrip(" \t"))]
 
 
-def _marked(text: str) -> str:
+def _mark_hidden(text: str) -> str:
     if text.isascii() and text.isprintable():
         return html.escape(text)
     return "".join(
         html.escape(one)
-        if _shown(one) == one
-        else f'<b class="odd" title="{unicodedata.name(one, "a character that shows nothing")}">{_shown(one)}</b>'
+        if _visible(one) == one
+        else f'<b class="odd" title="{unicodedata.name(one, "a character that shows nothing")}">{_visible(one)}</b>'
         for one in text
     )
 
 
-def _shown(one: str) -> str:
+def _visible(one: str) -> str:
     if (one.isprintable() and one not in _BLANK_LETTERS) or one in "\t\n":
         return one
     return f"\u27e8U+{ord(one):04X}\u27e9"

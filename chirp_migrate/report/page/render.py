@@ -63,7 +63,7 @@ def render_page(story: Story) -> str:
             style=style,
             script=Markup(script),
             title=f"{story.name}: {'migration plan' if story.is_plan else 'migration report'}",
-            made=_made(story),
+            made=_describe_changes(story),
             number_of_hunks=sum(len(file.hunks) for file in story.files),
             filters=_filters(story),
             left_out=[one for run in story.runs for one in run.left_out],
@@ -72,7 +72,7 @@ def render_page(story: Story) -> str:
             problems=[] if found is None else found.problems,
             doctor_summary="" if story.doctor is None else summary(story.doctor),
             tiles=[*(_figure_tiles(found) if found is not None else ()), *_story_tiles(story)],
-            reported=list(_reported(story)),
+            reported=list(_group_reports(story)),
             rules=_rules(story),
             **({} if found is None else _figures(found)),
         )
@@ -124,7 +124,7 @@ def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def _made(story: Story) -> str:
+def _describe_changes(story: Story) -> str:
     tools = dict.fromkeys(run.tool for run in story.runs if run.tool)
     when = dict.fromkeys(run.created for run in story.runs if run.created)
     return " · ".join([*tools, *(f"applied {_moment(one)}" for one in when)])
@@ -253,7 +253,7 @@ def _statuses(ledger: Ledger) -> list[tuple[Status, str]]:
     return [(status, word) for status, word, _ in outcomes(together)]
 
 
-def _reported(story: Story) -> Iterator[tuple[str, list[tuple[str, list[list[FindingStory]]]]]]:
+def _group_reports(story: Story) -> Iterator[tuple[str, list[tuple[str, list[list[FindingStory]]]]]]:
     for run in story.runs:
         which = f" (run {run.number})" if len(story.runs) > 1 else ""
         for title, by_file in reported_by_file(run.reported):

@@ -52,7 +52,9 @@ _NOTHING_FOUND = (
 
 def totals(plan: Plan) -> str:
     """Return one line: how many files change, by how many lines."""
-    return f"{_counted(plan.files, ' to rewrite', ' to add')} Nothing was written." if plan.files else _nothing(plan)
+    return (
+        f"{_count_files(plan.files, ' to rewrite', ' to add')} Nothing was written." if plan.files else _nothing(plan)
+    )
 
 
 def _nothing(plan: Plan) -> str:
@@ -71,7 +73,7 @@ def gains_nothing(plan: Plan) -> bool:
     return not plan.files and any(finding.status is Status.UNCHANGED for finding in plan.findings)
 
 
-def _counted(files: Sequence[FilePlan], rewritten: str, created: str) -> str:
+def _count_files(files: Sequence[FilePlan], rewritten: str, created: str) -> str:
     added, removed = map(sum, zip(*(count_changes(file) for file in files), strict=True))
     new = sum(file.before is None for file in files)
     return f"{count(len(files) - new, 'file')}{rewritten}, {new}{created}: +{added} -{removed} lines."
@@ -105,7 +107,7 @@ def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, f
     _show_files(done, plan.findings, screen)
     show_remarks(plan, left, screen)
     screen.line()
-    screen.text(_counted(done, " rewritten", " added") if done else _nothing(plan))
+    screen.text(_count_files(done, " rewritten", " added") if done else _nothing(plan))
     is_empty = not (done or left or plan.findings or plan.skipped)
     for line in _NOTHING_FOUND if is_empty else ():
         screen.text(line)
@@ -161,7 +163,7 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
     behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR and not rule.finds_bugs}
     # What is proposed nowhere is no news of a rule that is not asked for; nor is what only the curious ask for.
     unasked = behaviour - {f.rule for f in plan.findings if f.status is Status.REWRITE}
-    curious = {rule.code for rule in all_rules() if rule.for_the_curious}
+    curious = {rule.code for rule in all_rules() if rule.verbose_only}
     stopping = {rule.code for rule in all_rules() if rule.stops_workers}
     hidden: list[Finding] = []
     unchanged = list(unchanged_loaders(plan.findings))

@@ -48,8 +48,8 @@ def show_run(run: RunStory, screen: Screen) -> None:
     for file in run.files:
         if file.action != "create":
             _file(file, screen)
-    _added([file for file in run.files if file.action == "create"], screen, planned=planned)
-    _reported(run.reported, screen)
+    _show_added_files([file for file in run.files if file.action == "create"], screen, planned=planned)
+    _show_reports(run.reported, screen)
     for title, skipped in (("Not handled", run.skipped), ("Left out on purpose", run.left_out)):
         if skipped:
             screen.heading(title)
@@ -135,7 +135,7 @@ def _finding(finding: Finding, screen: Screen, places: str | None = None) -> Non
     screen.item(finding.rule, f"{finding.name}, {place}{safety}: {finding.message_with_gain}", style="cyan")
 
 
-def _added(files: list[FileStory], screen: Screen, *, planned: bool) -> None:
+def _show_added_files(files: list[FileStory], screen: Screen, *, planned: bool) -> None:
     """Files that are added are not shown line by line: they are new, and can be read where they are."""
     if not files:
         return
@@ -148,7 +148,7 @@ def _added(files: list[FileStory], screen: Screen, *, planned: bool) -> None:
             screen.item("+", f"{file.path} ({count(file.added, 'line')}{since})", indent=4)
 
 
-def _reported(stories: Iterable[FindingStory], screen: Screen) -> None:
+def _show_reports(stories: Iterable[FindingStory], screen: Screen) -> None:
     """Print findings that were not rewritten, by kind and file; a message of several lines once."""
     for title, files in reported_by_file(stories):
         screen.heading(title)

@@ -115,8 +115,8 @@ def _epochs(verdict: VerifyReport, screen: Screen) -> None:
 def _time_row(entry: EntryTimes, room: int, beside: bool) -> list[str]:
     label = "all together" if entry.label == "all" else entry.label
     before, after, cached = (entry.median(side, "-") for side in ("before", "after", "cached"))
-    perfect = [cached, _saved(entry.perfect)] if beside else []
-    return [label, before, after, _bar(entry.ratio, room), _saved(entry.ratio), *perfect, entry.verdict]
+    perfect = [cached, _saving_text(entry.perfect)] if beside else []
+    return [label, before, after, _bar(entry.ratio, room), _saving_text(entry.ratio), *perfect, entry.verdict]
 
 
 def _bar(ratio: Ratio, room: int) -> str:
@@ -125,7 +125,7 @@ def _bar(ratio: Ratio, room: int) -> str:
     return f"{'#' * full}{'.' * (room - full)}{'>' if ratio.value > 1 + 0.5 / room else ''}"
 
 
-def _saved(ratio: Ratio | None) -> str:
+def _saving_text(ratio: Ratio | None) -> str:
     """Return ``38 % [31, 45]``; negative where time is lost."""
     if ratio is None:
         return "-"
@@ -174,8 +174,8 @@ def _conditions(verdict: VerifyReport, screen: Screen) -> None:
         "Rounds": verdict.described.rounds,
         "Machine": verdict.described.machine,
         "Verified": " by ".join(filter(None, (moment(verdict.created), verdict.tool))),
-        "Packages": _listed(verdict.environment.get("packages")),
-        "Environment variables": _listed(verdict.environment.get("variables")),
+        "Packages": _join_values(verdict.environment.get("packages")),
+        "Environment variables": _join_values(verdict.environment.get("variables")),
         "Time went into": ", ".join(f"{name} {seconds:.0f} s" for name, seconds in verdict.spent_s.items()),
         "Left out of the copies": "; ".join(verdict.copies),
         "Not trained": "; ".join(() if verdict.workload is None else verdict.workload.left_out),
@@ -189,7 +189,7 @@ def _conditions(verdict: VerifyReport, screen: Screen) -> None:
         screen.text(line, 2, "dim")
 
 
-def _listed(values: object) -> str:
+def _join_values(values: object) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items()) if isinstance(values, dict) else ""
 
 

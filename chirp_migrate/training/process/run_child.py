@@ -19,7 +19,7 @@ import msgspec
 import psutil
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
-from chirp_migrate.console.progress import Progress, Step, untold
+from chirp_migrate.console.progress import Progress, Step, no_progress
 from chirp_migrate.console.text import sentence as as_sentence
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
@@ -85,7 +85,7 @@ class Child(Generic[_T]):
     role: Role
     timeout_s: float
     environment: Mapping[str, str] = field(default_factory=dict)
-    progress: Progress = untold
+    progress: Progress = no_progress
     cpu_s: float = field(default=0.0, init=False)
     found: list[Found] = field(default_factory=list, init=False)
 

@@ -153,7 +153,7 @@ def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list
     columns = (changed, frames.sum(dim=1).float(), _first(frames), bins.sum(dim=1).float(), _first(bins), small)
     rows: list[list[float]] = torch.stack(columns, dim=1).tolist()
     draws = [
-        Draw(_packed(*masks), change, row[0] > _NOISY, row[-1])
+        Draw(_pack_bits(*masks), change, row[0] > _NOISY, row[-1])
         for masks, change, row in zip(zip(frames, bins, strict=True), points.numpy(), rows, strict=True)
     ]
     return rows, draws
@@ -163,7 +163,7 @@ def draws_of(batch: torch.Tensor) -> list[Draw]:
     """What a batch shows of its random numbers where the samples before are not known: constant frames and bins."""
     x = _images(batch)
     frames, bins = ((x.amax(dim=axis) == x.amin(dim=axis)).all(dim=1) for axis in (2, 3))
-    return [Draw(_packed(*masks)) for masks in zip(frames, bins, strict=True)]
+    return [Draw(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
 
 
 def repeats(
@@ -242,6 +242,6 @@ def _first(flags: torch.Tensor) -> torch.Tensor:
     return flags.float().argmax(dim=1).masked_fill(~flags.any(dim=1), -1).float()
 
 
-def _packed(*flags: Any) -> bytes:
+def _pack_bits(*flags: Any) -> bytes:
     both = torch.cat(flags).numpy()
     return np.packbits(both).tobytes() if both.any() else b""

@@ -114,7 +114,7 @@ class Walk:
                 counts.update(str(label) for label in tensor.tolist())
         record.labels = dict(counts)
         if record.random:
-            self._saw_augmented(samples, tensors)
+            self._record_augmented(samples, tensors)
         else:
             record.sketches.append(sketch(tensors))
 
@@ -148,7 +148,7 @@ class Walk:
             return []
         return indices if len(indices) == size else []
 
-    def _saw_augmented(self, samples: list[Sample], tensors: list[torch.Tensor]) -> None:
+    def _record_augmented(self, samples: list[Sample], tensors: list[torch.Tensor]) -> None:
         size = len(samples)
         images = [t for t in tensors if t.ndim > 1 and t.shape[0] == size and t.dtype != torch.bool]
         if not images or not size:

@@ -173,7 +173,7 @@ class Measuring(Interception):
             except StopIteration:
                 if not over:
                     over = True
-                    self._ended(loader, walk)
+                    self._end_pass(loader, walk)
                 raise
             walk.ended_s = self.clock()
             walk.waits_s.append(walk.ended_s - asked)
@@ -186,7 +186,7 @@ class Measuring(Interception):
         """Seconds since the training call began, without our own readings."""
         return time.perf_counter() - self._begun - self._reading_s
 
-    def _ended(self, loader: Any, walk: Walk) -> None:
+    def _end_pass(self, loader: Any, walk: Walk) -> None:
         """A walk came to its end: the moment of the epoch at which memory is compared."""
         walk.ended_s = self.clock()
         began = time.perf_counter()

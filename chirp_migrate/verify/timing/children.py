@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import torch
 
-from chirp_migrate.console.progress import Progress, Step, untold
+from chirp_migrate.console.progress import Progress, Step, no_progress
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.background_load import Watch, own_s
 from chirp_migrate.training.process.descendants import own_cpus
@@ -44,7 +44,7 @@ _GRACE_S = 15.0
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-def child_of(spec: RunSpec, side: str, progress: Progress = untold) -> Child[RunResult]:
+def child_of(spec: RunSpec, side: str, progress: Progress = no_progress) -> Child[RunResult]:
     """Return a process that is about to be started; ``side`` is ``before`` or ``after``, for messages."""
     freshen(Path(spec.tree))
     role = Role(f"The {side} side", f"The {side} side failed: ", "--samples and --epochs", side)
@@ -75,7 +75,7 @@ class Children:
     """
 
     def __init__(
-        self, trees: Mapping[str, Path], discovery: Discovery, settings: VerifyOptions, progress: Progress = untold
+        self, trees: Mapping[str, Path], discovery: Discovery, settings: VerifyOptions, progress: Progress = no_progress
     ) -> None:
         self.progress = progress
         self.spent_s: dict[str, float] = defaultdict(float)
