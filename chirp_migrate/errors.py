@@ -1,4 +1,4 @@
-"""What can go wrong for a user, each as one sentence that says what to do, with the exit code it ends in."""
+"""Errors for users, each as one sentence that names what to do, with its exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every command ends with, in one place; docs/exit-codes.md shows this table."""
+"""Exit codes of all commands, in one place; docs/exit-codes.md shows this table."""
 
 from __future__ import annotations
 

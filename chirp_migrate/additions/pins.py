@@ -1,4 +1,4 @@
-"""What a project pins, compared with what the runtime needs: a project with both could not be installed.
+"""Pinned versions of a project that contradict the runtime, so that both could not be installed together.
 
 It reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg``, what ``setup.py`` writes out, and
 conda's ``environment.yml``. The runtime needs versions from a minimum on, so an upper bound of a package can contradict

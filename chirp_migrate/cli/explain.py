@@ -1,4 +1,4 @@
-"""``chirp-migrate explain CODE``: one rule in full, with its example run through it."""
+"""``chirp-migrate explain CODE``: one rule in full, with the rewrite of its example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan that a command works on: what it is asked for, and how it is made from the tree or read from a file."""
+"""The plan of a command: its options, and how it is computed from the tree or read from a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``chirp-migrate report PATH``: what became of a project, on the terminal or as one HTML file."""
+"""``chirp-migrate report PATH``: a report on a project, on the terminal or as one HTML file."""
 
 from __future__ import annotations
 

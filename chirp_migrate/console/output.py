@@ -1,4 +1,4 @@
-"""What a command gives: text for people, and a document for programs, which is known to be writable before any work."""
+"""Output of a command: text for users, and a document for programs, checked to be writable before any work."""
 
 from __future__ import annotations
 

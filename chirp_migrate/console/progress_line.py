@@ -1,4 +1,4 @@
-"""The line that moves on a terminal while something takes long; a thread draws it, however long a step takes."""
+"""The moving line on a terminal during long operations; a thread draws it, so that it moves in long steps, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is printed for people: paragraphs, lists, tables and diffs that fit the terminal, laid out by rich.
+"""Text for users: paragraphs, lists, tables and diffs that fit the terminal, laid out by rich.
 
 Nothing that is shown can act on the terminal: texts are spelled out first (see ``visible`` in :mod:`.text`), and rich's
 own markup is never read in them. It takes rich, so it is imported by what prints, not for ``--help``.

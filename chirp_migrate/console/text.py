@@ -1,4 +1,4 @@
-"""Texts as people read them: what a terminal would act on is spelled out; numbers and counts have one form."""
+"""Texts for users: control characters are escaped; numbers and counts have one form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function is called that takes the place of a lambda: after what the lambda does, or what it is given for.
+"""Names of functions that replace lambdas: by what the lambda does, or what it is for.
 
 Each name is a verb, with an object where the verb alone says too little (``_add_noise``), or the role of the function
 (``_collate_fn``).

@@ -1,4 +1,4 @@
-"""Whether a dataset class inside a function can move to the module, and what it takes along from the function."""
+"""Whether a dataset class inside a function can move to the module, and the captured values that it needs."""
 
 from __future__ import annotations
 

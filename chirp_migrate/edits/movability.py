@@ -1,4 +1,4 @@
-"""What keeps a definition from being moved out of the functions and classes around it.
+"""Reasons why a definition cannot move out of its enclosing functions and classes.
 
 At the top of the module it is made when that is imported: its bases, decorators, defaults and annotations have to be
 the same by then.

@@ -1,4 +1,4 @@
-"""Functions and lambdas on their way out of the functions around them: what they take along, and what replaces them."""
+"""Functions and lambdas that move out of their enclosing functions: captured values, and replacements."""
 
 from __future__ import annotations
 

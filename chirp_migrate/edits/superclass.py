@@ -1,4 +1,4 @@
-"""A dataset class made a subclass of a shipped one: what its ``__init__`` stores, and the edits that hand it up."""
+"""A dataset class as a subclass of the runtime's: stored attributes, and the edits that pass them on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``check`` finds in a plan: which findings are work, and what the run ends with."""
+"""Results of ``check`` from a plan: the findings that count as work, and the exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Python files a run looks at, and which it leaves out and why."""
+"""The Python files of a run, and excluded files with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last look at a plan before it is written: what it writes is Python, and nothing is left to rewrite in it."""
+"""The last check of a plan before it is written: the result is valid Python, and nothing is left to rewrite."""
 
 from __future__ import annotations
 

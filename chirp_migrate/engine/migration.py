@@ -1,4 +1,4 @@
-"""The whole migration of a backend as one plan: rewritten files, scaffold, dependency or vendored runtime."""
+"""The complete migration of a backend as one plan: rewritten files, scaffold, dependency or vendored runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is to do: ``[tool.chirp-migrate]`` in the project's ``pyproject.toml``, and what the command line says.
+"""Settings of a run: ``[tool.chirp-migrate]`` in the project's ``pyproject.toml``, and the command line.
 
 The keys are documented in docs/settings.md.
 """

@@ -1,4 +1,4 @@
-"""The files of a run through the rules, in several processes where that takes less time.
+"""The rules on all files of a run, in several processes if that takes less time.
 
 Every file is rewritten against the backend as it was read, so that the result depends on neither the order nor the
 number of processes.

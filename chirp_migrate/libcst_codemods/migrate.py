@@ -1,4 +1,4 @@
-"""All rules as one LibCST command, and what the commands of single rules share with it."""
+"""All rules as one LibCST command, and the code that it shares with the commands of single rules."""
 
 from __future__ import annotations
 

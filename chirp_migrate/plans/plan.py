@@ -1,4 +1,4 @@
-"""What a run intends to do, as pure data: every file's new bytes, every finding with its place and reason."""
+"""A plan as pure data: every file's new bytes, every finding with its place and reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines of one file before and after, as a reader sees them; each that changes belongs to the hunk that made it.
+"""The lines of one file before and after, for readers; each changed line belongs to a hunk.
 
 The hunks' own edits say which lines they wrote. What the result has besides (imports that they need, code that they
 left unused) is found by comparing with it, and belongs to no hunk. A notebook is its code cells.

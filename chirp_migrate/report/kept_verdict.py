@@ -1,4 +1,4 @@
-"""What ``verify`` and ``doctor`` leave for a report: their JSON beside the last run that stands."""
+"""Results of ``verify`` and ``doctor`` for reports: their JSON next to the last applied run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown of a verification, made from its document: rows of times, of figures, and waits for batches."""
+"""Rows of a verification for reports, from its document: times, metrics, and waits for batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands, the terminal and the page say alike: one place for each sentence."""
+"""Sentences that commands, the terminal and the page share: one place for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hunk as a person looks at it: runs of whole lines, before and after."""
+"""A hunk for readers: runs of whole lines, before and after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The account of a run: every place that had to be looked at, and what became of it."""
+"""The ledger of a run: the outcome of every call site and finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where findings are for programs that show a repository: names from its top, and lines of the files themselves."""
+"""Places of findings for programs that show a repository: names from its top, and lines of the files."""
 
 from __future__ import annotations
 

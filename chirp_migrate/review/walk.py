@@ -1,4 +1,4 @@
-"""A walk through a plan, hunk by hunk: what is decided, what comes next, and what a hunk looks like."""
+"""A review of a plan, hunk by hunk: decisions, the next hunk, and its diff."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules, one module each; a new module with a :class:`~chirp_migrate.rules.base.Rule` in it is found by itself."""
+"""The rules, one module each; a new module with a :class:`~chirp_migrate.rules.base.Rule` registers itself."""
 
 from __future__ import annotations
 

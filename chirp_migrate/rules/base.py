@@ -1,4 +1,4 @@
-"""What a rule is: it reads one module and proposes; it never writes, prints or knows the command line."""
+"""The base class of rules: a rule reads one module and suggests edits; it never writes or prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a rule moves what a loader holds to where worker processes find it, asked by other rules."""
+"""Whether a rule moves an object of a loader to where worker processes find it; other rules use this."""
 
 from __future__ import annotations
 

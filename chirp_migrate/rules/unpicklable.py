@@ -1,4 +1,4 @@
-"""What several rules say of objects that a dataset or loader holds and that cannot be pickled for workers."""
+"""Messages of several rules about unpicklable objects in datasets and loaders with workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What git says about the tree: files it ignores, and files with changes that are not committed."""
+"""Queries of git about the tree: ignored files, and files with uncommitted changes."""
 
 from __future__ import annotations
 

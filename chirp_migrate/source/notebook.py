@@ -1,4 +1,4 @@
-"""Bytes of a Jupyter notebook ↔ one Python module of its code cells, so that rules see a notebook as they see a file.
+"""Bytes of a Jupyter notebook ↔ one Python module of its code cells, so that rules read a notebook as a file.
 
 The cells stand below each other in their order, each under a comment that marks where it begins. Of a notebook whose
 module was rewritten only the sources of the changed cells are written anew: outputs, metadata, the order of keys,

@@ -1,4 +1,4 @@
-"""Where the sources of a notebook's cells stand in its JSON, so that only those that change are written anew."""
+"""Places of cell sources in a notebook's JSON, so that only changed cells are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where every piece of a text that is rewritten in several passes comes from.
+"""The origin of every piece of a text that is rewritten in several passes.
 
 A :class:`PieceTable` is the text as a row of pieces: kept, deleted, or inserted, the last two with the
 rewrites they belong to. So the effect of one rewrite can be located in the original, and be left out again.

@@ -1,4 +1,4 @@
-"""Bytes of a Python file ↔ text, so that what is not edited comes back byte for byte.
+"""Bytes of a Python file ↔ text, so that unedited text stays byte for byte.
 
 Newlines are not translated, a byte order mark and a missing final newline stay as they are, and the encoding is
 the one that Python itself would use (PEP 263).

@@ -1,4 +1,4 @@
-"""When the rounds are looked at, and how often a claim that a look makes may be wrong.
+"""The schedule of interim analyses, and the error that each of their claims may have.
 
 Looks are few. Each has its share of the errors that all of them together may make, by
 the power family of spending functions (Kim & DeMets 1987, exponent 2): little for early looks, most for the last. The

@@ -1,4 +1,4 @@
-"""How a project's code is laid out: its longest line, and statements as its own formatter would write them.
+"""The layout of a project's code: its longest line, and statements as its own formatter would write them.
 
 A statement in black's layout, which is also that of ruff's formatter, is laid out by black again after a change.
 Anything else keeps the layout that it has.

@@ -1,4 +1,4 @@
-"""What may stand between two words of code, for patterns that search a text that nobody has read yet.
+"""Text between two words of code, for patterns that search unparsed text.
 
 Such a text may be anything, so the cost of a pattern must grow with the text alone: what runs up to a bracket that may
 be missing ends where the pattern could begin anew, and no gap holds more than so many comments.

@@ -1,4 +1,4 @@
-"""Where a project's own tools would put an import, and how they would write it: isort's sorting with its settings.
+"""The place and form of an import by a project's own tools: isort's sorting with its settings.
 
 A project that sorts with ruff has its settings in ruff's section; they are what isort calls otherwise. A project that
 says nothing is taken to sort as isort does beside black.

@@ -1,4 +1,4 @@
-"""What a module binds at its top level, read with ``ast``: enough to follow a name through a backend, and cheap."""
+"""The names that a module binds at its top level, by ``ast``: enough to resolve a name, and cheap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file puts in the place of names of other modules, as tests do: ``patch``, ``setattr`` and their relatives."""
+"""Names of other modules that a file replaces, as tests do: ``patch``, ``setattr`` and similar calls."""
 
 from __future__ import annotations
 

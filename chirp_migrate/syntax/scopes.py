@@ -1,4 +1,4 @@
-"""What a name in a module stands for: Python's scopes, read from the tree, for the names that are asked about.
+"""The meaning of names in a module: Python's scopes, computed from the tree for the requested names.
 
 LibCST's own providers resolve every name of a file, which costs several times the parsing; rules ask about few.
 """

@@ -1,4 +1,4 @@
-"""Where every node of a LibCST tree stands in the text, found in the same pass that writes the tree out.
+"""The place of every node of a LibCST tree in the text, found in the pass that generates the code.
 
 LibCST keeps no positions and is not lossless for every file: it drops some form feeds, blanks and trailing lines. The
 spans are those of the text as it was: where the tree writes other white space, its other characters are matched up.

@@ -1,4 +1,4 @@
-"""Which files of a backend hold a word, read once and kept while their texts change."""
+"""The files of a backend that contain a word, read once and updated when their texts change."""
 
 from __future__ import annotations
 

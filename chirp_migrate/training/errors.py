@@ -1,4 +1,4 @@
-"""The ways in which a training cannot be run, each as one sentence for the user."""
+"""Errors of running a training, each as one sentence for the user."""
 
 from __future__ import annotations
 

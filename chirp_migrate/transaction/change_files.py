@@ -1,4 +1,4 @@
-"""Files of a recorded run brought from one version to another.
+"""Moving the files of a recorded run from one version to another.
 
 :func:`perform` changes all of them, or raises midway; :func:`settle` then brings them to one side, from wherever they
 are. Neither keeps anything in memory that the journal does not have, so that another process can take over after a

@@ -1,4 +1,4 @@
-"""What was applied to a tree, kept in it: ``.chirp-migrate/NNNN/journal.json`` and the bytes from before and after.
+"""The record of runs in a tree: ``.chirp-migrate/NNNN/journal.json`` and the bytes from before and after.
 
 One folder per applied run, numbered in order; ``journal_schema`` says what ``journal.json`` holds. The bytes
 are in files beside it, named by their SHA-256. A run's folder appears complete under its number (``new-NNNN`` until

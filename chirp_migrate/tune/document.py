@@ -1,4 +1,4 @@
-"""What ``tune`` found, as one document: ``--json`` writes it, the terminal shows it.
+"""The results of ``tune`` as one document: ``--json`` writes it, the terminal shows it.
 
 docs/json.md says what each field is. A field that is added has a default.
 """

@@ -1,4 +1,4 @@
-"""What to change: each recommendation names the setting, what it is, what it should be, and why. Pure."""
+"""Recommendations: each names the setting, its value, the better value, and the reason. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tune`` found, printed for people."""
+"""The results of ``tune``, printed for users."""
 
 from __future__ import annotations
 

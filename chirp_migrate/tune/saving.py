@@ -1,4 +1,4 @@
-"""What was picked, kept in the profile that ``OptimalDataLoaderFactory`` reads, in the child process."""
+"""Saving of picks in the profile that ``OptimalDataLoaderFactory`` reads, in the child process."""
 
 from __future__ import annotations
 

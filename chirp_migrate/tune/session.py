@@ -1,4 +1,4 @@
-"""One run of ``tune``: what is asked of the child, and what is made of its answer."""
+"""One run of ``tune``: the request to the child, and the use of its answer."""
 
 from __future__ import annotations
 

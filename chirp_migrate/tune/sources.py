@@ -1,4 +1,4 @@
-"""Where a dataset comes from, in the child process: the user's function or class, or what R-004's script builds."""
+"""The dataset to measure, in the child process: from the user's function or class, or by R-004's script."""
 
 from __future__ import annotations
 

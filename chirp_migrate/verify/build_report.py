@@ -1,4 +1,4 @@
-"""From what was measured to the document that says it, and what is decided by it."""
+"""The document of a verification, built from its measurements and decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a verification found, as one document: ``verify --json`` writes it, a run keeps it, reports read it.
+"""The result of a verification as one document: ``verify --json`` writes it, a run stores it, reports read it.
 
 docs/json.md says what each field is, docs/schemas/verify.json is its JSON Schema. A field that is added has a default,
 so that documents of earlier versions are read; those that go or change their meaning give another ``SCHEMA``.

@@ -1,4 +1,4 @@
-"""What a verification is to do: what was said of it, by options or settings, over defaults."""
+"""Options of a verification: the command line, over settings, over defaults."""
 
 from __future__ import annotations
 

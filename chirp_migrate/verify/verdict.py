@@ -1,4 +1,4 @@
-"""One verdict from the measurements, one for each entry point, and the exit code that goes with it."""
+"""One verdict from the measurements, one for each entry point, and the exit code."""
 
 from __future__ import annotations
 

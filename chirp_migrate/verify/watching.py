@@ -1,4 +1,4 @@
-"""Whether both sides train the same is asked of every entry point, before anything is timed.
+"""Comparison of every entry point in both versions, before anything is timed.
 
 One process a side trains each entry point on a few samples, under a watch, in a turn of its own. An entry point that
 raises, hangs, or takes its process with it is known by that; a new process goes on with the others. What fails before

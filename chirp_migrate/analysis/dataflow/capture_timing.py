@@ -1,4 +1,4 @@
-"""Whether taking the value of a captured name where a function is defined gives what it would read when called."""
+"""Whether a captured name has the same value at the definition of a function and at its calls."""
 
 from __future__ import annotations
 

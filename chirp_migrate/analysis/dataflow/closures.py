@@ -1,4 +1,4 @@
-"""What a function, lambda or class takes from the functions around it."""
+"""Captured names: what a function, lambda or class uses of its enclosing functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether code only computes, so that a dataset may be read before it instead of in between."""
+"""Side effects of code: without any, a dataset may be read before the code instead of in between."""
 
 from __future__ import annotations
 

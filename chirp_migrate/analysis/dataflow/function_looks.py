@@ -1,4 +1,4 @@
-"""Where a project looks at what differs between a function and the one that takes its place."""
+"""Places where a project reads properties in which a function differs from its replacement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what a function or class makes may read a captured name after the call: generators, functions, itself."""
+"""Late reads of captured names, by generators and functions that a function or class creates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long an object may be used, from the code that makes it: an allow-list of uses, and the end of the last one.
+"""Lifetimes of objects: an allow-list of uses, and the end of the last use.
 
 The object, and a loader or dataset of PyTorch that holds it, may be given to a loader call, iterated over, measured
 with ``len``, kept in a local variable for the statements that follow in the same block, or given to a function of the

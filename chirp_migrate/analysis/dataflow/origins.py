@@ -1,4 +1,4 @@
-"""Where names get their values."""
+"""Assigned values of names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the value that a loop leaves in a name may be read outside of the loop."""
+"""Reads of a loop's variables outside of the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a small straight-line function computes, as a value that can be compared.
+"""Symbolic evaluation of small straight-line functions to values that can be compared.
 
 Rules recognise code by meaning, not by spelling: ``x, y = self.dataset[i]; x = (x - m) / s; return x, y`` and
 ``sample = self.dataset[i]; return sample[0].sub(m).div(s), sample[1]`` evaluate to the same :class:`Value`.

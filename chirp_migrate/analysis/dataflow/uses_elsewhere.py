@@ -1,4 +1,4 @@
-"""What other code of a backend may know of a class or a function, mostly searched for by words in all of its files."""
+"""Uses of a class or function in other code of a backend, mostly searched for by words in all files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a ``with`` block may go on after an error."""
+"""Whether a ``with`` block may swallow an error."""
 
 from __future__ import annotations
 

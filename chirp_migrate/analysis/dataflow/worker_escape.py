@@ -1,4 +1,4 @@
-"""Where a function value goes: whether worker processes need it, because a loader, dataset or transform keeps it.
+"""Function values that escape to workers, because a loader, dataset or transform stores them.
 
 Lambdas and the names of local functions go to the same places. A value is followed through lists, conditional
 expressions, ``functools.partial``, variables, attributes of ``self``, parameters, and the functions that return it.

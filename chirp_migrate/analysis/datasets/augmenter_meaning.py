@@ -1,4 +1,4 @@
-"""Whether a class draws the same masks, or the same noise, as the shipped transform, read from its source.
+"""Whether a class augments with the same distribution as a transform of the runtime, by its source.
 
 The checks know one grammar of statements, and refuse all others. Names may be any, sizes may be kept
 in names or not, the gate may return early or enclose the work, and a mask may be a method of its own.

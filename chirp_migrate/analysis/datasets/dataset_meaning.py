@@ -1,4 +1,4 @@
-"""What a dataset's ``__getitem__`` means: standardise, augment, or hand out the samples of a sequence.
+"""Semantics of a dataset's ``__getitem__``: standardise, augment, or return the samples of a sequence.
 
 Works on symbolic values (``dataflow.symbolic``), so that it does not matter whether the code is a class,
 a function-local class or a dictionary of lambdas, nor how its steps are spelled.

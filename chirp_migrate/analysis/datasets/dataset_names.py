@@ -1,4 +1,4 @@
-"""Which expressions stand for a dataset, and which classes may be datasets, as far as the code shows.
+"""Expressions that are datasets, and classes that may be datasets, as far as the code shows.
 
 A few facts speak for it: the value comes from a dataset class or ``random_split``, its annotation names one, it is
 given to a loader or a subset in the same scope, or it has a name that people give to datasets. A value that is plainly

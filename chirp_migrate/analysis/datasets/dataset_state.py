@@ -1,4 +1,4 @@
-"""What dataset classes keep on ``self`` from their construction on, and where they use it.
+"""Attributes that dataset classes store on ``self`` in their constructors, and their uses.
 
 Worker processes get a copy of the dataset as it was constructed: pickled, or as it was when they were forked. What a
 copy means for an attribute is the business of the rules; this module says which attributes there are.

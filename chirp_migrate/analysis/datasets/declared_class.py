@@ -1,4 +1,4 @@
-"""What a dataset class can declare of its samples, read from its ``__getitem__`` and the methods it calls."""
+"""The declaration that fits a dataset class, by its ``__getitem__`` and the methods it calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes of transforms that do nothing themselves: they call one function, or several one after the other."""
+"""Classes of transforms that only call one function, or several one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dataset's ``__getitem__`` means that masks an 8-bit image of each sample.
+"""Semantics of a dataset's ``__getitem__`` that masks an 8-bit image of each sample.
 
 The value of the code is compared with one shape, for samples (1, F, T): an image of them, stretched to its own range,
 through one augmenter, and back. What holds for other samples does not matter: their own code reads them.

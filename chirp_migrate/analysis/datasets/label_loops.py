@@ -1,4 +1,4 @@
-"""Comprehensions and loops that only use the labels of a dataset, and why one cannot read them all at once."""
+"""Comprehensions and loops that only use the labels of a dataset, and what prevents reading these at once."""
 
 from __future__ import annotations
 

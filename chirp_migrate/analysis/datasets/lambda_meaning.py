@@ -1,4 +1,4 @@
-"""Lambdas that do what a shipped function does, which takes whole batches."""
+"""Lambdas that do the same as a function of the runtime for whole batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of standardised samples that a comprehension, or a loop with ``append``, makes one sample at a time."""
+"""Lists of standardised samples that a comprehension or a loop with ``append`` builds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dataset does whose class is made by ``type(...)``, by the lambdas that are its members."""
+"""Semantics of a dataset whose class ``type(...)`` creates, by the lambdas that are its members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which calls move something to a device, or initialise CUDA otherwise."""
+"""Calls that move an object to a device, or initialise CUDA otherwise."""
 
 from __future__ import annotations
 

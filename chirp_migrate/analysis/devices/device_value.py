@@ -1,4 +1,4 @@
-"""Which devices an expression can stand for: as far as they are written out, and by what it is called beyond that."""
+"""Possible devices of an expression: as written, or by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What in a project makes a non-blocking copy doubtful: objects with a ``to`` of their own, and another device."""
+"""Reasons against a non-blocking copy in a project: objects with their own ``to``, and other devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the migration buys of each loader, and of what loaders hold: the one place where that is decided.
+"""Gains of migrating each loader, and the objects in loaders: the one place that decides about them.
 
 The program is run on abstract values (``analysis/objects``), so that a dataset is known wherever it was made: in a
 function that is called, in an attribute, in a list. *Nothing* is said only where every dataset that a loader may be

@@ -1,4 +1,4 @@
-"""How the runtime reads the samples of a dataset: whole batches at once, one by one, or not known before it runs.
+"""How the runtime reads a dataset: whole batches, single samples, or not known before the program runs.
 
 It is the static side of ``chirpid_patch.datasets.gather.node_of``.
 """

@@ -1,4 +1,4 @@
-"""Where a training configuration dictionary is within reach of an expression."""
+"""Training configurations that an expression can read."""
 
 from __future__ import annotations
 

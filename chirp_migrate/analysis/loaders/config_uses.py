@@ -1,4 +1,4 @@
-"""Whether a configuration is only looked up in, or somewhere taken as a whole, so that another key would show."""
+"""Whether code only reads single keys of a configuration, so that a further key has no visible effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which code of a class, function or script takes samples from a dataset or batches from a loader."""
+"""Code of a class, function or script that reads samples from a dataset or batches from a loader."""
 
 from __future__ import annotations
 

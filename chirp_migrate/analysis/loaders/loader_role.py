@@ -1,4 +1,4 @@
-"""Whether a call that builds a loader makes clear what the loader is for: training, validation or test."""
+"""The role of a loader by the call that builds it: training, validation or test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mention of PyTorch's ``DataLoader`` is for: a call, a name only, or the class handed on as a value."""
+"""The purpose of a mention of PyTorch's ``DataLoader``: a call, a name only, or the class passed on as a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which expressions stand for a DataLoader, and how certain that is.
+"""Expressions that are a DataLoader, and how certain that is.
 
 A loader is known by the call that made it, also in a helper function of the project or on ``self``; by its annotation;
 or only by a name that people give to loaders. What is plainly something else, such as an object of a class of the

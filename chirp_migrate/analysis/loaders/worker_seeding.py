@@ -1,4 +1,4 @@
-"""What a ``worker_init_fn`` does to the generators that PyTorch has seeded for the worker."""
+"""Effects of a ``worker_init_fn`` on the generators that PyTorch has seeded for the worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which expressions in the body of a loop are the batch that the loop was given, or a part of it as it came."""
+"""Expressions in the body of a loop that are its batch, or an unchanged part of it."""
 
 from __future__ import annotations
 

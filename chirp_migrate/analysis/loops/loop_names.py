@@ -1,4 +1,4 @@
-"""What the names in the body of a loop stand for, as its statements bind them one after the other."""
+"""Values of the names in the body of a loop, as its statements bind them one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What loops that may iterate over a loader call in their bodies, as far as ``ast`` shows."""
+"""Calls in the bodies of loops that may iterate over a loader, as far as ``ast`` shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a loop over a loader waits for the device in every step: ``.item()``, ``.cpu()``, ``.tolist()``, ``float(…)``.
+"""Expressions that wait for the device in every step of a loop: ``.item()``, ``.cpu()``, ``.tolist()``, ``float(…)``.
 
 What is on the device is known from the loop itself: parts of the batch that it moves there, and what is computed from
 them. A loop that moves nothing is not spoken of, for on a CPU nothing waits.

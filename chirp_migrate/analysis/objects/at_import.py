@@ -1,4 +1,4 @@
-"""Where importing a module iterates over loaders that have workers: spawned workers import the main module as well."""
+"""Modules whose import iterates over loaders with workers: spawned workers import the main module as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files may import a module: by the words of their imports, so that there may be more."""
+"""Files that may import a module, by the words of their imports; the result may contain too many."""
 
 from __future__ import annotations
 

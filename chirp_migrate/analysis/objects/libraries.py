@@ -1,4 +1,4 @@
-"""What calls of libraries make: what keeps its arguments, and what has no pickled form.
+"""Results of library calls: objects that store their arguments, and objects without a pickled form.
 
 All other calls return an unknown object, which leads to no report.
 """

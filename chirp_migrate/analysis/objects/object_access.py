@@ -1,4 +1,4 @@
-"""What objects give and take: attributes, items, elements, and what ``with`` enters."""
+"""Access to abstract objects: attributes, items, elements, and ``with``."""
 
 from __future__ import annotations
 

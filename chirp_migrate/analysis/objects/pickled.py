@@ -1,4 +1,4 @@
-"""What of a project's objects is pickled for worker processes, and cannot be.
+"""Objects of a project that would be pickled for worker processes, and cannot be.
 
 Every file that has to do with loading is run on abstract values: its top level, what stands behind its guard, and what
 nobody called. What a loader with workers is given is then walked like ``pickle`` walks it.

@@ -1,4 +1,4 @@
-"""Abstract objects: what an expression of a program may stand for, and what each object holds.
+"""Abstract objects: the possible values of expressions, and the contents of each object.
 
 A value is a tuple of the objects that an expression may stand for. ``UNKNOWN`` is one of them wherever the program may
 have an object that is not modelled.

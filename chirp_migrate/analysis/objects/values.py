@@ -1,4 +1,4 @@
-"""Questions to abstract values that need no run: whether one is true, which text it ends with, what it inherits."""
+"""Questions about abstract values that need no run: truth, text, base classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings as workflow commands of GitHub Actions, which shows them beside the changed lines of a pull request."""
+"""Findings as workflow commands of GitHub Actions, which shows them next to the changed lines."""
 
 from __future__ import annotations
 

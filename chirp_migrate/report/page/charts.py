@@ -1,4 +1,4 @@
-"""Plots as inline SVG that follow the page's colours; what they show is in the tables beside them, too.
+"""Plots as inline SVG in the page's colours; the tables next to them contain the same values.
 
 Text stands in HTML or at a size that stays readable on a phone; styles come from the page's style sheet, as its
 content security policy allows no others.

@@ -1,4 +1,4 @@
-"""Lines of source as HTML, and the one place where text is made harmless: what shows nothing is spelled out."""
+"""Lines of source as HTML, and the one place where text is made harmless: invisible characters are spelled out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A story as one HTML file: nothing is fetched, nothing but its own script can run, and it can be read without it."""
+"""A report as one HTML file: it loads nothing, only its own script can run, and it can be read without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``apply`` and ``plan`` say they did, or would."""
+"""Output of ``apply`` and ``plan``: what they did, or would do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of ``apply`` changed, or a plan would: the account, the rules with their reasons, and every hunk.
+"""Changes of a run or a plan: the ledger, the rules with their reasons, and every hunk.
 
 Lines of source stand one under the other as in a unified diff, or before and after side by side. Nothing of a line is
 left out: what does not fit goes on below it, without a number.

@@ -1,4 +1,4 @@
-"""What a verification found, in at most 25 lines: the verdict, and what people ask about it first."""
+"""The result of a verification in at most 25 lines: the verdict, and the most important values."""
 
 from __future__ import annotations
 

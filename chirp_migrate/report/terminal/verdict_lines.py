@@ -1,4 +1,4 @@
-"""What ``verify`` found, as lines: the verdict and its meaning, figures, times, and what they were taken on."""
+"""The result of ``verify`` as lines: the verdict and its meaning, metrics, times, and the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether other processes had the cores: a time taken beside them says little about the code that was timed.
+"""The CPU use of other processes, which makes timings unreliable.
 
 The system counts how long every CPU was busy; what this process and its children did not use of that, others did. Time
 that a hypervisor gave to other machines (steal) counts as theirs.

@@ -1,4 +1,4 @@
-"""Whether the code that runs is the copy's, and what to do about a module that is missing."""
+"""Whether the running code is that of the copy, and advice for a missing module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a measurement was taken on: the machine, and the packages and variables that it depends on besides."""
+"""The conditions of a measurement: machine, packages and environment variables."""
 
 from __future__ import annotations
 

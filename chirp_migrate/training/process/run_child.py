@@ -1,4 +1,4 @@
-"""Runs a child process and brings back its answer, or says in one sentence why there is none."""
+"""Run a child process and return its answer, or one sentence that explains why there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What augmentation adds to loading: the same batches with it and without it, in turns, in one process."""
+"""The cost of augmentation: the same batches with it and without it, in turns, in one process."""
 
 from __future__ import annotations
 

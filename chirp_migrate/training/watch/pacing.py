@@ -1,4 +1,4 @@
-"""Where a training begins its epochs, as seen from what it iterates over."""
+"""The beginnings of epochs, by the objects that a training iterates over."""
 
 from __future__ import annotations
 

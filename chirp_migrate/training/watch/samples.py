@@ -1,4 +1,4 @@
-"""What can be learnt of a dataset by reading a few of its samples, as the training's loader would collate them."""
+"""Facts about a dataset from a few of its samples, collated as by the training's loader."""
 
 from __future__ import annotations
 

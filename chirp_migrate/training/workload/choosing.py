@@ -1,4 +1,4 @@
-"""Which entry points a verification runs: ``-k EXPRESSION``, as pytest chooses tests, and how ``--list`` shows them."""
+"""The entry points that a verification runs: ``-k EXPRESSION``, as in pytest, and their display by ``--list``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is trained on, the same in every process: synthetic spectrograms that can be learnt, or the user's arrays."""
+"""The data of a training, equal in every process: learnable synthetic spectrograms, or the user's arrays."""
 
 from __future__ import annotations
 

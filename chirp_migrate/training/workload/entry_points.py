@@ -1,4 +1,4 @@
-"""What is trained: the backend's own entry points, found by reading its source, and the sizes they run with.
+"""The backend's own entry points, found in its source, and their sizes.
 
 Nothing is imported here. A function is an entry point by what it asks for, not by a list of names: a module of
 ``utils/`` that trains (see :data:`TRAINING_MODULES`) and a signature with the documented parameters. Backends of

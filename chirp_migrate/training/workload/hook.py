@@ -1,4 +1,4 @@
-"""The user's own workload: a function that is given the sizes and gives named training calls.
+"""The user's own workload: a function that gets the sizes and returns named training calls.
 
 It is named by ``workload`` in ``[tool.chirp-migrate.verify]`` and runs in the child process, in a copy of each side::
 

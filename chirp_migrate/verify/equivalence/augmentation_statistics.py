@@ -1,4 +1,4 @@
-"""What augmentation did to samples, in numbers: statistics to test for equal distributions, and repeated draws.
+"""Statistics of augmented samples, to test for equal distributions, and repeated random numbers.
 
 Statistics are of the augmented samples alone, and, where the samples before augmentation can be read, of the pairs of
 both. Pairs show masks under noise and clamping, and the noise itself.

@@ -1,4 +1,4 @@
-"""Whether both sides train the same: what differs, in sentences that name the first difference.
+"""Whether both versions train the same: differences, in sentences that name the first one.
 
 Where nothing is random, batches, losses and results must be equal to the last bit, as far as they repeat on the side
 before. Where samples are augmented,

@@ -1,4 +1,4 @@
-"""What two traces have in common: their first difference, by how much values differ, and what seeds decide."""
+"""The first difference of two traces, how much values differ, and the effect of seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which samples a loader names: its indices, followed down to the lowest data set under it."""
+"""The identity of a loader's samples: its indices, traced to the innermost dataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches what training takes from its loaders, without changing it: the PROBE pass."""
+"""Recording of the batches that a training takes from its loaders, without changing them: the PROBE pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a loader could send what it holds to worker processes that are started by ``spawn``.
+"""Whether a loader could send its objects to worker processes that ``spawn`` starts.
 
 Tried as ``spawn`` does it, with the pickler of :mod:`multiprocessing`, and loaded again in this process; no process is
 started. The data of tensors and arrays is not copied: it pickles anyway, and moving it to shared memory, as PyTorch

@@ -1,4 +1,4 @@
-"""Every measure of a verification, defined once: name, unit and method; and the figures they come to.
+"""Every metric of a verification, defined once: name, unit and method; and its values.
 
 :data:`MEASURES` is the only place that says what a figure means. The report, the JSON document and the documentation
 print it from here (``python -m chirp_migrate.verify.measures.figures`` prints the table).

@@ -1,4 +1,4 @@
-"""The MEASURED pass: one training of each entry point with clocks on its loaders, and what is asked of its datasets.
+"""The MEASURED pass: one training of each entry point with clocks on its loaders, and tests of its datasets.
 
 Only this pass carries instruments: waits are timed from asking for a batch to having it (trap 7), memory and GPU are
 sampled in the background by the runtime's own monitor. Once an entry point has ended, its datasets are asked what

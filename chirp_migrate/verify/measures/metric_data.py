@@ -1,4 +1,4 @@
-"""What the MEASURED pass of one side found, as plain data; ``measures.figures`` says what it means."""
+"""The results of the MEASURED pass of one version, as plain data; ``measures.figures`` defines them."""
 
 from __future__ import annotations
 

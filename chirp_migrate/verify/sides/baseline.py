@@ -1,4 +1,4 @@
-"""What the migrated project is compared with: the journal's originals, a git revision, or a folder."""
+"""The version before the migration: the journal's originals, a git revision, or a folder."""
 
 from __future__ import annotations
 

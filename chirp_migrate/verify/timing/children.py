@@ -1,4 +1,4 @@
-"""The child processes of a verification: started, given turns, and timed.
+"""The child processes of a verification: starting, turns, and timing.
 
 Two processes that are timed take turns epoch by epoch, in an order by chance. The one whose turn it is not is
 suspended with all that it started, so that nothing it prefetches uses a CPU meanwhile.

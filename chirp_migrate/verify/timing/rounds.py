@@ -1,4 +1,4 @@
-"""How many rounds are timed, what each of them gave, and when they are looked at.
+"""The rounds of a verification: how many, their timings, and when they are analysed.
 
 A round is a pair of fresh processes, one a side, that take turns epoch by epoch.
 :mod:`chirp_migrate.stats.sequential_looks` says when rounds are looked at. A look says which entry points still have an
