@@ -42,13 +42,13 @@ class JournalDamaged(Refused):
 
 
 class CommitFailed(ChirpMigrateError):
-    """Writing failed midway; the message says what state the tree is in (exit code 4)."""
+    """Writing failed midway; the message describes the state of the tree (exit code 4)."""
 
     exit_code = ExitCode.UNDONE
 
 
 class Interrupted(ChirpMigrateError):
-    """The user pressed Ctrl-C; the message says what state the tree is in (exit code 130)."""
+    """The user pressed Ctrl-C; the message describes the state of the tree (exit code 130)."""
 
     exit_code = ExitCode.INTERRUPTED
 

@@ -44,7 +44,7 @@ class ExitCode(IntEnum):
 
 
 def epilog(codes: dict[ExitCode, str], *examples: str) -> str:
-    """End of a command's help: what its exit codes mean there, and examples."""
+    """Return the end of a command's help: the meaning of its exit codes, and examples."""
     meanings = "; ".join(f"{int(code)} {text}" for code, text in codes.items())
     shown = "\n".join(f"  {example}" for example in examples)
     return f"Exit codes: {meanings}.\n\n\b\nExamples:\n{shown}"

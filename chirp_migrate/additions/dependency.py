@@ -78,7 +78,7 @@ def need_runtime(files: Iterable[FilePlan]) -> bool:
 
 
 def has_dependencies(root: Path) -> bool:
-    """Return whether a file in which projects list what they depend on is in ``root``."""
+    """Return whether ``root`` has a file in which projects list dependencies."""
     return any((root / name).is_file() for name in (*_REQUIREMENTS, _PYPROJECT, _SETUP))
 
 
@@ -132,7 +132,7 @@ _Edit = Callable[[str, str], str]
 
 
 def _places(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
-    """Return the lists that name torch: files that can be extended, the first one first, with how; and the other files.
+    """Return the lists with torch: editable files with their edits, the first one first, and all other files.
 
     Lists that ask for the distribution already are not among the others.
     """

@@ -59,7 +59,7 @@ _CONDA_SPEC = re.compile(r"(?:[\w./-]+::)?([A-Za-z][\w.-]*)\s*(.*)")
 
 @dataclass(frozen=True)
 class Pin:
-    """A version that a file asks for.
+    """A version that a file requires.
 
     Attributes:
         name: ``torch``, ``numpy`` or ``python``.
@@ -82,7 +82,7 @@ class Pin:
 
     @property
     def supports_older(self) -> bool:
-        """Return whether the project supports a Python that the runtime does not work with, beside others."""
+        """Return whether the project also supports a Python that the runtime does not support."""
         return self.is_supported and not self.contradicts and any(map(self.bounds.contains, _OLDER))
 
 
@@ -101,7 +101,7 @@ def contradictions(folder: Path, project: Path) -> list[str]:
 
 
 def older_pythons(folder: Path, project: Path) -> list[str]:
-    """Return a sentence for each pin that allows a Python on which the runtime cannot be installed, beside others.
+    """Return a sentence for each pin that also allows a Python that the runtime does not support.
 
     Args:
         folder: see :func:`contradictions`.
@@ -194,7 +194,7 @@ def _of_requirement(text: str, path: str) -> Iterator[Pin]:
 
 
 def name_of(requirement: str) -> str:
-    """Return the distribution that a requirement is for, in its canonical spelling; "" of what is no requirement."""
+    """Return the distribution of a requirement, in its canonical spelling; "" for other text."""
     line = _bare(requirement)
     wheel = _wheel(line)
     if wheel is not None:

@@ -88,7 +88,7 @@ _BASES_LIMIT = 8
 
 
 def resolves_to(module: Module, node: cst.CSTNode, names: re.Pattern[str], project: Project | None = None) -> bool:
-    """Return whether an expression provably stands for one of ``names``.
+    """Return whether an expression provably refers to one of ``names``.
 
     Args:
         module: where it stands.
@@ -132,5 +132,5 @@ def inherits(project: Project, qualified: str, names: re.Pattern[str], depth: in
 
 
 def bases_may_be(outline: Outline, project: Project, node: ast.ClassDef, names: re.Pattern[str]) -> bool:
-    """Return whether every base of a class that LibCST has not read may stand for one of ``names``."""
+    """Return whether every base of a class that LibCST has not read may refer to one of ``names``."""
     return all(any(map(names.fullmatch, project.possible_names(outline, base))) for base in node.bases)

@@ -171,7 +171,7 @@ class _Names:
 
     @cached_property
     def submodules(self) -> dict[str, list[_Dead]]:
-        """Top-level ``import package.module`` beside an ``import package``, by what they import."""
+        """Return top-level ``import package.module`` next to an ``import package``, by their modules."""
         body = self._outline.tree.body
         plain = [(one, alias) for one in body if isinstance(one, ast.Import) for alias in one.names if not alias.asname]
         packages = {alias.name for _, alias in plain}
@@ -241,7 +241,7 @@ class _Names:
 
     @cached_property
     def _blocks(self) -> dict[ast.AST, list[ast.stmt]]:
-        """Return the block that each statement stands in."""
+        """Return the block of each statement."""
         tree = self._outline.tree
         nodes = (tree, *self._outline.inside(tree))
         fields = (value for node in nodes for _, value in ast.iter_fields(node) if isinstance(value, list))

@@ -83,7 +83,7 @@ def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
 
 
 def _vague_verb(name: str) -> str | None:
-    """Return the verb for a name that says nothing of what a function does; ``None`` of a name that says something."""
+    """Return the verb of a name that does not describe a function; ``None`` of a descriptive name."""
     for names, verb in _VAGUE_VERBS.items():
         if (found := names.fullmatch(name)) is not None:
             return (found.groupdict().get("of") or "") + verb

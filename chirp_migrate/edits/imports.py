@@ -132,7 +132,7 @@ def local_import_edits(module: Module, name: cst.Name, needed: Import, style: Im
 
 
 def _is_in_script(module: Module, statement: cst.CSTNode) -> bool:
-    """Return whether a statement stands in the block of ``if __name__ == "__main__":`` at the top level."""
+    """Return whether a statement is in the block of ``if __name__ == "__main__":`` at the top level."""
     block = module.parents[module.parents[statement]]
     match module.parents.get(block):
         case cst.If(test=test, body=body) as guard if body is block:

@@ -111,7 +111,7 @@ def _comments_kept(module: Module, style: CodeStyle, lines: tuple[int, int], aft
 
 
 def _pairs(old: Sequence[_Comment], new: Sequence[_Comment]) -> Iterator[tuple[_Comment, _Comment]]:
-    """Yield the comments that are in both; where one of several that say the same is gone, it is not known which."""
+    """Yield the comments that both versions have; of equal comments, it is not known which is missing."""
     for text in dict.fromkeys(one.text for one in new):
         was, now = ([comment for comment in comments if comment.text == text] for comments in (old, new))
         if len(was) == len(now):

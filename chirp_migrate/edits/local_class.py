@@ -79,7 +79,7 @@ class LocalClass:
         return own.removeprefix(old)
 
     def check(self) -> None:
-        """See that it can move, and objects keep what it takes along.
+        """Check that the class can move, and that its objects keep the captured values.
 
         Raises:
             NotMovable: it cannot, for the reason given.
@@ -134,7 +134,7 @@ class LocalClass:
                 raise NotMovable(f"`{self.module.source(one)}` in it refers to this one class")
 
     def _check_constructor(self) -> None:
-        """See that the constructor can take what is captured, and that objects keep it."""
+        """Check that the constructor accepts the captured values, and that objects keep them."""
         if any(_OWN_STATE.fullmatch(method.name.value) for method in self.methods):
             raise NotMovable("it overrides how its objects are created or pickled")
         if self.init is None:

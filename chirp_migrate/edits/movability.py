@@ -86,7 +86,7 @@ def _own_class(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.Clas
 
 
 def check_values(module: Module, project: Project, node: cst.CSTNode, captured: Iterable[Capture]) -> None:
-    """See that captured values can be bound where ``node`` stands, and go to another process.
+    """Check that captured values can be bound at ``node``, and be sent to another process.
 
     Raises:
         NotMovable: one cannot.
@@ -168,7 +168,7 @@ def _postpones_annotations(statement: cst.ImportFrom) -> bool:
 
 
 def _names_read(module: Module, *expressions: cst.CSTNode) -> Iterator[tuple[str, Variable | None]]:
-    """Yield names that are read in expressions, each with what binds it."""
+    """Yield names that expressions read, each with its binding."""
     for name in (name for expression in expressions for name in find_in(expression, cst.Name)):
         if is_read(module, name):
             yield name.value, module.scopes.lookup(name.value, name)

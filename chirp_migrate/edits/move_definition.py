@@ -70,7 +70,7 @@ def function_offset(module: Module, node: cst.CSTNode) -> int:
 
 
 def _defines_or_imports(statement: cst.CSTNode) -> bool:
-    """Return whether functions may stand after a statement: after definitions, and after imports, guarded ones too."""
+    """Return whether functions may follow a statement: definitions, and imports, guarded ones too."""
     if isinstance(statement, cst.FunctionDef | cst.ClassDef):
         return True
     guarded = isinstance(statement, cst.If | cst.Try) and isinstance(statement.body, cst.IndentedBlock)

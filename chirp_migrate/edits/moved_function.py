@@ -87,7 +87,7 @@ class MovedFunction:
 
     @property
     def is_changed(self) -> bool:
-        """Return whether what replaces it is more than a function by its name."""
+        """Return whether the replacement is more than a reference to a function."""
         return bool(self.captives or self.bound or self.method)
 
     def check(self) -> None:
@@ -111,7 +111,7 @@ class MovedFunction:
         return owner is None or takes_other_objects(self.module, self.project, owner, method.name.value)
 
     def _takes_methods(self) -> bool:
-        """Return whether nothing looks at the methods of the class around, so that one more makes no difference."""
+        """Return whether no code inspects the methods of the enclosing class, so that one more is invisible."""
         owner = self.module.enclosing_class(self.method or self.node)
         if self.project.holds(r"\bdef\s+__getattribute__\b", "__getattribute__"):
             return False
@@ -291,7 +291,7 @@ class MovedFunction:
         return name
 
     def spelled(self, name: str) -> str:
-        """Return how what is called ``name`` is named where it stood."""
+        """Return the expression for ``name`` at the old place."""
         return name if self.method is None else f"self.{name}"
 
     def value(self, name: str, around: int) -> tuple[str, frozenset[Import]]:
@@ -359,7 +359,7 @@ class MovedFunction:
 
 
 def _has_quiet_namespace(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
-    """Return whether nothing beside a class, or a base in the project, may look at what the class defines."""
+    """Return whether no code near a class, or a base in the project, may inspect the class namespace."""
     if owner.keywords or owner.decorators or depth == _BASES_LIMIT or lists_names(module):
         return False
     for base in owner.bases:

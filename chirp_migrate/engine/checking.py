@@ -18,7 +18,7 @@ _OPEN = frozenset({Status.OPT_IN, Status.REPORT, Status.REFUSED})
 
 @dataclass(frozen=True)
 class Check:
-    """A plan, looked at for what is left to do.
+    """A plan, checked for work that is left.
 
     Attributes:
         plan: what ``apply`` would rewrite, made by :func:`~chirp_migrate.engine.plan_tree.plan_tree`.

@@ -129,7 +129,7 @@ def journal_root(path: Path) -> Path:
 def discover(
     path: Path, *, notebooks: bool = True, left_out_by: Callable[[str], str | None] = lambda _: None
 ) -> Discovery:
-    """Find the Python files and notebooks at or below ``path``; only names are looked at.
+    """Find the Python files and notebooks at or below ``path``, by their names alone.
 
     Left out are what an earlier ``apply`` added, version control, virtual environments, installed packages, caches,
     build output, vendored code (folders called ``vendor``, ``third_party`` and the like, or ``extern`` and ``external``

@@ -24,7 +24,7 @@ def check_settled(
     jobs: int | None = None,
     progress: Progress = no_progress,
 ) -> None:
-    """Compile what ``plan`` writes and plan it once more.
+    """Compile the result of ``plan`` and plan it once more.
 
     Args:
         path: what was planned: the folder of the backend, or one file of it.

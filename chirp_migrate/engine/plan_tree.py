@@ -213,7 +213,7 @@ class _Reader:
 
 
 def _read_all(read: _Reader, paths: Iterable[str]) -> tuple[dict[str, Source], dict[str, UnreadableSource | OSError]]:
-    """Return the files that can be read, and why the others cannot."""
+    """Return the readable files, and why all others cannot be read."""
     sources: dict[str, Source] = {}
     unread: dict[str, UnreadableSource | OSError] = {}
     for path in paths:

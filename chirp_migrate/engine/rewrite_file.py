@@ -61,7 +61,7 @@ class FileResult:
 
 
 def migrate_file(path: str, text: str, project: Project, settings: Settings) -> FileResult:
-    """Rewrite one file as the settings say. It never raises: one bad file must not keep the others from migrating.
+    """Rewrite one file by the settings. It never raises: one bad file must not keep the others from migrating.
 
     Args:
         path: posix path relative to the root.
@@ -99,7 +99,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
 
 
 def _begin_of(message: str) -> str:
-    """Return the first line of a message, which may hold a whole syntax tree, cut to what one reads."""
+    """Return the first line of a message, which may contain a whole syntax tree, shortened."""
     line, _, rest = message.partition("\n")
     return line if not rest and len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} …"
 
@@ -223,7 +223,7 @@ class _Rewriting:
     def splice(
         self, module: Module, chosen: Sequence[tuple[Rule, Proposal]], proposals: Sequence[tuple[Rule, Proposal]]
     ) -> str:
-        """Return the text with what a pass has chosen from its proposals."""
+        """Return the text with the edits that a pass has chosen."""
         first = len(self._done)
         self._passes += 1
         owners: dict[Edit, frozenset[int]] = {}
@@ -269,7 +269,7 @@ class _Rewriting:
         return frozenset({(self._original.path, self._original.position(self._pieces.origin(proposal.offset))[0])})
 
     def _named(self, numbers: Iterable[int]) -> frozenset[str]:
-        """Return the calls with which some rewrites stand or fall, as a hunk has them."""
+        """Return the calls that are decided together with some rewrites."""
         return frozenset(f"{path}:{line}" for number in numbers for path, line in self._calls[number])
 
     def _is_public(self, module: Module, name: str) -> bool:

@@ -108,7 +108,7 @@ class Settings:
         all_loaders: bool | None = None,
         exclude: Sequence[str] = (),
     ) -> Settings:
-        """These settings with what the command line says above them.
+        """Return the settings with the command line's options applied.
 
         ``select`` puts the settings' ``select`` and ``ignore`` aside; ``ignore`` alone takes further rules away, and
         ``exclude`` further files.

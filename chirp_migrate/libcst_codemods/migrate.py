@@ -23,7 +23,7 @@ _REFORMATTED = "LibCST would change white space in it that is not to be changed:
 
 
 class PlannedCommand(CodemodCommand, ABC):
-    """Does to each file what the plan of the backend says; its one metadata dependency is a :class:`BackendPlan`."""
+    """Apply the plan of the backend to each file; its one metadata dependency is a :class:`BackendPlan`."""
 
     def transform_module(self, tree: cst.Module) -> cst.Module:
         """Return the rewritten module.
@@ -38,7 +38,7 @@ class PlannedCommand(CodemodCommand, ABC):
         return super().transform_module(tree)
 
     def transform_module_impl(self, tree: cst.Module) -> cst.Module:
-        """Return the module with the edits of the plan; what is only reported becomes warnings."""
+        """Return the module with the edits of the plan; findings without edits become warnings."""
         (plan,) = self.METADATA_DEPENDENCIES
         planned = self.get_metadata(plan, tree)
         assert isinstance(planned, PlannedFile)

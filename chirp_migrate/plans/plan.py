@@ -170,7 +170,7 @@ class Finding:
 
     @property
     def message_with_gain(self) -> str:
-        """Return the message; of what gains something, also what and why."""
+        """Return the message, with kind and reason of the gain, if any."""
         if self.gain is None or self.status is Status.UNCHANGED:
             return self.message
         return f"{self.message}; gain: {self.gain.kind.words} ({self.gain.text})"
@@ -203,7 +203,7 @@ class FilePlan:
 
 
 class Skipped(Struct, frozen=True, omit_defaults=True):
-    """A file that could not be handled, or what was not looked at, and why.
+    """A file that could not be handled, or an excluded one, and the reason.
 
     Attributes:
         path: posix path relative to the root of the plan.

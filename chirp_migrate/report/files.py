@@ -22,7 +22,7 @@ _ODD_IN_LINKS = re.compile(r"[^A-Za-z0-9_./-]+")
 def tell_file(
     file: FilePlan, findings: Iterable[Finding], *, run: int | None, choices: Choices, edited_since: bool
 ) -> tuple[FileStory, tuple[FindingStory, ...]]:
-    """Return one file, and what was found in it and not rewritten.
+    """Return one file of a report, and its findings that were not rewritten.
 
     Args:
         file: what was, or is to be, written.

@@ -22,7 +22,7 @@ __all__ = ["FileStory", "FindingStory", "HunkStory", "RunStory", "Story", "repor
 
 @dataclass(frozen=True)
 class FindingStory:
-    """A finding with what a reader needs beside it.
+    """A finding with the details that a reader needs.
 
     Attributes:
         finding: rule, name, place, message, safety and status.
@@ -37,7 +37,7 @@ class FindingStory:
 
 @dataclass(frozen=True)
 class HunkStory:
-    """One change: what can be accepted or refused alone, or what follows from others.
+    """One change: a hunk, or edits that follow from hunks.
 
     Attributes:
         id: names it in links: the same whenever the same change is reported again. Letters, digits and ``_./:-`` only.

@@ -45,7 +45,7 @@ class Lines:
         return [self._block(*run) for run in runs]
 
     def edit(self, block: Block) -> Edit:
-        """Return the edit that makes a block's lines what it says."""
+        """Return the edit that gives a block its lines."""
         return Edit(self.starts[block.first - 1], self.starts[block.end - 1], block.after)
 
     def position(self, offset: int) -> tuple[int, int]:

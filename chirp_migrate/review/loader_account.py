@@ -37,7 +37,7 @@ class Ledger:
 
     @classmethod
     def of(cls, plan: Plan, left: Collection[Skipped] = ()) -> Ledger:
-        """Add up what a run found.
+        """Count the findings of a run.
 
         Args:
             plan: with its findings, the files that could not be handled, and the rules that ran.

@@ -182,7 +182,7 @@ def read_applied(document: PlanDocument, root: Path, written: Contents) -> Plan:
 
 
 def carried_over(old: PlanDocument, new: PlanDocument) -> PlanDocument:
-    """Return the plan ``new`` with what a review of an ``old`` one decided on hunks that are the same in it.
+    """Return the plan ``new`` with the decisions of an ``old`` review on hunks that are the same.
 
     A hunk is the same when the source of its file and its edits are.
     """
@@ -263,7 +263,7 @@ class _Tree:
 
 
 class _Reading:
-    """One pass over a document, with what was decided in it."""
+    """One pass over a document, with its decisions."""
 
     def __init__(self, whole: PlanDocument, root: Path, contents: Contents) -> None:
         self._contents = contents

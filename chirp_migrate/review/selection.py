@@ -45,7 +45,7 @@ def decisions_of(plan: Plan) -> list[HunkId]:
 
 
 def select(plan: Plan, choices: Choices) -> Plan:
-    """Return ``plan`` as ``choices`` leave it; what they do not mention is accepted.
+    """Return ``plan`` with ``choices`` applied; hunks without a choice are accepted.
 
     What makes the runtime available is left out when nothing is left that needs it.
 

@@ -22,7 +22,7 @@ _MARKER = "#@@ chirp-migrate"
 
 
 class NotValid(Exception):
-    """An edited hunk that cannot be taken; the message says why."""
+    """An edited hunk is invalid, for the reason in the message."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Review:
 
 
 def edit_buffer(item: Item, choice: Choice | None) -> str:
-    """Return the new lines of a hunk for an editor: each block under a marker that says which lines it replaces.
+    """Return the new lines of a hunk for an editor: each block under a marker with the lines it replaces.
 
     Raises:
         NotValid: there is no hunk to edit.
@@ -159,7 +159,7 @@ def edit_buffer(item: Item, choice: Choice | None) -> str:
 
 
 def read_buffer(item: Item, choice: Choice | None, text: str) -> tuple[Edit, ...]:
-    """Return the edits that an edited buffer stands for.
+    """Return the edits of an edited buffer.
 
     Raises:
         NotValid: markers are missing or changed.

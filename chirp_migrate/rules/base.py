@@ -71,7 +71,7 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def quoted(module: Module, *nodes: cst.CSTNode) -> str:
-    """Return the source of nodes, each on one line, as a message names them; what says the same is said once."""
+    """Return the source of nodes, each on one line, for a message; equal texts once."""
     return listed(list(dict.fromkeys(f"`{one_line(module, node)}`" for node in nodes)))
 
 

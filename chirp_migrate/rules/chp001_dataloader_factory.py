@@ -133,7 +133,7 @@ class DataLoaderFactory(Rule):
 
 
 def _shows_role(module: Module, use: Use) -> bool:
-    """Whether what a mention is for makes clear what its loader is for; also where no loader is rewritten for it."""
+    """Return whether a mention shows the role of its loader; also where no loader is rewritten."""
     if use.call is None:
         return bool(use.why == "named" or use.what)
     values = _arguments(use.call)
@@ -182,7 +182,7 @@ def _proposal(
 
 
 def _with_gain(module: Module, project: Project, call: cst.Call, proposal: Proposal) -> Proposal:
-    """Return the rewrite with what it buys; where reading gains nothing, copies of its batches may."""
+    """Return the rewrite with its gain; if reading gains nothing, copies of its batches may."""
     gains = loader_gains(project)
     gain = gains.of_call(module, call)
     if gain.kind is GainKind.PICKLABLE and not all(is_moved(project, one) for one in gains.held_by(module, call)):

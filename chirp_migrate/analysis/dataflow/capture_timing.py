@@ -22,7 +22,7 @@ _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 def early_binding_problem(
     module: Module, project: Project, node: cst.CSTNode, captured: Iterable[Capture]
 ) -> str | None:
-    """Return why an object that takes the values of ``captured`` where ``node`` makes it could see others than before.
+    """Return why binding ``captured`` where ``node`` creates an object could change values that it reads.
 
     ``None`` when it cannot. Each name has its value before ``node`` on every path, and is never bound again; or it is
     bound again only after the last use of the object.
@@ -168,7 +168,7 @@ class _Definite:
         self._module, self._nodes = module, nodes
 
     def before(self, child: cst.CSTNode, around: cst.CSTNode) -> bool:
-        """Return whether what ``around`` runs before its part ``child`` always binds."""
+        """Return whether the code of ``around`` before its part ``child`` always binds."""
         match around:
             case cst.IndentedBlock() | cst.SimpleStatementLine() | cst.SimpleStatementSuite() | cst.Module():
                 return any(map(self._statement, takewhile(lambda one: one is not child, around.body)))
@@ -209,7 +209,7 @@ class _Definite:
         return self._always(statement)
 
     def _with(self, items: Iterable[cst.WithItem], body: cst.BaseSuite) -> bool:
-        """Whether a ``with`` statement binds: what follows a manager that may swallow an exception may not have run."""
+        """Return whether a ``with`` statement always binds: the block of a manager that swallows errors may not."""
         for item in items:
             if self._always(item):
                 return True

@@ -59,7 +59,7 @@ def reads_of(module: Module, name: str, scope: Scope) -> list[cst.Name]:
 
 
 def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]:
-    """Return every place where ``name`` stands for the variable of ``scope``, for every use."""
+    """Return every place where ``name`` refers to the variable of ``scope``, for every use."""
     variables = (one for one in module.named(name) if mention(module, one) is not Mention.LABEL)
     owners = ((variable, module.scopes.lookup(name, variable)) for variable in variables)
     return [one for one, owner in owners if owner is not None and owner[0] is scope]
@@ -71,7 +71,7 @@ def parts_in(module: Module, code: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
 
 
 def uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> list[cst.Name]:
-    """Places in ``code`` where ``name`` stands for a variable."""
+    """Yield places in ``code`` where ``name`` refers to a variable."""
     within = set(parts_in(module, code))
     return [
         one

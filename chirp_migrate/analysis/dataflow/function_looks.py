@@ -62,7 +62,7 @@ def _reads(tree: ast.AST, attributes: Collection[str]) -> Iterator[int]:
 
 
 def _is_class(node: ast.expr, classes: Collection[str]) -> bool:
-    """Return whether an expression stands for a class, or for what a call makes: that is ``type(…)`` as a rule."""
+    """Return whether an expression is a class, or the class of a call's result: ``type(…)`` as a rule."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name in classes or name == "__class__" or _CLASS.fullmatch(name) is not None

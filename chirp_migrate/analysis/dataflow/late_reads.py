@@ -24,7 +24,7 @@ _LOOKS = re.compile(r"builtins\.(bool|hasattr|id|isinstance|len|repr|str|super)"
 
 
 def may_read_later(module: Module, project: Project, node: cst.CSTNode, captured: Capture) -> bool:
-    """Whether a function, lambda or class may make something that reads a captured name when it is asked for more."""
+    """Return whether a function, lambda or class may create an object that reads a captured name later."""
     if not isinstance(node, cst.ClassDef):
         return _is_late(module, project, [node], captured.reads)
     methods = list(methods_of(node).values())
@@ -41,7 +41,7 @@ def _is_late(module: Module, project: Project, functions: Sequence[cst.CSTNode],
 
 
 def _suspends(function: cst.CSTNode) -> bool:
-    """Whether calling a function only begins it; what PyTorch makes of ``__iter__`` is used up with the object."""
+    """Return whether calling a function only starts it, as with a generator."""
     is_iter = isinstance(function, cst.FunctionDef) and function.name.value == "__iter__"
     is_async = isinstance(function, cst.FunctionDef) and function.asynchronous is not None
     return is_async or (bool(find_own(function, cst.Yield)) and not is_iter)
@@ -74,7 +74,7 @@ def _may_give_itself(module: Module, project: Project, node: cst.ClassDef) -> bo
 
 
 def _only_asks(module: Module, project: Project, read: cst.Name, methods: dict[str, cst.FunctionDef]) -> bool:
-    """Return whether an object is only asked for attributes, methods that are called, or samples."""
+    """Return whether code only reads attributes, calls methods, or reads samples of an object."""
     parent = module.parents[read]
     around = module.parents[parent]
     match parent:

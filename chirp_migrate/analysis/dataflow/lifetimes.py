@@ -142,7 +142,7 @@ class _Uses:
         return self.of_value(made)
 
     def of_value(self, node: cst.CSTNode) -> int:
-        """Return the end of the last use of what an expression gives."""
+        """Return the end of the last use of an expression's value."""
         module, parent = self._module, self._module.parents[node]
         match step_of(module, node):
             case Chosen(whole):
@@ -241,7 +241,7 @@ class _Uses:
         return found is scope
 
     def _shorten_code(self, node: cst.CSTNode) -> str:
-        """Return the code of the statement around a use, or its first line, cut to what one reads."""
+        """Return the code of the statement around a use, or its first line, shortened."""
         code = one_line(self._module, node if isinstance(node, cst.Call) else statement_around(self._module, node))
         return code if len(code) <= _LONGEST_CODE else f"{code[: _LONGEST_CODE - 2]} …"
 

@@ -37,7 +37,7 @@ def origins(module: Module, scope: cst.CSTNode, name: str) -> tuple[list[Origin]
 
 
 def values_of(module: Module, node: cst.CSTNode) -> list[Origin]:
-    """Values that a name or attribute is given where it gets them; none of any other expression."""
+    """Return the values assigned to a name or attribute; empty for other expressions."""
     name = dotted(node)
     return [] if name is None else origins(module, scope_of(module, node, name), name)[0]
 

@@ -148,7 +148,7 @@ class Returned(Value):
 
 @dataclass
 class Path:
-    """One way through code: what it gives, and what is done on it.
+    """One path through code: its result, and the operations on it.
 
     Attributes:
         truths: what is asked on it, part by part, and which of it holds; of ``x is not None`` that is x.
@@ -172,7 +172,7 @@ class Path:
 
     @property
     def evaluated(self) -> list[Value]:
-        """Return all that was kept, called or asked for."""
+        """Return all values that were stored, called or compared."""
         return [*self.kept, *self.calls, *self.items]
 
 
@@ -251,7 +251,7 @@ class Evaluator:
         env: Mapping[str, Value],
         result: cst.BaseExpression | None = None,
     ) -> list[Path]:
-        """Return every path through ``statements``, with what they return, or else the value of ``result`` after them.
+        """Return every path through ``statements``, with its result, or else the value of ``result`` after them.
 
         Raises:
             NotStraightLine: when they cannot be evaluated; also where statements with a ``result`` return.
@@ -346,7 +346,7 @@ class Evaluator:
             raise NotStraightLine(f"an assignment to `{self._source(target)}`")
 
     def expression(self, node: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
-        """Value of an expression; what is not modelled becomes ``opaque`` by its source text.
+        """Return the value of an expression; unsupported expressions become ``opaque`` by their source text.
 
         Raises:
             NotStraightLine: when an opaque part mentions a name that was assigned before (its value would be lost).

@@ -19,7 +19,7 @@ from chirp_migrate.syntax.scopes import Binding
 
 
 def has_subclass(project: Project, title: str) -> bool:
-    """Return whether a class may inherit from one called ``title``, also from what it is imported as."""
+    """Return whether a class may inherit from one called ``title``, or from an alias of it."""
     # What the rules import is called so as well.
     titles = [title, *sorted(alias for alias in project.aliases(title) if not alias.startswith("WorkerSafe"))]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
@@ -28,7 +28,7 @@ def has_subclass(project: Project, title: str) -> bool:
 
 
 def passed_by_name(project: Project, parameter: str) -> bool:
-    """Return whether a call passes an argument as ``parameter=`` to anything that other packages do not define."""
+    """Return whether a call passes an argument as ``parameter=`` to code of the project."""
     keyword = re.compile(rf"[(,]\s*{re.escape(parameter)}\s*=(?!=)")
     return any(
         not _is_foreign(project, path, called)
@@ -130,7 +130,7 @@ def has_relatives(module: Module, project: Project, owner: cst.ClassDef) -> bool
 
 
 def takes_other_objects(module: Module, project: Project, owner: cst.ClassDef, method: str) -> bool:
-    """Whether code may call a method of a class with an object that is none of it: it asks the class for the method.
+    """Return whether code may read a method from a class, and call it with any object.
 
     A class may ask its bases.
     """
@@ -146,7 +146,7 @@ def takes_other_objects(module: Module, project: Project, owner: cst.ClassDef, m
 
 @lru_cache(maxsize=1024)
 def _asked_of_classes(text: str) -> frozenset[tuple[str, str]]:
-    """Attributes that code asks what may be a class for, each with the name of the class ("" for any)."""
+    """Return attributes that code reads from possible classes, each with the name of the class ("" for any)."""
     return frozenset(_asked_in(_tree(text), ()))
 
 
@@ -177,7 +177,7 @@ def _called_of_base(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:
 
 
 def _class_title(asked: ast.expr) -> str | None:
-    """Return the name of what may be a class, "" for any; ``None`` for other objects."""
+    """Return the name of a possible class, "" for any; ``None`` for other objects."""
     match asked:
         case ast.Name(id="cls") | ast.Attribute(attr="__class__") | ast.Call(func=ast.Name(id="type")):
             return ""
@@ -228,7 +228,7 @@ def _whose_attributes(held: ast.expr) -> ast.expr | None:
 
 
 def is_accessed_by_name(project: Project, attribute: str) -> bool:
-    """Return whether anything but ``self`` is asked for, or given, an attribute of that name; any object may be."""
+    """Return whether code may read or set an attribute of that name on any object but ``self``."""
     name = re.escape(attribute)
     return project.search(rf"""\b{name}\b(?<=\.{name})(?<!\bself\.{name})|["']{name}["']""", attribute)
 
@@ -240,7 +240,7 @@ def is_quoted(project: Project, name: str) -> bool:
 
 
 def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
-    """Return whether other code may ask ``module`` for a top-level name by a string.
+    """Return whether other code may read a top-level name of ``module`` by a string.
 
     It may where a string, or a file of settings, holds the path ``module.name``, where the name is asked for with
     ``getattr``, and where a string is the name of a class.
@@ -260,7 +260,7 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
 
 
 def is_probed(project: Project, *attributes: str) -> bool:
-    """Return whether any file asks an object whether it has an attribute of one of these names, or for it if it has."""
+    """Return whether any file reads attributes of these names with ``hasattr`` or ``getattr``."""
     names = "|".join(map(re.escape, attributes))
     asked = r"(?:has|get)attr\b"
     return project.holds(rf"""{asked}(?:(?!{asked})[^\r\n])*["'](?:{names})["']""", "hasattr", "getattr")
@@ -285,7 +285,7 @@ def set_from_outside(attribute: str) -> str:
 
 
 def is_replaced(module: Module, project: Project, path: str) -> bool:
-    """Return whether other code may give a top-level name of ``module``, or an attribute of one, another value.
+    """Return whether other code may assign a top-level name of ``module``, or an attribute of one.
 
     It does where anything but ``self`` is given an attribute that is called as the last part of ``path``.
     """
@@ -352,7 +352,7 @@ def lists_names(module: Module) -> bool:
 
 
 def may_be_set(module: Module, project: Project, name: str) -> bool:
-    """Return whether other code may set a top-level name of ``module`` that is new, or look for it.
+    """Return whether other code may set or look up a new top-level name of ``module``.
 
     Also an ``import *``, and the import of a module of the package.
     """

@@ -45,7 +45,7 @@ class Assigned:
 
 @dataclass(frozen=True)
 class Default:
-    """It is what a parameter is where none is given."""
+    """The value becomes the default of a parameter."""
 
     parameter: cst.Param
 
@@ -88,7 +88,7 @@ class Iterated:
 
 @dataclass(frozen=True)
 class Member:
-    """It is asked for an attribute."""
+    """Code reads an attribute of the value."""
 
     attribute: cst.Attribute
 

@@ -56,7 +56,7 @@ _MAKER = re.compile(r"_*(get|make|build|create|new|setup)_+(?=\w)")
 
 @lru_cache(maxsize=8)
 def may_have_destinations(text: str, project: Project) -> bool:
-    """Return whether a text has a word for what may take functions to worker processes."""
+    """Return whether a text has a word for an object that passes functions to worker processes."""
     if any(word in text for word in _WORDS) or may_name_dataset(text, project):
         return True
     return "ransform" in text and _TRANSFORM.search(text) is not None and _ABOUT_TORCH.search(text) is not None
@@ -137,7 +137,7 @@ class Destinations:
         return None
 
     def _takes_data(self, call: cst.Call, called: set[str]) -> bool:
-        """Return whether what is called is about data, by its names: other things take a ``transform`` too."""
+        """Return whether a callee is about data, by its names: other code has a ``transform``, too."""
         names = {*called, self._module.source(call.func)}
         return any(_DATA.search(name) or inherits(self._project, name, DATASET) for name in names)
 
@@ -237,7 +237,7 @@ class Destinations:
         return short if not _passes_all_on(module, value) and _is_called_elsewhere(self._project, name) else None
 
     def _used_inside(self, node: cst.CSTNode) -> str | None:
-        """Return a name that a function which goes to workers takes from outside goes there with it."""
+        """Return the purpose of a name that an escaping function captures: it escapes as well."""
         if not isinstance(node, cst.Name):
             return None
         owner = self._module.scopes.lookup(node.value, node)
@@ -256,7 +256,7 @@ class Destinations:
 
 
 def _is_called_elsewhere(project: Project, maker: str) -> bool:
-    """Return whether a file of the project gives what ``maker`` returns to a loader."""
+    """Return whether a file of the project passes the result of ``maker`` to a loader."""
     return maker in project.captured(_GIVEN_CALL, *_KEYWORDS)
 
 
@@ -269,7 +269,7 @@ def _assigned_to(module: Module, node: cst.CSTNode) -> cst.Name | None:
 
 
 def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
-    """Return whether a name stands for a function that takes any arguments, as the wrappers that decorators make."""
+    """Return whether a name refers to a function with any arguments, such as a decorator's wrapper."""
     owner = module.scopes.lookup(value.value, value) if isinstance(value, cst.Name) else None
     for one in owner.bindings if owner is not None else ():
         match one.node:

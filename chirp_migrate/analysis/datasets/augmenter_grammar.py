@@ -12,7 +12,7 @@ _ENCLOSING = ("random.random() < self.p", "random.random() <= self.p")
 
 
 class AugmentsOtherwise(Exception):
-    """The class does something that the grammar does not know; the message names it."""
+    """The class has a statement outside of the grammar; the message names it."""
 
 
 def methods_of(class_source: str) -> dict[str, ast.FunctionDef]:
@@ -61,7 +61,7 @@ def parts_by_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.st
 
 
 def assigned_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
-    """Targets and values of an assignment, a tuple of as many values taken apart."""
+    """Return targets and values of an assignment, with a tuple of equal length unpacked."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         raise AugmentsOtherwise(f"the rule does not recognise `{first_line(node)}`")
     target, value = node.targets[0], node.value

@@ -216,7 +216,7 @@ class _Masks:
             self._bind(name.id, _SIZES.get(place, _UNKNOWN) if name is one else _UNKNOWN, statement, names)
 
     def _loop(self, loop: ast.For, asked: frozenset[str]) -> None:
-        """A loop of masks; ``asked`` are the conditions that it is run under."""
+        """Read a loop of masks; ``asked`` are the conditions under which it runs."""
         count = next((name for name in _AXES if ast.unparse(loop.iter) == f"range(self.{name})"), None)
         unused = isinstance(loop.target, ast.Name) and self._names.get(loop.target.id, _UNKNOWN) is _UNKNOWN
         if count is None or loop.orelse or not unused or ast.unparse(loop.target) == "self":
@@ -301,7 +301,7 @@ class _Masks:
         return frozenset(known.get(text, text) for text in (self._text(part, names) for part in parts))
 
     def _check_guard(self, asked: frozenset[str], count: str) -> None:
-        """A mask is drawn always, or only where its axis is longer than its parameter; 0 is as wide as no mask."""
+        """Check the guard of a mask: none, or a comparison of the axis with its parameter."""
         if not asked <= {f"{count} positive", f"{count} longer"}:
             raise AugmentsOtherwise("its masks depend on another condition than `parameter > 0 and size > parameter`")
         if f"{count} longer" in asked:

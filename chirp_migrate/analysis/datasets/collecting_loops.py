@@ -125,7 +125,7 @@ def _is_new(module: Module, value: cst.BaseExpression) -> bool:
 
 
 def _seen_by_handler(module: Module, loop: cst.For) -> str | None:
-    """Return whether code around the loop may go on after a sample that could not be read, with what was collected."""
+    """Return why code around the loop may continue after an error, with the collected items."""
     for ancestor in module.ancestors(loop):
         if isinstance(ancestor, _SCOPES):
             return None

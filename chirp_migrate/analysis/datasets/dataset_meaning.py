@@ -128,7 +128,7 @@ def _atoms(condition: Value) -> set[Value]:
 
 
 def _does_nothing_besides(path: Path) -> bool:
-    """Return whether every value that is kept on a path is part of what it gives, and every call is made once."""
+    """Return whether every value on a path is part of its result, and every call occurs once."""
     calls = dict.fromkeys(one for one in reversed(list(subvalues(path.value))) if isinstance(one, Call))
     return path.calls == list(calls) and all(is_part(one, path.value) for one in path.evaluated)
 
@@ -154,7 +154,7 @@ def is_part(one: Value, value: Value) -> bool:
 
 
 def meaning_of(samples: Samples) -> Meaning | None:
-    """Meaning of a dataset from what its ``__getitem__`` gives at :data:`INDEX`."""
+    """Return the semantics of a dataset from the result of its ``__getitem__`` at :data:`INDEX`."""
     for value in samples.outcomes.values() if not samples.conditions else ():
         match value:
             case Item(held, at) if at == INDEX:

@@ -41,7 +41,7 @@ _LITERALS = (
 
 
 def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Return whether a name or attribute stands for a dataset."""
+    """Return whether a name or attribute refers to a dataset."""
     name = dotted(node)
     if name is None:
         return False
@@ -66,7 +66,7 @@ def _maker(value: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def _names_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Whether a name stands for a dataset class, or for what splits a dataset; also in an annotation in quotes."""
+    """Return whether a name refers to a dataset class, or a function that splits datasets; also quoted."""
     if isinstance(node, cst.SimpleString):
         return re.search(r"Dataset\b|Subset\b", node.value) is not None
     if isinstance(node, cst.Name | cst.Attribute):
@@ -75,7 +75,7 @@ def _names_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
 
 
 def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str) -> bool:
-    """Return whether asking for an attribute may run code: some class has a method or property of that name."""
+    """Return whether reading an attribute may run code: some class has a method or property of that name."""
     owner, _, attribute = name.rpartition(".")
     if not owner:
         return False
@@ -113,7 +113,7 @@ def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: s
 
 
 def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
-    """Calls of the module by the name of what they are given first, or as ``dataset=``."""
+    """Return calls of the module by the name of their first argument, or of ``dataset=``."""
     calls: dict[str, list[cst.Call]] = {}
     for call in module.find(cst.Call):
         given = [a.value for a in call.args if a.keyword is not None and a.keyword.value == "dataset"]

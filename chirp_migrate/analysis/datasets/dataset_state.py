@@ -30,7 +30,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Method:
-    """A function that a dataset runs, and the class or module it stands in."""
+    """A function that a dataset runs, and its class or module."""
 
     module: Module
     owner: cst.ClassDef | cst.Module
@@ -85,12 +85,12 @@ class DatasetState:
 
     @property
     def pickles_itself(self) -> bool:
-        """Return whether it says itself how it is pickled."""
+        """Return whether the class defines its own pickling."""
         return any(name in self.methods for name in _PICKLING)
 
     @property
     def knows_workers(self) -> bool:
-        """Return whether it asks which worker it is in."""
+        """Return whether the class uses the number of its worker."""
         return any("get_worker_info" in module.source(node) for module, node in self.lineage)
 
     def _reachable_methods(self, *names: str) -> list[Method]:

@@ -110,7 +110,7 @@ def read_declared(
 
 
 def _holds_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
-    """Return whether a list is one of paths, by its name or by what fills it: there is nothing to read at once."""
+    """Return whether a list contains paths, by its name or its source: nothing can be read at once."""
     attribute = samples.name if isinstance(samples, Attr) else ""
     if _PATHS.fullmatch(attribute):
         return True
@@ -169,7 +169,7 @@ class _DeclaredReader:
         return None
 
     def declared(self, meaning: Meaning | Imaging, none_tested: set[Value]) -> Declared | str:
-        """Return the decorator that says ``meaning``, or why there is none."""
+        """Return the decorator for ``meaning``, or why there is none."""
         stages = meaning.stages if isinstance(meaning, Augmenting) else ()
         flags = {stage.gate for stage in stages if stage.gate != stage.function}
         flags |= {meaning.training} if isinstance(meaning, Augmenting) else set()

@@ -45,7 +45,7 @@ def handing_on(module: Module, definition: cst.ClassDef) -> DelegatingTransform 
 
 
 def _two_parameters(method: cst.FunctionDef) -> tuple[str, str] | None:
-    """Return the names of ``self`` and of the one parameter beside it, without a default, if there are no more."""
+    """Return the names of ``self`` and of the one other parameter without a default, if there are no more."""
     given = method.params
     more = given.kwonly_params or given.posonly_params or given.star_kwarg or isinstance(given.star_arg, cst.Param)
     unusual = method.decorators or method.asynchronous or not isinstance(method.body, cst.IndentedBlock)

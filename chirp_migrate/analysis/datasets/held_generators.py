@@ -83,7 +83,7 @@ def _shared_variables(state: DatasetState) -> Iterator[HeldGenerator]:
 
 
 def _makes_generator(module: Module, project: Project, value: cst.BaseExpression) -> bool:
-    """Return whether a value is a new generator, or a parameter whose annotation says it is one."""
+    """Return whether a value is a new generator, or a parameter with such an annotation."""
     if isinstance(value, cst.Name):
         function = module.enclosing_function(value)
         every = (*function.params.params, *function.params.kwonly_params) if function is not None else ()
@@ -107,13 +107,13 @@ def _maker(module: Module, project: Project, value: cst.BaseExpression) -> cst.C
 
 
 def _always_alike(module: Module, made: cst.Call) -> bool:
-    """Whether a generator made anew is in the same state as before: it is seeded, or PyTorch's, with its fixed seed."""
+    """Return whether a new generator always has the same state: it is seeded, or PyTorch's default."""
     calls = find_in(made, cst.Call)
     return "torch.Generator" in module.qualified_names(calls[-1].func) or all(call.args for call in calls)
 
 
 def _draws(state: DatasetState, use: Use) -> bool:
-    """Return whether ``self.generator`` is drawn from, or given to what draws, where samples are made."""
+    """Return whether reading samples uses ``self.generator``, or passes it on."""
     if use.method not in state.sampling:
         return False
     module = use.method.module

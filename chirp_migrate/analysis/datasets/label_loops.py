@@ -133,7 +133,7 @@ def _is_named(node: cst.CSTNode) -> bool:
 
 
 def _is_steady(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Return whether code only names what nothing can give another value; or counts with that, as `n += 1` does."""
+    """Return whether code only reads names that no code assigns again; or counts, as `n += 1` does."""
     if isinstance(node, cst.Arg):
         return _is_steady(module, project, node.value)
     if isinstance(node, cst.Integer | cst.Float | cst.SimpleString) or is_name(node, "None", "True", "False"):

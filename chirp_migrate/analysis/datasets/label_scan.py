@@ -96,7 +96,7 @@ def read_scan(
 
 
 def _pair(target: cst.BaseExpression) -> tuple[str, str] | None:
-    """Two different names that a pair is taken apart into."""
+    """Return the two different names of an unpacked pair."""
     if not isinstance(target, cst.Tuple | cst.List) or len(target.elements) != 2:
         return None
     names = [e.value.value for e in target.elements if isinstance(e, cst.Element) and isinstance(e.value, cst.Name)]
@@ -277,7 +277,7 @@ def may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) 
 
 
 def _is_local(module: Module, node: cst.BaseExpression) -> bool:
-    """Return whether no call can bind the name anew: a variable of a function that no inner function rebinds."""
+    """Return whether no call can rebind the name: a variable of a function that no inner function rebinds."""
     if not isinstance(node, cst.Name) or isinstance(binding_scope(module, node, node.value), cst.Module):
         return False
     return not any(item.name.value == node.value for item in module.find(cst.NameItem))

@@ -37,7 +37,7 @@ class Replacement:
 
 
 def runtime_replacement(module: Module, project: Project, node: cst.Lambda) -> Replacement | None:
-    """What stands for this lambda where every name in it means what it will mean when it is called, by position."""
+    """Return the replacement of a lambda whose names have the same meaning now as at its calls."""
     shipped = _find_replacement(module, project, node)
     if shipped is None or not has_same_meaning_early(module, project, node):
         return None
@@ -46,7 +46,7 @@ def runtime_replacement(module: Module, project: Project, node: cst.Lambda) -> R
 
 
 def has_same_meaning_early(module: Module, project: Project, node: cst.Lambda) -> bool:
-    """Whether every name in the lambda means where it stands what it will mean when it is called, by position."""
+    """Return whether every name in the lambda has the same meaning now as at its calls."""
     if isinstance(module.scopes.scope_of(node).node, cst.ClassDef):
         return False
     if any(passed_by_name(project, one.name.value) for one in (*node.params.posonly_params, *node.params.params)):
@@ -56,7 +56,7 @@ def has_same_meaning_early(module: Module, project: Project, node: cst.Lambda) -
 
 
 def _is_bound_once(module: Module, project: Project, node: cst.Lambda, name: str, use: cst.Name) -> bool:
-    """Return whether a name of the module gets its value once, above; others are checked before."""
+    """Return whether a name of the module is assigned once, above; other names are checked before."""
     owner = module.scopes.lookup(name, use)
     if owner is None or not isinstance(owner[0].node, cst.Module):
         return owner is not None or module.scopes.is_builtin(name)

@@ -187,7 +187,7 @@ def may_be_seen_unfinished(module: Module, loop: cst.For, name: str) -> bool:
 
 
 def may_be_read_outside(module: Module, project: Project, loop: cst.For, name: str) -> bool:
-    """Return whether what a loop bound to ``name`` may be read outside of it."""
+    """Return whether code outside of a loop may read its variable ``name``."""
     owner, scope = module.scopes.lookup(name, loop), module.scopes.scope_of(loop)
     if owner is None or not any(holds(module, loop, one.node) for one in owner[1]):
         return False

@@ -34,7 +34,7 @@ def may_move(text: str) -> bool:
 
 
 def moved_to(module: Module, call: cst.Call) -> cst.BaseExpression | None:
-    """Return the device that ``x.to(…)`` or ``x.cuda(…)`` moves to; ``None`` for any other call, and for the CPU.
+    """Return the device of ``x.to(…)`` or ``x.cuda(…)``; ``None`` for any other call, and for the CPU.
 
     A name is a device when it is given one, or by what people call devices.
     """
@@ -55,7 +55,7 @@ def is_dtype(module: Module, node: cst.BaseExpression) -> bool:
 
 
 def names_device(module: Module, node: cst.BaseExpression) -> bool:
-    """Return whether a name or attribute stands for a device, and not provably for the CPU."""
+    """Return whether a name or attribute refers to a device, and not provably to the CPU."""
     return dotted(node) is not None and device_value(module, node).may_be()
 
 
@@ -75,7 +75,7 @@ def moves_to_cuda(module: Module, call: cst.Call) -> bool:
 
 
 def cuda_uses(module: Module, scope: cst.CSTNode, *, nested: bool = False) -> Iterator[cst.Call]:
-    """Calls in ``scope`` that initialise CUDA, because they move something there or ask something that only CUDA knows.
+    """Yield calls in ``scope`` that initialise CUDA: they move an object there or query CUDA.
 
     ``nested``: also those in functions and classes inside it.
     """

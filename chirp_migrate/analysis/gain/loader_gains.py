@@ -54,7 +54,7 @@ _AT_RUN_TIME = Gain(GainKind.AT_RUN_TIME, "the dataset is known only when the pr
 
 @lru_cache(maxsize=4)
 def loader_gains(project: Project) -> LoaderGains:
-    """Return the gains of a project, as it was when they were first asked for."""
+    """Return the gains of a project, cached from the first call."""
     return LoaderGains(project, unpicklable(project))
 
 
@@ -216,7 +216,7 @@ class LoaderGains:
         return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
 
     def _replaced_by(self, loaders: list[Loader]) -> Place | None:
-        """Return the call that makes other loaders of these, if nothing else uses them."""
+        """Return the call that builds other loaders from these, if nothing else uses them."""
         if not all(one.replaced_by for one in loaders) or any(
             held is one for value in self._run.loops.values() for held in _loaders_in(value) for one in loaders
         ):
@@ -241,7 +241,7 @@ class LoaderGains:
         return readings_of(self._project, loader.arguments.get("dataset", ()))
 
     def _has_all_callers(self, place: Place, readings: list[Reading]) -> bool:
-        """Return whether a loader can be given no other datasets than those that the run gave it.
+        """Return whether a loader can only get the datasets of the abstract run.
 
         It can if the function around it, or the class, may have calls that the run has not reached.
         """
@@ -262,7 +262,7 @@ class LoaderGains:
         return True
 
     def _is_known_for_any_caller(self, place: Place, outermost: ast.AST) -> bool:
-        """Return whether the datasets of a loader are known even if nothing is known of what its function is given."""
+        """Return whether the datasets of a loader are known for all arguments of its function."""
         if not isinstance(outermost, ast.FunctionDef | ast.ClassDef):
             return False
         first = len(self._run.loaders)
@@ -293,7 +293,7 @@ def _loaders_in(value: Value, depth: int = 4) -> Iterator[Loader]:
 
 
 def _is_pinning(given: Thing) -> bool:
-    """Return whether a `pin_memory` is true, or asks whether there is CUDA."""
+    """Return whether a `pin_memory` is true, or checks for CUDA."""
     match given:
         case Constant(value=value, is_whole=True):
             return bool(value)

@@ -58,7 +58,7 @@ _UNKNOWN = Reading(Way.UNKNOWN)
 
 
 def readings_of(project: Project, value: Iterable[Thing], depth: int = 0) -> list[Reading]:
-    """Return how the samples are read of each dataset that a value may stand for; ``None`` is no dataset."""
+    """Return how each possible dataset of a value is read; ``None`` is no dataset."""
     things = [one for one in value if getattr(one, "value", one) is not None]
     return [_reading(project, thing, depth) for thing in things] or [_UNKNOWN]
 
@@ -99,7 +99,7 @@ def _of_library(project: Project, made: Instance, name: str, depth: int) -> Read
 
 
 def _combine_readings(parts: list[Reading], made: Instance) -> Reading:
-    """Return how a dataset is read that has the samples of others: at once only if each of them is."""
+    """Return how a dataset over other datasets is read: at once only if each of them is."""
     ways = {one.way for one in parts}
     way = next(one for one in (Way.UNKNOWN, Way.ONE_BY_ONE, Way.AT_ONCE) if one in ways)
     first = next(one for one in parts if one.way is way)

@@ -104,7 +104,7 @@ def _gets(call: cst.Call, mapping: str) -> bool:
 
 
 def _is_evaluated(module: Module, node: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
-    """Return whether an expression has been evaluated after its statement, up to what is ``around`` another one."""
+    """Return whether an expression runs after its statement, up to the code ``around``."""
     for ancestor in module.ancestors(node):
         if ancestor in around:
             return True

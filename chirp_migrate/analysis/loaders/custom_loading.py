@@ -81,7 +81,7 @@ def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
 
 
 def _stands_for(module: Module, project: Project, node: cst.CSTNode, pattern: re.Pattern[str]) -> bool:
-    """Return whether a name or attribute stands for one of these."""
+    """Return whether a name or attribute refers to one of these."""
     if not isinstance(node, cst.Name | cst.Attribute):
         return False
     if resolves_to(module, node, pattern, project):
@@ -92,7 +92,7 @@ def _stands_for(module: Module, project: Project, node: cst.CSTNode, pattern: re
 
 
 def _modules(module: Module, project: Project, node: cst.BaseExpression) -> set[str]:
-    """Return the modules that an expression may stand for: variables that hold one, and multiprocessing contexts."""
+    """Return the possible modules of an expression: variables with one, and multiprocessing contexts."""
     values = [origin.value for origin in values_of(module, node)]
     modules: set[str] = set()
     for value in (part for whole in (node, *values) for part in contents(module, module.tree, whole)):
@@ -141,7 +141,7 @@ class _Loading(DataReading):
         return is_used and method in _MAPS | _SUBMITS and self._reads_samples(function, data)
 
     def _ignores_result(self, call: cst.Call) -> bool:
-        """Whether nothing is done with what a call gives, but to iterate over it: ``list(pool.map(write, order))``."""
+        """Return whether code ignores the result of a call, or only iterates over it."""
         node: cst.CSTNode = call
         while isinstance(parent := self._module.parents[node], cst.Arg | cst.Call):
             if isinstance(parent, cst.Call) and not isinstance(parent.func, cst.Name):
@@ -174,7 +174,7 @@ class _Loading(DataReading):
     # Threads
 
     def _fills_queue(self, started: cst.Call | cst.Arg) -> bool:
-        """Return whether a thread puts what it reads from data somewhere."""
+        """Return whether a thread stores data that it reads in a queue or similar object."""
         arguments = started.args if isinstance(started, cst.Call) else ()
         target = keywords(started).get("target") if isinstance(started, cst.Call) else None
         run = self.methods("run") if not arguments else [] if target is None else self.functions_in(target)

@@ -32,7 +32,7 @@ _Json = dict[str, Any]
 
 
 def sarif(check: Check) -> _Json:
-    """Return the document for what was found; what is fine already is not in it.
+    """Return the SARIF document of the findings, without those that need nothing.
 
     What rules find that know bugs (``Rule.finds_bugs``) has the level ``warning``, anything else ``note``, files that
     could not be handled are notifications with the level ``error``.

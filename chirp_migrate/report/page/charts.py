@@ -32,7 +32,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot: its name, its title, a sentence that says it in words, the sides in it, the SVG and its height."""
+    """A plot: its name, its title, a sentence that describes it, its versions, the SVG and its height."""
 
     name: str
     title: str

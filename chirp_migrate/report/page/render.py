@@ -219,7 +219,7 @@ def _time_row(entry: EntryTimes, longest: float, *, together: bool) -> dict[str,
 
 
 def _same_training(found: VerifyReport) -> list[str]:
-    """Return a sentence for each difference, or for what was compared."""
+    """Return a sentence for each difference, or about the comparison."""
     if found.verdict == "failed":
         return []
     lines = [f"{one.message.rstrip('.')}." for one in found.differences[:_DIFFERENCES_SHOWN]]
@@ -261,7 +261,7 @@ def _group_reports(story: Story) -> Iterator[tuple[str, list[tuple[str, list[lis
 
 
 def _rules(story: Story) -> list[tuple[str, str, str, str]]:
-    """Return every rule that has a say in this story: code, name, reason, and how safe it is."""
+    """Return every rule of this report: code, name, reason, and safety."""
     safeties = {rule.code: rule.safety for rule in all_rules()}
     said: dict[str, FindingStory] = {}
     for one in story.findings:

@@ -238,7 +238,7 @@ def show_account(
     planned: bool = False,
     listed: str = "",
 ) -> None:
-    """The ledger: what became of every loader, and what other rules found; ``listed`` says where."""
+    """Print the ledger: the outcome of every loader, and findings of other rules."""
     ledger = Ledger.of(plan, left)
     for sentence in ledger_sentences(ledger, planned=planned, listed=listed):
         screen.text(sentence, hang=2)

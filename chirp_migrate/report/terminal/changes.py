@@ -58,7 +58,7 @@ def show_run(run: RunStory, screen: Screen) -> None:
 
 
 def _rules(run: RunStory, screen: Screen) -> None:
-    """The rules that had something to say: what they did, and why."""
+    """Print the rules with findings: what they did, and why."""
     if run.findings:
         screen.heading("Rules, and why they exist")
     safeties = {rule.code: rule.safety for rule in all_rules()}
@@ -129,7 +129,7 @@ def _number(number: int | None) -> str:
 
 
 def _finding(finding: Finding, screen: Screen, places: str | None = None) -> None:
-    """Rule, place and message of what was found."""
+    """Print rule, place and message of a finding."""
     safety = "" if finding.safety is Safety.SAFE else f" ({finding.safety.value})"
     place = places or (f"line {finding.line}" if finding.cell is None else finding.place)
     screen.item(finding.rule, f"{finding.name}, {place}{safety}: {finding.message_with_gain}", style="cyan")

@@ -86,7 +86,7 @@ def _contents(story: Story) -> str:
 
 
 def _show_words(story: Story, screen: Screen) -> None:
-    """Each word with its meaning, and how every key figure is taken."""
+    """Print each term with its meaning, and how every key figure is measured."""
     screen.title("Words used here")
     words = _OF_CHANGES | (_OF_VERDICTS if story.verdict is not None else {})
     for word, meaning in words.items():

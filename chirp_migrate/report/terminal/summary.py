@@ -19,7 +19,7 @@ _LINES = {"inconclusive": 3, "own run": 2, "differs": 4, "left out": 2, "the sam
 
 
 def show_verify(report: VerifyReport, screen: Screen) -> None:
-    """Print the verdict, the total, the share of the possible saving that is reached, the ends, and what is not known.
+    """Print the verdict, the total, the share of the possible saving, best and worst, and open points.
 
     With -q it is the verdict alone, with -v also everything behind it.
     """
@@ -69,7 +69,7 @@ def _times(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]:
 
 
 def _own_run(report: VerifyReport) -> Iterator[tuple[str, str]]:
-    """Yield the largest own run: an epoch, start-up, and what follows from both."""
+    """Yield the largest own run: epoch time, start-up time, and the total."""
     timed = [(label, own) for label, own in report.own_runs.items() if own.epochs and label in report.ratios]
     if not timed:
         return

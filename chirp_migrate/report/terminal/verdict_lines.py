@@ -43,7 +43,7 @@ def style_of(verdict: str) -> str:
 
 
 def show_head(verdict: VerifyReport, screen: Screen) -> None:
-    """The verdict, what it means, and the sentence that ``verify`` gave for it."""
+    """Print the verdict, its meaning, and the reason."""
     screen.text(f"Verdict: {verdict.verdict}", style=style_of(verdict.verdict))
     meaning = _MEANINGS.get(verdict.verdict, "")
     screen.text(meaning.format(threshold=_percent(verdict.threshold)), 2)
