@@ -41,7 +41,7 @@ _COMMANDS = {
 
 
 class _LazyGroup(click.Group):
-    """Commands are imported when they are asked for, so that ``--help`` does not wait for PyTorch."""
+    """Commands that are imported on demand, so that ``--help`` does not wait for PyTorch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

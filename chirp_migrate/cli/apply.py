@@ -120,7 +120,7 @@ def apply(
 
 
 def following(path: Path) -> list[str]:
-    """Return lines on what to do after a run at ``path``: commands that work there."""
+    """Return lines with the next commands after a run at ``path``."""
     from chirp_migrate.training.errors import InvalidTree  # which apply needs only here
     from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, discover
 
@@ -144,7 +144,7 @@ def following(path: Path) -> list[str]:
 
 @contextmanager
 def explain_interruption(path: Path) -> Iterator[None]:
-    """Say of a refusal that another run was applied at ``path`` meanwhile, and of Ctrl-C what state the tree is in."""
+    """Add to a refusal that another run was applied meanwhile, and to Ctrl-C the state of the tree."""
     root = journal_root(path) if path.exists() else None
     before = _applied_runs(root)
     try:
@@ -213,7 +213,7 @@ def check_pins(plan: Plan) -> None:
 
 
 def _pin_problem(plan: Plan) -> str:
-    """Return which pins contradict what the written files import; "" if none does."""
+    """Return the pins that contradict the runtime of the written files; "" if there are none."""
     pins = contradictions(plan.root, journal_root(plan.root)) if need_runtime(plan.files) else []
     return (
         f"{'; '.join(pins)}: the project could not be installed together with the runtime of the migrated files."

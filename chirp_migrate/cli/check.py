@@ -121,7 +121,7 @@ def _run_check(path: Path, settings: Settings, jobs: int | None, output: Output,
 
 
 def _add_ignores(found: Check, project: Path, output: Output) -> str:
-    """Write the comments as a run of their own, recorded in ``project``, and say so."""
+    """Write the comments as a separate run, recorded in ``project``, and print that."""
     recorded = plan_ignores(found.plan, found.work).seen_from(project)
     with output.progress("writing comments") as step:
         result = commit(recorded, on_step=step, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))})
@@ -155,7 +155,7 @@ def _line(finding: Finding, base: Path, screen: Screen) -> str:
 
 
 def _verdict(found: Check, path: Path) -> str:
-    """Return the last line: whether it is clean, what counted and what did not."""
+    """Return the last line: whether the tree is clean, what counted and what did not."""
     plan = found.plan
     files = len({finding.path for finding in found.work})
     parts = [f"{count(len(found.work), 'finding')} in {count(files, 'file')}"] if found.work else []

@@ -69,7 +69,7 @@ def settings_of(command: click.Command) -> dict[str, str | None]:
 
 
 def put_aside(*names: str) -> bool:
-    """Return whether no option says what these parameters are: one that contradicts them goes before settings."""
+    """Return whether no option sets these parameters: contradicting options replace settings."""
     ctx = click.get_current_context()
     return all(ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE for name in names)
 

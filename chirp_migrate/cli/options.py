@@ -194,7 +194,7 @@ def selectors(ctx: click.Context, parameter: click.Parameter, value: Sequence[st
 
 
 def complete_rules(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Codes and names of rules that continue what is typed, behind the last comma of a list."""
+    """Return codes and names of rules that complete the typed text, behind the last comma of a list."""
     begun, comma, last = incomplete.rpartition(",")
     return [
         CompletionItem(f"{begun}{comma}{word}", help=rule.name)

@@ -57,11 +57,11 @@ class Request:
 
     @property
     def is_bare(self) -> bool:
-        """Return whether nothing is said of what to plan."""
+        """Return whether no option selects what to plan."""
         return self == Request(self.path, jobs=self.jobs)
 
     def again(self, options: PlanOptions) -> Request:
-        """Return the request for a plan that was asked for with ``options``, at the same path."""
+        """Return the request for a plan with ``options``, at the same path."""
         asked = structs.asdict(options)
         return Request(self.path, select=asked.pop("rules") or (), jobs=self.jobs, **asked)
 

@@ -265,7 +265,7 @@ def _doctor(path: Path, report: VerifyReport) -> str:
 
 
 def _show(report: VerifyReport, output: Output, *more: str) -> None:
-    """Print what the document says, with ``more`` after it, a sentence each."""
+    """Print the document, with ``more`` after it, a sentence each."""
     screen = output.screen()
     show_verify(report, screen)
     for one in () if output.quiet else more:
@@ -273,7 +273,7 @@ def _show(report: VerifyReport, output: Output, *more: str) -> None:
 
 
 def _save_document(root: Path, report: VerifyReport, output: Output) -> str | None:
-    """Write the document to where it was asked for, and beside the last run; a sentence where that cannot be."""
+    """Write the document to the requested file, and next to the last run; return a sentence if that fails."""
     output.write(report)
     return keep_verdict(root, report)
 
@@ -320,7 +320,7 @@ def _list(root: Path, baseline: str | None, options: VerifyOptions, output: Outp
 
 
 def _resolve_request(path: Path, asked: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
-    """Return the root of the project, after a run of ``apply`` there was brought to its end, and what is to be done."""
+    """Return the root of the project, after recovering interrupted runs, and the options."""
     if not path.is_dir():
         raise InvalidTree(f"{path} is not a folder: give the root of the migrated project.")
     root = path.resolve()

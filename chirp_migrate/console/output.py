@@ -25,7 +25,7 @@ _READABLE_WIDTH = 100
 
 @dataclass(frozen=True)
 class Output:
-    """How much is printed, and where the document goes.
+    """How much to print, and where the document goes.
 
     Attributes:
         json_file: where ``--json`` writes, ``-`` for standard output; None for nowhere.
@@ -67,7 +67,7 @@ class Output:
         )
 
     def write(self, document: object) -> None:
-        """Write the document to where ``--json`` says.
+        """Write the document to the target of ``--json``.
 
         Raises:
             UsageProblem: it cannot be written.
@@ -81,7 +81,7 @@ class Output:
             print(f"  {visible(text)}", file=sys.stderr, flush=True)
 
     def progress(self, doing: str) -> AbstractContextManager[Progress]:
-        """Gives what shows, on standard error, how far something is that may take long: nothing where ``quiet``.
+        """Return a progress callback that prints to standard error; it does nothing with ``quiet``.
 
         On a terminal one line moves, once it has taken two seconds; elsewhere there are only the lines that stay.
         """

@@ -32,4 +32,4 @@ Progress = Callable[[str | Step], None]
 
 
 def no_progress(_what: str | Step) -> None:
-    """Progress that nobody sees."""
+    """Ignore progress."""

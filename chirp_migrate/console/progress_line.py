@@ -61,7 +61,7 @@ class MovingLine(threading.Thread):
         self._step = what
 
     def run(self) -> None:
-        """Draw what is new until it is over."""
+        """Draw changes of the line until it ends."""
         pause_s = _PATIENCE_S
         while not self._over.wait(pause_s):
             pause_s = _EVERY_S

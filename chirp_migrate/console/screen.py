@@ -73,7 +73,7 @@ class Screen:
         )
 
     def line(self, text: str = "", style: str = "", *, end: str = "\n") -> None:
-        """One line as it is, however long; for what programs read, and where a reader copies from.
+        """Print one line unchanged, for programs and for copying.
 
         An empty one parts what is above from what is below; at the beginning there is nothing to part.
         """
@@ -114,7 +114,7 @@ class Screen:
         self._paragraph(Text(plain(text), style), indent, Text(first), hang, most)
 
     def item(self, mark: str, text: str, indent: int = 2, style: str = "") -> None:
-        """A paragraph behind a mark in ``style``; what follows stands below the text."""
+        """Print a paragraph behind a mark in ``style``; further lines align with the text."""
         shown = Text(plain(mark), style)
         if indent + shown.cell_len + _GAP > self.width // 2:
             self._paragraph(shown, indent)
@@ -123,7 +123,7 @@ class Screen:
             self._paragraph(Text(plain(text)), indent, shown + Text(" " * _GAP))
 
     def term(self, name: str, meaning: str, indent: int = 2, style: str = "bold", hang: int = 4) -> None:
-        """A word in ``style`` and its meaning, which goes on a little further to the right."""
+        """Print a word in ``style`` and its meaning, which continues further to the right."""
         begun = plain(name) if name.endswith(".") else f"{plain(name)}:"
         self._paragraph(Text.assemble((begun, style), " ", plain(meaning)), indent, hang=hang)
 
@@ -163,7 +163,7 @@ class Screen:
                 self.text(", ".join(said), indent + 2)
 
     def diff(self, rows: Iterable[Sequence[tuple[str, str]]], columns: Sequence[int | None]) -> None:
-        """Lines of source beside their numbers; what does not fit goes on below, without a number.
+        """Print lines of source next to their numbers; long lines continue below, without a number.
 
         Args:
             rows: cells as text and style.

@@ -13,14 +13,14 @@ _NAMED = 12
 
 
 def visible(text: str) -> str:
-    """Return ``text`` with what a terminal would act on, or not show, spelled out; tabs stay."""
+    """Return ``text`` with control characters and invisible ones escaped; tabs stay."""
     return "".join(
         one if one.isprintable() or one == "\t" else one.encode("unicode_escape").decode("ascii") for one in text
     )
 
 
 def plain(text: str) -> str:
-    """Return ``text`` on one line, with what does not show spelled out."""
+    """Return ``text`` on one line, with invisible characters escaped."""
     return visible(" ".join(text.split()))
 
 

@@ -16,7 +16,7 @@ _WORD = re.compile(r"\w+")
 
 
 def compose(module: Module, hunks: Iterable[Hunk], public: Collection[str], style: ImportStyle) -> str:
-    """Return the text of ``module`` with ``hunks`` accepted, and no others.
+    """Return the text of ``module`` with only ``hunks`` accepted.
 
     Args:
         module: the file as it is.

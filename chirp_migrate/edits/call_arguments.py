@@ -42,7 +42,7 @@ def call_text(
 
 
 class CallEdit:
-    """Changes of one call. Say what is to change; :meth:`edits` sees to commas, comments, alignment and long lines.
+    """Changes of one call. :meth:`edits` keeps commas, comments, alignment and line lengths right.
 
     Args:
         module: the text.

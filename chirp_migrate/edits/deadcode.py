@@ -135,7 +135,7 @@ class _Names:
 
     @cached_property
     def bindings(self) -> dict[_Binding, list[_Dead]]:
-        """Imports, and in functions other functions and variables, where they are bound."""
+        """Yield imports, and in functions other functions and variables, at their bindings."""
         found: dict[_Binding, list[_Dead]] = {}
         for statement in self._outline.find(ast.Import, ast.ImportFrom, ast.Assign, ast.FunctionDef):
             around = self._enclosing_definitions(statement)

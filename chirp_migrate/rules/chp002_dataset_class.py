@@ -85,7 +85,7 @@ class WorkerSafeDatasetClass(Rule):
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Decorate top-level dataset classes whose samples are understood."""
+        """Decorate top-level dataset classes whose samples are recognised."""
         for statement in module.tree.body:
             if isinstance(statement, cst.ClassDef):
                 declared = read_declared(module, project, statement)

@@ -91,7 +91,7 @@ class WorkerSafeAugmenter(Rule):
         return False
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Decorate top-level ``nn.Module`` classes that draw like a shipped transform."""
+        """Decorate top-level ``nn.Module`` classes that augment like a transform of the runtime."""
         for statement in module.tree.body:
             if isinstance(statement, cst.ClassDef):
                 proposal = _examine(module, project, statement)

@@ -88,7 +88,7 @@ class DatasetWrapper(Rule):
         return any(last_name(call.func) == "type" and len(call.args) == 3 for call in outline.find(ast.Call))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Replace understood datasets where they are constructed."""
+        """Replace recognised datasets where they are constructed."""
         for call in module.find(cst.Call):
             match [call.func, *(argument.value for argument in call.args)]:
                 case [cst.Name(value="type"), cst.SimpleString(), cst.Tuple(elements=bases), cst.Dict() as entries]:

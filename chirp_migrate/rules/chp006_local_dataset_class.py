@@ -147,7 +147,7 @@ class LocalDatasetClass(Rule):
 
 
 def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
-    """Return the edits that move the class; its new name is added to ``taken``."""
+    """Return the edits that move the class, and add its new name to ``taken``."""
     module, node, title = local.module, local.node, local.title
     local.check()
     calls = constructor_calls(module, node, title)
@@ -198,7 +198,7 @@ def _construction(local: LocalClass, call: cst.Call, name: str) -> Iterator[Edit
 
 
 def _store_arguments(local: LocalClass) -> Iterator[Edit]:
-    """Yield edits that keep what the constructor is given, and read it from ``self``."""
+    """Yield edits that store the constructor's arguments, and read them from ``self``."""
     module, init, names = local.module, local.init, [value.name for value in local.values]
     for one in local.values:
         for read in one.reads:
@@ -218,7 +218,7 @@ def _store_arguments(local: LocalClass) -> Iterator[Edit]:
 
 
 def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequence[str]) -> Edit:
-    """Put keyword-only parameters after the others."""
+    """Return the edit that adds keyword-only parameters after the existing ones."""
     own = function.params
     if own.star_kwarg is not None:
         raise NotMovable("its `**` parameter would receive the captured values")

@@ -147,7 +147,7 @@ class PicklableFunction(Rule):
 
 
 def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str], made: _Made) -> Proposal:
-    """Make a function of a lambda; its name is added to ``taken``, and for those that say the same to ``made``."""
+    """Turn a lambda into a function, and add its name to ``taken``, and for equal lambdas to ``made``."""
     span, scope = module.span(node), module.scopes.scope_of(node)
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
     moved.check()
@@ -197,7 +197,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
 
 
 def _columns_beside(module: Module, project: Project, span: tuple[int, int]) -> int:
-    """Columns that others take on the lines of a span; none where these lines are too long already."""
+    """Return the columns of other code on the lines of a span; 0 if these lines are too long already."""
     lines = module.text[module.line_start(span[0]) : module.line_end(span[1] - 1)].splitlines()
     if max(map(len, lines)) > project.code_style.longest_line(module.text):
         return 0

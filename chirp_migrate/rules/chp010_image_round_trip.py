@@ -58,7 +58,7 @@ class ImageRoundTrip(Rule):
 
 
 def _is_plain_dataset(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether the class only inherits from ``Dataset``, and nothing decorates it but what CHP002 puts there."""
+    """Return whether the class only inherits from ``Dataset``, with no decorator but that of CHP002."""
     plain = not node.keywords and is_torch_dataset(module, project, [base.value for base in node.bases])
     return plain and all(module.source(one.decorator).startswith("augments_images(") for one in node.decorators)
 

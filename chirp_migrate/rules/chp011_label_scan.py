@@ -120,7 +120,7 @@ def _proposal(module: Module, node: cst.CSTNode, scan: Scan) -> Proposal:
 
 
 def _runtime_function(module: Module, node: cst.CSTNode, scan: Scan) -> str:
-    """The runtime's function: one that makes the list at once, or one that reads a label when it is asked for."""
+    """Return the runtime's function: one that reads all labels at once, or one that yields them."""
     return _READ if isinstance(node, cst.ListComp) and _is_whole(module, node, scan) else _ITERATE
 
 
@@ -131,7 +131,7 @@ def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: Scan)
 
 
 def _edits(module: Module, node: cst.CSTNode, scan: Scan, called: str) -> Iterator[Edit]:
-    """Yield the loop runs over the labels, and what read them is the loop's variable."""
+    """Yield the edits that make the loop iterate over labels."""
     arguments = scan.arguments(module)
     if scan.unpack is (scan.index is not None):  # not as it is read where nothing is said
         arguments += f", unpack={scan.unpack}"

@@ -129,7 +129,7 @@ def _is_local(module: Module, node: cst.FunctionDef) -> bool:
 
 
 def _text_of_definition(module: Module, node: cst.FunctionDef) -> str:
-    """Return the text of a definition, wherever it stands."""
+    """Return the text of a definition, independent of its indentation."""
     start, end = move.definition_range(module, node)
     return dedent(module.text[start:end])
 

@@ -93,7 +93,7 @@ class NonBlockingTransfer(Rule):
         return any(names & {"to", "cuda"} for names in called_in_loops(outline))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Add ``non_blocking=True`` to copies of what a loader gives to the body of a loop."""
+        """Add ``non_blocking=True`` to copies of batches in the body of a loop."""
         for loop, loaders in loader_loops(module, project):
             if all(_pins(project, loader) for _, loader in loaders):
                 yield from _in_loop(module, project, loop, loaders)
@@ -180,7 +180,7 @@ def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
 
 
 def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
-    """Return whether a call of ``to`` or ``cuda`` names a device other than the CPU, and says nothing of blocking."""
+    """Return whether a ``to`` or ``cuda`` names a device other than the CPU, without ``non_blocking``."""
     names = keywords(call).keys()
     if any(one.star for one in call.args) or not names <= {"device", "dtype", "memory_format", "copy"}:
         return False
@@ -194,7 +194,7 @@ def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
 
 
 def _collates_tensors(loader: Loader) -> bool:
-    """Return whether PyTorch's own collation makes the batches, which knows no other objects than tensors to move."""
+    """Return whether PyTorch's own collation builds the batches, whose movable objects are tensors."""
     for _, call in loader.calls:
         single = is_name(keywords(call).get("batch_size"), "None")
         if single or "collate_fn" in argument_positions(call) or any(a.star for a in call.args):

@@ -104,5 +104,5 @@ def _makes_transform(module: Module, project: Project, call: cst.Call) -> bool:
 
 
 def _is_module_class(project: Project, qualified: str) -> bool:
-    """Return whether a name stands for a class of the project that is directly a ``torch.nn.Module``."""
+    """Return whether a name refers to a class of the project that inherits directly from ``torch.nn.Module``."""
     return any(map(NN_MODULE.fullmatch, project.base_classes(qualified) or ()))

@@ -78,7 +78,7 @@ class CopiedGenerator(Rule):
         return super().may_follow(module, project, rewriters) and gives_by_position(module, "worker_init_fn")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report generators that datasets draw from, and ``worker_init_fn`` that seed all workers or epochs alike."""
+        """Report generators of datasets, and ``worker_init_fn`` that seed all workers or epochs alike."""
         if _HELD.search(module.text):
             for one in (one for state in dataset_states(module, project) for one in held_generators(state)):
                 yield Proposal(

@@ -90,7 +90,7 @@ def _is_timed(module: Module, project: Project, loop: cst.For) -> bool:
 
 
 def _gives_single(loader: Loader) -> bool:
-    """Return whether all calls that may have made a loader leave out the batch size or say 1."""
+    """Return whether all calls that may build a loader omit the batch size or set 1."""
     calls = [call for _, call in loader.calls]
     if any(one.star or is_name(one.keyword, "batch_sampler") for call in calls for one in call.args):
         return False

@@ -18,7 +18,7 @@ def is_moved(project: Project, place: Place) -> bool:
 
 
 def _staying(module: Module, project: Project) -> frozenset[int]:
-    """Return lines of what the rules report and leave where it is."""
+    """Return lines of findings that rules report and do not rewrite."""
     rules = LocalDatasetClass(), PicklableFunction(), LocalFunction()
     found = (one for rule in rules for one in rule.check(module, project))
     return frozenset(module.position(one.offset)[0] for one in found if not one.edits)

@@ -92,7 +92,7 @@ def read_file(path: Path) -> bytes:
 
 
 def discard(path: Path) -> bool:
-    """Remove a file if it is there; says whether it was."""
+    """Remove a file if it exists, and return whether it did."""
     try:
         path.unlink()
     except (FileNotFoundError, NotADirectoryError):

@@ -79,7 +79,7 @@ def _resolve_link(root: Path, path: str) -> str:
 
 
 def _nearest_repository(root: Path, path: str) -> Path:
-    """Return the folder to ask git in: that of a repository nested between ``root`` and the file, else ``root``."""
+    """Return the folder for a git query: a repository between ``root`` and the file, else ``root``."""
     folder = (root / path).parent
     while folder != root and folder.is_relative_to(root):
         if (folder / ".git").exists():

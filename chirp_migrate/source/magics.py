@@ -40,7 +40,7 @@ _TOKEN = re.compile(
 
 
 class NotPython(Exception):
-    """A cell without Python for us to read; the message says why, and is empty where the user says so (`%%bash`)."""
+    """A cell without readable Python, for the reason in the message; empty if the user marks it (`%%bash`)."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class MaskedCell:
 
     @property
     def is_timed(self) -> bool:
-        """Return whether the cell runs in a function of its own, so that others do not see the names it defines."""
+        """Return whether the cell runs in its own function, so that other cells do not see its names."""
         return re.search(r"(?m)^\s*%%timeit\b", self.head) is not None
 
     def places(self) -> list[tuple[int, str]]:

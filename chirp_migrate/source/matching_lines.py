@@ -25,7 +25,7 @@ class _Matcher(difflib.SequenceMatcher[str]):
 
 
 def fewest_changes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
-    """Opcodes that make ``old`` into ``new`` with as few lines taken away and added as there can be."""
+    """Return opcodes that turn ``old`` into ``new`` with the fewest removed and added lines."""
     return list(_matcher(old, new).get_opcodes())
 
 

@@ -23,7 +23,7 @@ SOURCE_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 class UnreadableSource(Exception):
-    """The bytes are not text that round-trips; the message says why, without the path."""
+    """The bytes are not text that round-trips, for the reason in the message, without the path."""
 
 
 @dataclass(frozen=True)

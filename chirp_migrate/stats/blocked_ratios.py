@@ -53,7 +53,7 @@ class _Entry:
 
 
 def blocked_ratios(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None, dict[str, Ratio]]:
-    """Ratios after / before, with what their intervals are made from.
+    """Return ratios after / before, with the data for their intervals.
 
     Args:
         rounds: of each round, entry point → seconds before and after; not every round has every entry point.
@@ -99,7 +99,7 @@ def _clip_logarithms(logs: Mapping[str, Mapping[int, float]]) -> dict[str, dict[
 
 
 def _moderate_ratio(entry: _Entry, others: float, borrowed: float) -> Ratio:
-    """Return the ratio of one entry point; ``others`` is the variance of the others."""
+    """Return the ratio of one entry point; ``others`` is the variance of the other entry points."""
     count = len(entry.logs)
     freedom = borrowed + count - 1
     variance = max((borrowed * others + entry.squares) / freedom, _FINEST**2)

@@ -28,7 +28,7 @@ POWER = 0.9
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """A ratio of times, such as after / before, with its interval; part of what ``verify`` writes.
+    """A ratio of times, such as after / before, with its interval; part of the document of ``verify``.
 
     Attributes:
         value: geometric mean over the rounds; below 1 is faster.

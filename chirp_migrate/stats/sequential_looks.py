@@ -37,7 +37,7 @@ _FAR = 8.5  # standard deviations beyond which a normal distribution has nothing
 
 @dataclass(frozen=True)
 class Look:
-    """One look at the rounds.
+    """One interim analysis of the rounds.
 
     Attributes:
         rounds: that count so far.
@@ -49,7 +49,7 @@ class Look:
 
 
 def planned_looks(most: int) -> tuple[Look, ...]:
-    """Return the looks at up to ``most`` rounds: 3, 5 for 5, and their shares."""
+    """Return the interim analyses of up to ``most`` rounds: 3, 5 for 5, and their shares."""
     most = max(most, MIN_ROUNDS)
     counts = [MIN_ROUNDS]
     while counts[-1] < most:

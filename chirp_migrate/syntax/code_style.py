@@ -69,11 +69,11 @@ class CodeStyle:
 
     @property
     def configured_length(self) -> int | None:
-        """Columns of the longest line by the project's settings; None where they do not say."""
+        """Return the columns of the longest line by the project's settings; None without such a setting."""
         return self._settings.get("line_length")
 
     def is_kept(self, code: str, text: str) -> bool:
-        """Return whether black would leave lines of ``text`` alone: whole statements, or what goes before a block.
+        """Return whether lines of ``text`` are in black's layout: whole statements, or the head of a block.
 
         One line says nothing where calls of several lines are laid out in another way.
         """
@@ -142,7 +142,7 @@ class CodeStyle:
 
     @cached_property
     def _settings(self) -> Mapping[str, Any]:
-        """Options of black's mode, and ``trailing_commas``: whether a linter wants them; others are missing."""
+        """Return options of black's mode, and ``trailing_commas`` of a linter; unset options are missing."""
         for folder in _folders(self.root):
             for found in (_black_settings(folder), _ruff_settings(folder), _lengths_elsewhere(folder)):
                 if found:

@@ -70,7 +70,7 @@ class ImportStyle:
 
     @property
     def config(self) -> isort.Config:
-        """Isort's settings of the project, else ruff's, else those that isort has beside black."""
+        """Return the project's settings of isort, else ruff's, else isort's profile for black."""
         return self._read[0][0]
 
     @cached_property
@@ -96,7 +96,7 @@ class ImportStyle:
 
     @cached_property
     def _read(self) -> tuple[list[isort.Config], str]:
-        """Return every configuration that there is, the first the one that counts; and why others cannot be used."""
+        """Return every configuration, the effective one first, and why others cannot be used."""
         import isort  # a sixth of a second, for those who rewrite something
         from isort.exceptions import ISortError
 
@@ -164,7 +164,7 @@ class ImportStyle:
         return after
 
     def names_in_order(self, clauses: Sequence[str]) -> list[str]:
-        """Clauses of one import (``name`` or ``name as other``) in the order in which isort would have them."""
+        """Return clauses of one import (``name`` or ``name as other``) in isort's order."""
         tree = ast.parse(_sort_imports(f"from module import {', '.join(clauses)}", self.config))
         return [ast.unparse(alias) for one in tree.body if isinstance(one, ast.ImportFrom) for alias in one.names]
 

@@ -27,7 +27,7 @@ def member_name(source: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class ImportTable:
-    """Names in the scope of a module, wherever in it a statement, or a function that says ``global``, binds them.
+    """Names in the scope of a module, bound by any statement, or by a function with ``global``.
 
     Attributes:
         imports: for each imported name what it may stand for, relative names made absolute.
@@ -104,7 +104,7 @@ class ImportTable:
                 self.imports.setdefault(alias.asname or alias.name, set()).add(f"{source}.{alias.name}".lstrip("."))
 
     def renamed(self, rename: Callable[[str], set[str]]) -> ImportTable:
-        """Return the table with what names of other modules may be called otherwise."""
+        """Return the table with other names for imported names."""
 
         def modules(names: Sequence[str]) -> list[str]:
             return sorted({one.rpartition(".")[0] for name in names for one in rename(f"{name}.*")})

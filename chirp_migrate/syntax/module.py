@@ -51,7 +51,7 @@ _DEEP = 100
 
 
 class UnparsableModule(Exception):
-    """The text is not Python that can be read here; the message says where and why."""
+    """The text is not readable Python, for the reason in the message."""
 
 
 def is_deep(text: str) -> bool:
@@ -210,7 +210,7 @@ class Module:
 
     @cached_property
     def scopes(self) -> Scopes:
-        """Return the scopes of this module, for who wants to know what binds a name."""
+        """Return the scopes of this module, for lookups of bindings."""
         return Scopes(self.tree, self.parents, self.find)
 
     @cached_property
@@ -304,7 +304,7 @@ class Module:
         return self.line_starts[line] if line < len(self.line_starts) else len(self.text)
 
     def lines_inside(self, start: int, end: int) -> list[int]:
-        """Offsets between two others at which lines begin."""
+        """Return offsets between two others at which lines begin."""
         return self.line_starts[bisect_right(self.line_starts, start) : bisect_left(self.line_starts, end)]
 
     def indentation(self, offset: int) -> str:
@@ -313,7 +313,7 @@ class Module:
         return match.group() if match else ""
 
     def qualified_names(self, node: cst.CSTNode) -> set[str]:
-        """Fully qualified names ``node`` may stand for, relative imports made absolute; not to be changed.
+        """Return the possible qualified names of ``node``, relative imports made absolute; read-only.
 
         Names defined in this module come back prefixed with the module's own dotted name; a name that only
         ``import *`` can have brought comes back once for every module it may come from.
@@ -344,7 +344,7 @@ class Module:
         return names
 
     def _is_placeholder(self, binding: Binding) -> bool:
-        """Return whether a name is only set to stand in for an import that failed (``DataLoader = None``)."""
+        """Return whether a name is only a placeholder for a failed import (``DataLoader = None``)."""
         match self.parents.get(binding.node):
             case cst.Assign(value=cst.Name(value=value)):
                 return value in _PLACEHOLDERS

@@ -27,7 +27,7 @@ _NO_CODE = frozenset(
 
 
 class _Nodes:
-    """The nodes of a text in its order, with what is around each; looked at, never changed.
+    """The nodes of a text in its order, with their parents; read-only.
 
     Attributes:
         all: every node.
@@ -131,7 +131,7 @@ class Outline:
 
     @cached_property
     def imports(self) -> dict[str, set[str]]:
-        """For each name that is imported anywhere, what it may stand for; those of ``import *`` are under "*"."""
+        """Return the possible meanings of each imported name; those of ``import *`` are under "*"."""
         found: dict[str, set[str]] = defaultdict(set)
         package = package_name(self.path)
         for plain in self.find(ast.Import):
@@ -178,7 +178,7 @@ def dotted_name(node: ast.AST) -> str | None:
 
 
 def last_name(node: ast.AST) -> str:
-    """Return the name, or the last part of what has dots; "" for other expressions."""
+    """Return the name, or the last part of a dotted name; "" for other expressions."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 

@@ -71,7 +71,7 @@ _METADATA = re.compile(r"""(?m)^\[(?:project|tool\.poetry)\][ \t]*(?:#.*)?$""")
 
 
 class Project:
-    """The texts of a backend's modules, parsed when first asked for.
+    """The texts of a backend's modules, parsed on demand.
 
     Args:
         texts: decoded source by posix path relative to the root.
@@ -163,7 +163,7 @@ class Project:
 
     @cached_property
     def is_distributed(self) -> bool:
-        """Return whether others install the project: it says what it is called and needs, in a file for that."""
+        """Return whether other projects install this one: a file describes it as a package."""
         return "setup.py" in self._texts or self.settings_match(_METADATA)
 
     def text(self, path: str) -> str:
@@ -183,7 +183,7 @@ class Project:
         return self._words.holding(*words)
 
     def update(self, path: str, text: str) -> None:
-        """Replace the text of one file (a rewritten module is what the others see)."""
+        """Replace the text of one file (other modules then see the rewritten module)."""
         before = self._texts[path]
         if before == text:
             return
@@ -324,7 +324,7 @@ class Project:
         return depth < _REEXPORT_LIMIT and any(self._star_may_give(one, name, depth + 1) for one in table.stars)
 
     def resolved_names(self, module: Module, node: cst.CSTNode) -> set[str]:
-        """Qualified names ``node`` may stand for, re-exports and ``import *`` followed."""
+        """Return the possible qualified names of ``node``, through re-exports and ``import *``."""
         names = module.qualified_names(node)
         if module.scopes.stars:
             names = {name for name in names if self._is_possible(module, name)}
@@ -338,7 +338,7 @@ class Project:
         return {self.resolve(one) for name in names for one in self._from_root(outline.path, name)}
 
     def possible_class(self, outline: Outline, node: ast.AST) -> bool:
-        """Return whether an expression may name a class: one of the backend, or what is written as one."""
+        """Return whether an expression may be a class: one of the backend, or by its spelling."""
         names = self.possible_names(outline, node)
         return any(_CAPITAL.search(one.rpartition(".")[2]) or self.is_class(one) for one in names)
 
@@ -479,7 +479,7 @@ class Project:
         return (module, first) if isinstance(first, kind) else None
 
     def aliases(self, name: str) -> set[str]:
-        """Return other names under which modules of the backend imported ``name``, at the first use of aliases.
+        """Return other names under which modules of the backend imported ``name``, cached.
 
         Also those under which others imported these.
         """
@@ -564,7 +564,7 @@ class Project:
         return not self._taken[module.path].isdisjoint((name, "*"))
 
     def _words_taken(self, module: Module) -> Iterator[str]:
-        """Words of what other files import from a module, and of the attributes that they ask it for."""
+        """Return words of imports from a module in other files, and of attributes read from it."""
         full = module.name or self._name
         last = full.rpartition(".")[2]
         imports = re.compile(
@@ -580,7 +580,7 @@ class Project:
             yield from self._words_taken_inside(module)
 
     def _words_taken_inside(self, package: Module) -> Iterator[str]:
-        """Words of what the modules of a package import from it by dots alone."""
+        """Return words of relative imports inside a package."""
         folder = package.path.removesuffix("__init__.py")
         for path, text in chain(self._texts.items(), self._notebooks.items()):
             if path != package.path and path.startswith(folder):
@@ -618,12 +618,12 @@ class Project:
         return any(pattern.search(text) for text in self._other_texts(besides, attribute))
 
     def named_elsewhere(self, name: str, besides: str) -> bool:
-        """Return whether any other file or notebook, or a file of settings, holds a name as a word."""
+        """Return whether any other file, notebook or file of settings contains a name as a word."""
         word = re.compile(rf"\b{re.escape(name)}\b")
         return any(word.search(text) for text in self._other_texts(besides, name)) or self.settings_match(word)
 
     def _other_texts(self, besides: str, word: str) -> Iterator[str]:
-        """Texts of the other files that hold a whole word, and of notebooks that hold it anywhere."""
+        """Yield texts of other files that contain a whole word, and of notebooks that contain it anywhere."""
         paths = self.holding(word) if word else iter(self._texts)
         held = (self._texts[path] for path in paths if path != besides)
         books = (text for path, text in self._notebooks.items() if path != besides and word in text)
@@ -631,7 +631,7 @@ class Project:
 
 
 def _keep(known: dict[_Key, _Answer], key: _Key, answer: _Answer) -> _Answer:
-    """Return ``answer``, which is known from now on; what was asked long ago is forgotten."""
+    """Return ``answer`` and cache it; the oldest answers are dropped."""
     if len(known) >= _ANSWERS_KEPT:
         known.clear()
     known[key] = answer
@@ -639,7 +639,7 @@ def _keep(known: dict[_Key, _Answer], key: _Key, answer: _Answer) -> _Answer:
 
 
 def _has_globals(text: str) -> bool:
-    """Return whether a function may say ``global``: a statement begins with the word."""
+    """Return whether a function may contain ``global`` at the beginning of a statement."""
     return "global" in text and _GLOBAL.search(text) is not None
 
 

@@ -54,7 +54,7 @@ def is_on_self(node: cst.CSTNode | None, *names: str) -> bool:
 
 
 def owner_name(node: cst.CSTNode) -> str:
-    """Return the name that attributes and items are asked of: ``a`` of ``a.b[0]``, and of ``a``; "" of any other."""
+    """Return the name whose attributes and items are read: ``a`` of ``a.b[0]``, and of ``a``; "" of others."""
     while isinstance(node, cst.Attribute | cst.Subscript):
         node = node.value
     return node.value if isinstance(node, cst.Name) else ""
@@ -87,7 +87,7 @@ def names_below(node: cst.CSTNode, *names: str) -> list[cst.CSTNode]:
 
 
 def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """Nodes of code below ``scope``, without what lies in functions, classes and lambdas inside it."""
+    """Yield nodes of code below ``scope``, without those in inner functions, classes and lambdas."""
     pending = list(code_children(scope))
     while pending:
         current = pending.pop()
@@ -111,7 +111,7 @@ def parameters(scope: cst.CSTNode) -> dict[str, cst.Param]:
 
 
 def holds(module: Module, outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
-    """Return whether a node stands within the text of another one."""
+    """Return whether the text of one node contains another node."""
     start, end = module.span(outer)
     return start <= module.span(inner)[0] < end
 
@@ -211,7 +211,7 @@ def argument(call: cst.Call, position: int, keyword: str = "") -> cst.BaseExpres
 def assigned_pairs(
     target: cst.BaseExpression, value: cst.BaseExpression
 ) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
-    """Yield each target of an assignment with its value; ``a, b = x, y`` is taken apart."""
+    """Yield each target of an assignment with its value; ``a, b = x, y`` is split."""
     displays = cst.Tuple | cst.List
     if isinstance(target, displays) and isinstance(value, displays) and len(target.elements) == len(value.elements):
         for one, other in zip(target.elements, value.elements, strict=True):

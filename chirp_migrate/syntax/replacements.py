@@ -31,7 +31,7 @@ def may_replace(text: str) -> bool:
 
 
 def replacements(text: str) -> Iterator[tuple[str, str]]:
-    """Yield names that a file may replace, each with the last part of the name of its module; "" stands for any module.
+    """Yield names that a file may replace, each with the last part of its module; "" is any module.
 
     ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``, ``patch.multiple(train, DataLoader=…)``,
     ``patch.dict(train.__dict__, {"DataLoader": …})``, ``monkeypatch.setattr(train, "DataLoader", …)`` and the like, and
@@ -89,7 +89,7 @@ def assignments(text: str, name: str) -> Iterator[str]:
 
 
 def _add_imports(known: dict[str, set[str]], imported: list[ast.alias]) -> None:
-    """Add the names that an import binds, each with the last part of what it stands for."""
+    """Add the names that an import binds, each with the last part of its qualified name."""
     for one in imported:
         last = one.name.rpartition(".")[2]
         known.setdefault(one.asname or last, set()).add(last)

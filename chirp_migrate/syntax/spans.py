@@ -30,7 +30,7 @@ Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement | cst.BaseSmallS
 
 
 class NotReproduced(ValueError):
-    """The tree does not stand for the text: they differ in more than white space."""
+    """The tree does not match the text: they differ in more than white space."""
 
 
 def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, int]]:

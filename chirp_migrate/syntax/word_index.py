@@ -15,7 +15,7 @@ _BLANKS = {code: " " for code in range(128) if not _WORD.match(chr(code))}
 
 
 class WordIndex:
-    """Finds the files in which a whole word occurs without searching the others.
+    """Find the files that contain a whole word without searching the other files.
 
     Args:
         texts: text by path; code that changes one calls :meth:`changed`.
@@ -49,7 +49,7 @@ class WordIndex:
 
 @lru_cache(maxsize=2)
 def words_of(text: str) -> frozenset[str]:
-    """Return the whole words of a text, which is asked for by many rules, one after the other."""
+    """Return the whole words of a text, cached, because many rules need them."""
     return frozenset(_words(text))
 
 

@@ -39,7 +39,7 @@ class DataReading:
         return self._stands_for(self._is_loader, node) or self._stands_for(self._is_dataset, node)
 
     def _stands_for(self, is_kind: Callable[[cst.CSTNode], bool], node: cst.CSTNode, depth: int = 0) -> bool:
-        """Return whether a value, or what it comes from, is of a kind."""
+        """Return whether a value, or its source, is of a kind."""
         if is_kind(node):
             return True
         return depth < _DEPTH and any(self._stands_for(is_kind, source, depth + 1) for source in self._sources(node))
@@ -111,7 +111,7 @@ class DataReading:
         return False
 
     def taken(self, functions: Sequence[Function], *, every_loop: bool) -> set[str]:
-        """Return names that hold what these functions, which call each other, take from data.
+        """Return names of the data that these functions, which call each other, read.
 
         ``every_loop``: also what any loop iterates over is data.
         """

@@ -87,7 +87,7 @@ def _is_imported(module: Module, node: cst.BaseExpression) -> bool:
 def is_told_the_epoch(
     module: Module, project: Project, loop: cst.For, sampler: DistributedSampler, loader: cst.BaseExpression
 ) -> bool:
-    """Return whether ``set_epoch`` is called around the loop, on this sampler elsewhere, or by what the loop calls."""
+    """Return whether code calls ``set_epoch`` around the loop, elsewhere on this sampler, or in a called function."""
     if re.search(_SET, module.text) is None and not project.holds(_SET, "set_epoch"):
         return False
     telling = [one for one in module.find(cst.Call) if method_called(one) == "set_epoch"]

@@ -56,7 +56,7 @@ def _only(said: set[str | None]) -> str | None:
 
 
 def _by_functions(module: Module, call: cst.Call) -> str | None:
-    """Return the role by the name of the innermost function around that says one."""
+    """Return the role by the name of the innermost enclosing function that shows one."""
     if _TESTS.search(module.path) is not None:
         return ""
     functions = (one.name.value for one in module.ancestors(call) if isinstance(one, cst.FunctionDef))
@@ -64,14 +64,14 @@ def _by_functions(module: Module, call: cst.Call) -> str | None:
 
 
 def _said_by(name: str) -> str | None:
-    """Return the role that a name says; "" where it says none, ``None`` where it says several."""
+    """Return the role in a name; "" for none, ``None`` for several."""
     words = _CAMEL.sub("_", name).lower()
     found = [role for role, pattern in _ROLES.items() if pattern.search(words)]
     return None if len(found) > 1 else found[0] if found else ""
 
 
 def _said_by_dataset(module: Module, dataset: cst.BaseExpression) -> set[str | None]:
-    """Return the roles that the name of a dataset says, and the arguments that it is made with."""
+    """Return the roles in the name of a dataset, and in the arguments of its constructor."""
     name = _last_name(module, dataset)
     values = [one.value for one in values_of(module, dataset) if one.part is None] if name else [dataset]
     made = values[0] if len(values) == 1 else None
@@ -80,7 +80,7 @@ def _said_by_dataset(module: Module, dataset: cst.BaseExpression) -> set[str | N
 
 
 def _said_by_part(module: Module, argument: cst.Arg) -> str | None:
-    """Return the role of ``split="val"`` or ``train=True``; ``train=False`` only says that it is not training."""
+    """Return the role of ``split="val"`` or ``train=True``; ``train=False`` only means that it is not training."""
     if is_name(argument.value, "False"):
         return _OTHER
     name = argument.keyword.value if argument.keyword is not None else ""
@@ -105,7 +105,7 @@ def _given_name(module: Module, call: cst.Call) -> str:
 
 
 def _last_name(module: Module, node: cst.BaseExpression) -> str:
-    """Return ``val_set`` of ``self.val_set``, ``'val'`` of ``sets['val']``, "" of what has no name."""
+    """Return ``val_set`` of ``self.val_set``, ``'val'`` of ``sets['val']``, "" of nameless expressions."""
     match node:
         case cst.Attribute(attr=cst.Name(value=name)) | cst.Name(value=name):
             return name

@@ -81,11 +81,11 @@ class LoaderNames:
         self._known: dict[tuple[Module, cst.CSTNode, str, bool], Loader | None] = {}
 
     def loader(self, node: cst.BaseExpression) -> Loader | None:
-        """Return the loader an expression stands for, if it does."""
+        """Return the loader of an expression, if it is one."""
         return self._value(self._module, node, 0)
 
     def functions(self, call: cst.Call, module: Module | None = None) -> list[tuple[Module, cst.FunctionDef]]:
-        """Definitions in the project of what is called, with their modules: a function, or a method of the same class.
+        """Return the project's definitions of a callee, with their modules: a function, or a method of the same class.
 
         Args:
             call: a call in ``module``, which is the one that is read where none is given.

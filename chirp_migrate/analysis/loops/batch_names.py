@@ -134,7 +134,7 @@ class Batch(LoopNames[Path | None]):
             self._bind(self._names(node.name, None), self._module.span(node)[0], node)
 
     def _updated_containers(self, call: cst.Call, path: Path) -> set[str]:
-        """Containers in which the copy takes the place of what was copied (``batch[k] = batch[k].to(device)``)."""
+        """Return containers in which the copy replaces the original (``batch[k] = batch[k].to(device)``)."""
         statement = statement_of(self._module, call)
         if not isinstance(statement, cst.Assign):
             return set()
@@ -142,7 +142,7 @@ class Batch(LoopNames[Path | None]):
         return {owner_name(item) for item in items if not isinstance(item, cst.Name) and self.value(item) == path}
 
     def _only_read(self, node: cst.CSTNode) -> bool:
-        """Whether what is done with a value can neither write to its memory nor give it to something that could."""
+        """Return whether no use of a value can write to its memory."""
         step = step_of(self._module, node)
         match step:
             case Member(cst.Attribute(attr=cst.Name(value=name))):

@@ -25,7 +25,7 @@ def statement_of(module: Module, node: cst.CSTNode) -> cst.CSTNode:
 
 @dataclass(frozen=True)
 class Bound(Generic[T]):
-    """From ``offset`` on a name stands for ``value``, by a statement of a block."""
+    """From ``offset`` on a name has the value ``value``, by a statement of a block."""
 
     offset: int
     value: T
@@ -34,7 +34,7 @@ class Bound(Generic[T]):
 
 
 class LoopNames(ABC, Generic[T]):
-    """Names in the body of one loop, and what is known of the value of each.
+    """Names in the body of one loop, and known facts about the value of each.
 
     Args:
         module: the module that holds the loop.
@@ -90,7 +90,7 @@ class LoopNames(ABC, Generic[T]):
             self._bound.setdefault(name, []).append(Bound(offset, value, statement, block))
 
     def _names(self, target: cst.CSTNode, value: T) -> Iterator[tuple[str, T]]:
-        """Yield names in a target, with what each gets when ``target`` gets ``value``."""
+        """Yield names in a target, with the value of each when ``target`` gets ``value``."""
         if isinstance(target, cst.Name):
             yield target.value, value
         elif isinstance(target, cst.Tuple | cst.List):
@@ -100,7 +100,7 @@ class LoopNames(ABC, Generic[T]):
                 yield from self._names(element.value, self._part(value, "*" if starred else str(position)))
 
     def _elements(self, target: cst.BaseExpression, iterable: cst.BaseExpression) -> Iterator[tuple[str, T]]:
-        """Yield names that a loop over ``iterable`` binds, with what each gets."""
+        """Yield names that a loop over ``iterable`` binds, with the value of each."""
         parts = [element.value for element in target.elements] if isinstance(target, cst.Tuple | cst.List) else []
         called = self._module.qualified_names(iterable.func) if isinstance(iterable, cst.Call) else set()
         match iterable:

@@ -85,7 +85,7 @@ def waits_at_once(loop: DeviceLoop, transfers: Iterable[cst.Call]) -> bool:
 
 
 def by_advice(waits: Iterable[Wait], advice: Callable[[Wait], str | None]) -> dict[str, list[Wait]]:
-    """Waits by what to do about them, as ``advice`` says; those are left out of which it says nothing."""
+    """Group waits by their ``advice``; waits without advice are left out."""
     groups: dict[str, list[Wait]] = {}
     for wait in waits:
         if (instead := advice(wait)) is not None:
@@ -94,7 +94,7 @@ def by_advice(waits: Iterable[Wait], advice: Callable[[Wait], str | None]) -> di
 
 
 class DeviceLoop(LoopNames[bool]):
-    """A loop and what in it is on a device, when it moves its batches there.
+    """A loop that moves its batches to a device, and its values there.
 
     Args:
         loop: a loop over loaders.
@@ -175,7 +175,7 @@ class DeviceLoop(LoopNames[bool]):
         return call, methods
 
     def value(self, node: cst.CSTNode) -> bool:
-        """Return whether the value of an expression in the loop is on the device, or computed from what is."""
+        """Return whether an expression in the loop is on the device, or computed from such values."""
         if node in self.moves:
             return True
         match node:

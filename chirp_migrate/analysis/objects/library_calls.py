@@ -279,7 +279,7 @@ class LibraryCalls(State, ABC):
             self._add(made.cells, None, self._elements(value, node, scope))
 
     def _update(self, made: Container, value: Value) -> None:
-        """Take over the entries of other dicts."""
+        """Copy the entries of other dicts."""
         for thing in value:
             if isinstance(thing, Container):
                 for key, one in list(thing.cells.items()):

@@ -169,12 +169,12 @@ class Unpicklable:
         return {sort: frozenset(known) for sort, known in words.items()}
 
     def places(self, module: Module, sort: Sort) -> Iterator[tuple[int, Found]]:
-        """Yield where a module, which may have been rewritten, has what is found in it: offset and find."""
+        """Yield offset and kind of the objects that a module creates now, after rewrites."""
         by_node = {one.place.node: one for one in self.in_file(module.path, sort)}
         yield from ((offset, by_node[node]) for offset, node in self.now(module, list(by_node)))
 
     def now(self, module: Module, nodes: list[ast.AST]) -> Iterator[tuple[int, ast.AST]]:
-        """Yield where a module has nodes of the text that was read: offset and node; without those that are gone."""
+        """Yield offset and node of the original nodes that a module still has."""
         before, now = self._read.get(module.path, module.text), module.text
         for node in nodes:
             there = node if before == now else _same_nodes(before).find(node, now)
@@ -186,7 +186,7 @@ class Unpicklable:
             self._found.setdefault(one.place.node, one)
 
     def _leftovers(self, path: str, about: Set[str]) -> Iterator[None]:
-        """Run what nobody called of the functions and classes that are about loading.
+        """Run the functions and classes about loading that no code has called.
 
         Methods are called on objects of which nothing is known.
         """
@@ -328,7 +328,7 @@ class _Walk:
         self.met: set[tuple[str, str, ast.AST]] = set()
 
     def value(self, value: Value, holder: str, depth: int = 0) -> None:
-        """Go through all objects that a value may stand for."""
+        """Visit all possible objects of a value."""
         for thing in value:
             if id(thing) not in self._seen and depth < _DEPTH:
                 self._seen.add(id(thing))

@@ -79,7 +79,7 @@ class Run(Calls):
         self._guards: dict[str, list[ast.If]] = {}
 
     def module(self, path: str) -> Scope:
-        """Return the names of a module after its import; what stands behind its guard is not run."""
+        """Return the names of a module after its import, without running the code behind its guard."""
         if path not in self._modules:
             scope = self._modules[path] = Scope(path, None, "module")
             try:
@@ -92,13 +92,13 @@ class Run(Calls):
         return self._modules[path]
 
     def without(self, path: str) -> Run:
-        """Return a run that knows all modules which were imported but one."""
+        """Return a run with all imported modules but one."""
         other = Run(self._project)
         other._modules = {name: scope for name, scope in self._modules.items() if name != path}
         return other
 
     def guarded(self, path: str) -> None:
-        """Run what a module does only if it is the main script."""
+        """Run the code of a module that only runs in the main script."""
         scope = self.module(path)
         for statement in self._guards.get(path, ()):
             with self._from_start():
@@ -462,7 +462,7 @@ class Run(Calls):
         return (cls,)
 
     def _value(self, node: ast.expr, scope: Scope) -> Value:
-        """Return what an expression may stand for."""
+        """Return the possible values of an expression."""
         self._step()
         match node:
             case ast.Constant(value=value):

@@ -41,7 +41,7 @@ class SameNodes:
         self._after = lru_cache(maxsize=1)(self._read)
 
     def find(self, node: ast.AST, now: str) -> ast.AST | None:
-        """Return the node of ``now`` that ``node``, of the text before, has become; None if it is gone."""
+        """Return the node of ``now`` for ``node`` of the original text; None if it is gone."""
         numbers = self._numbers if node in self._numbers else self._number_nodes(node)
         number = self._identity(node, numbers)
         left = self._after(now).get(number)
@@ -68,7 +68,7 @@ class SameNodes:
         return self._known.setdefault(structure, len(self._known))
 
     def _identity(self, node: ast.AST, numbers: _Numbers) -> int:
-        """Return a number for what a node has in common with itself in a text that was rewritten around it."""
+        """Return a number that a node keeps when the text around it is rewritten."""
         if isinstance(node, _DEFINITIONS):
             return self._number(type(node), node.name)
         if isinstance(node, ast.For | ast.AsyncFor):

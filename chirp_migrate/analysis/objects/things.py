@@ -105,7 +105,7 @@ class Scope:
 
     @property
     def is_local(self) -> bool:
-        """Return whether what is defined here has no name that another process could look up."""
+        """Return whether definitions here have no name that another process could look up."""
         return self.kind == "function" or (self.around is not None and self.around.is_local)
 
     @property
@@ -224,7 +224,7 @@ _LATER = "open it on first use in the worker, drop it in `__getstate__`"
 
 
 class HazardKind(Enum):
-    """Kinds of objects that no worker can be sent: what it is, what becomes of it in workers, what to do instead."""
+    """Kinds of objects that workers cannot get: description, effect in workers, advice."""
 
     FILE = ("an open file", "cannot be pickled, and forked workers share its position", _LATER)
     ARCHIVE = (
@@ -331,5 +331,5 @@ class Loader(Thing):
 
 
 def unite(*values: Iterable[Thing]) -> Value:
-    """Return all objects that any of the values may stand for."""
+    """Return all possible objects of any of the values."""
     return tuple(dict.fromkeys(thing for value in values for thing in value))[:_MOST]

@@ -90,7 +90,7 @@ NO_ARGUMENTS = Arguments()
 
 
 def bases_of(cls: ClassThing) -> list[Thing]:
-    """Return a class and all that it inherits from, in the order in which Python asks them for attributes."""
+    """Return a class and all its bases, in the order of Python's attribute lookup."""
     seen: list[Thing] = []
     _collect_bases(cls, seen, 0)
     # A base that several classes share comes after all of them.
@@ -123,7 +123,7 @@ def method_around(scope: Scope) -> tuple[ClassThing, Value] | None:
 
 @lru_cache(maxsize=4096)
 def is_guard(test: ast.expr) -> bool:
-    """Return whether a condition asks for the name under which the module runs."""
+    """Return whether a condition compares the name under which the module runs."""
     return any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(test))
 
 
@@ -144,7 +144,7 @@ def is_generator(node: ast.AST) -> bool:
 
 
 def loaders_in(value: Value, depth: int = 2) -> Iterator[Loader]:
-    """Yield the loaders that a value stands for, or that are in its containers."""
+    """Yield the loaders of a value, and those in its containers."""
     for thing in value:
         match thing:
             case Loader() as loader:
@@ -181,7 +181,7 @@ def placed_at(value: Value, place: Place) -> Value:
 
 
 def key_of(keys: Value) -> object:
-    """Return the one key that a value stands for; ``None`` if it is not known."""
+    """Return the one key of a value; ``None`` if it is not known."""
     match keys:
         case (Constant(value=str() | int() as key, is_whole=True),):
             return key

@@ -37,7 +37,7 @@ _PLACE = re.compile(r'File "([^"\n]+)", line (\d+)')
 
 
 def check_imports(tree: Path, origin: str) -> None:
-    """See that no module was imported from ``origin``: an installed package would hide what is compared.
+    """Check that no module came from ``origin``: an installed package would hide the compared code.
 
     Args:
         tree: the copy, which is to be imported from.

@@ -46,7 +46,7 @@ class Parent:
         return read_as(read_json(self._read_bytes()), kind)
 
     def wait_for_turn(self) -> None:
-        """Say that what comes next is prepared, and wait until it is wanted.
+        """Report that the next step is prepared, and wait for the turn.
 
         Two children so start and import beside each other and then train in turns, while what trains has the machine
         to itself: the threads of two trainings on the same cores would wait for each other most of the time. A
@@ -63,7 +63,7 @@ class Parent:
         self.send(what if isinstance(what, Step) else Said(what))
 
     def send(self, message: Message) -> None:
-        """Send a message. Raises SystemExit where the parent is gone."""
+        """Send a message; raise SystemExit if the parent is gone."""
         try:
             self._connection.send_bytes(as_bytes(message, indent=None))
         except OSError:
@@ -80,7 +80,7 @@ _GONE = "the process that started this one has ended"
 
 
 def serve(kind: type[_R], act: Callable[[_R, Parent], Any]) -> int:
-    """Be a child: do what is asked for, in its tree, and give the answer.
+    """Run a child: execute the request in its tree, and send the answer.
 
     Args:
         kind: type of the request.

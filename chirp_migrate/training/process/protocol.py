@@ -30,7 +30,7 @@ class Said(msgspec.Struct, tag="said", frozen=True):
 
 
 class Found(msgspec.Struct, tag="found", frozen=True):
-    """Part of what the child found, sent as soon as it is known.
+    """A partial result of the child, sent early.
 
     Attributes:
         name: of the part.

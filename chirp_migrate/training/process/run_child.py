@@ -62,7 +62,7 @@ class Role:
 
 @dataclass
 class Child(Generic[_T]):
-    """One child process: a fresh interpreter; of what it prints the end is kept in memory.
+    """One child process: a new interpreter; memory keeps the end of its output.
 
     Use as a context manager: the child and everything it started are gone when it is left, however that comes, and
     when this process ends, however that comes (:mod:`.guard`).
@@ -144,11 +144,11 @@ class Child(Generic[_T]):
 
     @property
     def printed(self) -> str:
-        """Return the end of what it and its own processes have printed so far, without the folder that it works in."""
+        """Return the end of the output so far, without the path of its folder."""
         return self._output.text().replace(f"{self.request.tree}{os.sep}", "")
 
     def wait_until_ready(self) -> None:
-        """Wait until the child is ready for its next turn (the first: has imported what it trains), or has ended.
+        """Wait until the child is ready for its next turn (the first: after its imports), or has ended.
 
         Raises:
             WorkloadFailed: neither within its time.
@@ -157,7 +157,7 @@ class Child(Generic[_T]):
             self._take_in(self._next_message())
 
     def hear(self, within_s: float = _LOOK_S) -> None:
-        """Take in the next message of a busy child, if one comes within so many seconds.
+        """Process the next message of a busy child, if one arrives in time.
 
         Raises:
             WorkloadFailed: the child has used up its time.
@@ -182,7 +182,7 @@ class Child(Generic[_T]):
                 self.cpu_s = 0.0
 
     def give_turn(self, within_s: float | None = None, cpu: int | None = None) -> None:
-        """Let the child do what it waits to do.
+        """Let the child run its next turn.
 
         Args:
             within_s: seconds that it has for all that is left; None for what is left of its time.
@@ -201,7 +201,7 @@ class Child(Generic[_T]):
             self._send(b"go")
 
     def take_turn(self) -> None:
-        """Let the child do what it waits to do, and wait until it is ready for the next turn, or has ended.
+        """Let the child run its next turn, and wait until it is ready for another one, or has ended.
 
         Raises:
             WorkloadFailed: neither within its time; or it had ended before, and failed.
@@ -219,7 +219,7 @@ class Child(Generic[_T]):
         self._suspended = []
 
     def result(self) -> _T:
-        """Let the child take all turns it has left, and bring back what it found; nothing it started is left.
+        """Let the child run its remaining turns, return its result, and end everything it started.
 
         Raises:
             UsageProblem: what was asked for cannot be run.
@@ -245,7 +245,7 @@ class Child(Generic[_T]):
             self._connection.send_bytes(data)
 
     def _next_message(self) -> Message | None:
-        """Return the next message; None where it ends without one, or sends what is none."""
+        """Return the next message; None at the end, or after an invalid message."""
         while not self._has_news(_LOOK_S):
             pass
         if not self._connection.poll():
@@ -264,7 +264,7 @@ class Child(Generic[_T]):
             late.cancel()
 
     def _has_news(self, within_s: float) -> bool:
-        """Return whether there is a message, or the process has ended; waits so many seconds at most."""
+        """Return whether a message has arrived or the process has ended, within the given seconds."""
         if self._connection.poll(min(within_s, max(0.0, self._remaining_s()))):
             return True
         if self._process.poll() is not None:
@@ -274,7 +274,7 @@ class Child(Generic[_T]):
         return False
 
     def _wait_for_end(self) -> None:
-        """Wait until the process is gone, so that nothing of it runs beside what is timed next."""
+        """Wait until the process is gone, so that it does not disturb the next timing."""
         try:
             self._process.wait(max(0.0, self._remaining_s()))
         except subprocess.TimeoutExpired:
@@ -293,7 +293,7 @@ class Child(Generic[_T]):
         self._fail(f"{self.role.name} {how}{more}.", how, hung)
 
     def _fail(self, problem: str, how: str = "", hung: bool = False) -> NoReturn:
-        """End it, and raise with what it printed last."""
+        """End the process, and raise an error with its last output."""
         self._stack.close()
         # The paths of the copy mean nothing once it is gone.
         printed = self._output.tail().replace(f"{self.request.tree}{os.sep}", "")
@@ -319,7 +319,7 @@ class _Output:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Read what is left; a process that got away with the other end of the pipe is not waited for."""
+        """Read the rest of the output; do not wait for an escaped process with the other end of the pipe."""
         self._thread.join(_OUTPUT_ENDS_WITHIN_S)
 
     def tail(self) -> str:
@@ -330,7 +330,7 @@ class _Output:
         return "\n".join(shown)
 
     def text(self, most: int = _KEPT_BYTES) -> str:
-        """Return the end, of so many bytes at most."""
+        """Return the end, at most this many bytes."""
         return self._kept[-most:].decode("utf-8", errors="replace")
 
     def _drain(self) -> None:
