@@ -111,7 +111,7 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
     write_bytes(target, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"))
     if not output.quiet:
         # Nothing but the document goes to where a program reads it.
-        click.echo(_verdict(found, path), err=(to_output and not is_text) or output.json_is_printed)
+        click.echo(_last_line(found, path), err=(to_output and not is_text) or output.json_is_printed)
     sys.exit(found.exit_code)
 
 
@@ -154,7 +154,7 @@ def _line(finding: Finding, base: Path, screen: Screen) -> str:
     return f"{name}:{place}: {screen.painted(finding.rule, 'cyan')} {plain(finding.message)}{mark}"
 
 
-def _verdict(found: Check, path: Path) -> str:
+def _last_line(found: Check, path: Path) -> str:
     """Return the last line: whether the tree is clean, what counted and what did not."""
     plan = found.plan
     files = len({finding.path for finding in found.work})

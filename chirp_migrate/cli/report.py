@@ -72,7 +72,7 @@ def report(
     with output.progress("reading what was done, and found"):
         story = read_story(path, run=run, plan_file=plan_file, verdict_file=verdict_file, doctor_file=doctor_file)
     if output.json_file is not None:
-        output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_without_copies(plain(story))})
+        output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_json_of_report(plain(story))})
     if page_file is None:
         show_story(story, output.screen(prose=False))
         return
@@ -90,9 +90,9 @@ def _write_page(output: Path, story: Story) -> str:
     return f"Wrote {output}: {what}. Open it in a browser; it needs no network."
 
 
-def _without_copies(value: Any) -> Any:
+def _json_of_report(value: Any) -> Any:
     """A document without the words of its lines, which are for colours, and with the reason of a finding beside it."""
     if isinstance(value, dict):
         copies = ("words", "reason") if "rule" in value else ("words",)
-        return {name: _without_copies(one) for name, one in value.items() if name not in copies}
-    return [_without_copies(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _json_of_report(one) for name, one in value.items() if name not in copies}
+    return [_json_of_report(one) for one in value] if isinstance(value, list | tuple) else value

@@ -25,7 +25,7 @@ from chirp_migrate.plans.document import PlanDocument
 from chirp_migrate.plans.plan import Plan, Safety, Status
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.report.wording import NOTES
-from chirp_migrate.review.plan_file import PlanFile, carried_over, plan_document, read_document, read_plan
+from chirp_migrate.review.plan_file import PlanFile, plan_document, read_document, read_plan, with_earlier_decisions
 from chirp_migrate.review.walk import Item, NotValid, Review, edit_buffer, read_buffer
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.files import read_file, replace_file
@@ -78,7 +78,7 @@ def review(
     `review` offers to apply the accepted hunks; so does `apply --plan`.
     """
     path = request.path
-    found = _open(request, plan_file, output)
+    found = _open_plan(request, plan_file, output)
     session = Review(found.plan, found.choices)
     screen = output.screen()
     if not session.items:
@@ -145,7 +145,7 @@ def _ask(screen: Screen, question: str) -> str | None:
     return line.strip() if line else None
 
 
-def _open(request: Request, plan_file: Path, output: Output) -> PlanFile:
+def _open_plan(request: Request, plan_file: Path, output: Output) -> PlanFile:
     """The plan to review: that of the file while it is true of the tree, else a new one with what was decided."""
     if request.path.suffix == ".json":
         raise UsageProblem(f"{request.path} is a plan: chirp-migrate review PROJECT --plan {quote(str(request.path))}")
@@ -174,7 +174,7 @@ def _open(request: Request, plan_file: Path, output: Output) -> PlanFile:
     plan = planned(request, output)
     content = plan_document(plan)
     if old is not None:
-        content = carried_over(old, content)
+        content = with_earlier_decisions(old, content)
     return read_plan(as_bytes(content), str(plan_file), plan.root)
 
 

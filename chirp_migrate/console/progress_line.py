@@ -77,7 +77,7 @@ class MovingLine(threading.Thread):
     def _line(self, step: Step) -> str:
         """Return the current step, a bar and numbers as far as they fit, and the time."""
         now = time.monotonic()
-        right = _time_left(self._least - now, self._most - now) or f"{_clock(now - self._began)} so far"
+        right = _describe_time_left(self._least - now, self._most - now) or f"{_clock(now - self._began)} so far"
         room = min(os.get_terminal_size(self._stream.fileno()).columns or _USUAL_WIDTH, _WIDEST) - 3
         if step.total:
             full = _BAR * min(step.done, step.total) // step.total
@@ -88,7 +88,7 @@ class MovingLine(threading.Thread):
         return f"{set_cell_size(text, room)}  {right}"
 
 
-def _time_left(least_s: float, most_s: float) -> str:
+def _describe_time_left(least_s: float, most_s: float) -> str:
     """Return the remaining time as text; empty once it is over."""
     if least_s >= 1:
         return f"about {_clock(least_s)}{f' to {_clock(most_s)}' if most_s > least_s + 1 else ''} left"

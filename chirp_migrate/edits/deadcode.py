@@ -76,7 +76,7 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style:
         }
         if names:
             dead = _without_idle_submodules(before, dead)
-            dead |= _needless(before, after, is_public)
+            dead |= _needless_imports(before, after, is_public)
         edits = _removals(after, dead, style)
         if not edits:
             return
@@ -99,7 +99,7 @@ def _without_idle_submodules(before: str, dead: dict[_Binding, list[_Dead]]) -> 
     return {binding: places for binding, places in found.items() if places}
 
 
-def _needless(before: str, after: str, is_public: Callable[[str], bool]) -> dict[_Binding, list[_Dead]]:
+def _needless_imports(before: str, after: str, is_public: Callable[[str], bool]) -> dict[_Binding, list[_Dead]]:
     """Top-level imports that give nothing any more: ``import torch.utils.data`` beside ``import torch``, which imports
     it by itself, and ``import *`` from there.
     """

@@ -70,7 +70,7 @@ def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
         given_for: the name of what it is given to or assigned to.
     """
     wish, outer = given_for.strip("_").partition(_FOR)[0], outer_name(module, node).partition(_FOR)[0]
-    does, vague = _what(node.body, node), _vague_verb(wish)
+    does, vague = _name_for_expression(node.body, node), _vague_verb(wish)
     wish = wish if vague is None else vague
     if isinstance(node.body, cst.Lambda):  # the wish is for what it makes
         wish += _FOR + "_".join(parameters(node))
@@ -90,16 +90,16 @@ def _vague_verb(name: str) -> str | None:
     return None
 
 
-def _what(body: cst.BaseExpression, function: cst.Lambda) -> str | None:
+def _name_for_expression(body: cst.BaseExpression, function: cst.Lambda) -> str | None:
     """What an expression does with the parameters of a function, as a name; ``None`` where that takes many words."""
     match body:
         case cst.Name(value=name):
             return "identity" if name in parameters(function) else None
         case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value=name))) if name in _HOLDS:
-            inner = _what(value, function)
+            inner = _name_for_expression(value, function)
             return _name_from_call(body, function) if inner in (None, "identity") else inner
         case cst.Attribute(value=value, attr=cst.Name(value=name)) if name in _HOLDS:
-            return _what(value, function)
+            return _name_for_expression(value, function)
         case cst.Call():
             return _name_from_call(body, function)
         case cst.Attribute(attr=cst.Name(value=name)):
@@ -116,10 +116,10 @@ def _what(body: cst.BaseExpression, function: cst.Lambda) -> str | None:
         case cst.UnaryOperation(operator=operator):
             return "negate" if isinstance(operator, cst.Minus) else "invert"
         case cst.IfExp(body=one, orelse=other):
-            named = [_what(part, function) for part in (one, other)]
+            named = [_name_for_expression(part, function) for part in (one, other)]
             return next((name for name in named if name not in (None, "identity")), None)
         case cst.ListComp(elt=element):
-            each = _what(element, function)
+            each = _name_for_expression(element, function)
             return None if each is None or each == "select" else f"{each}_each"
     return None
 

@@ -88,7 +88,7 @@ def _comments_kept(module: Module, style: CodeStyle, lines: tuple[int, int], aft
     The column moves to the right where code gets too long for it, if it is that of no line besides these.
     """
     before = module.text[slice(*lines)]
-    pairs = list(_pairs(_comments(before), _comments(after)))
+    pairs = list(_matching_comments(_comments(before), _comments(after)))
     if not pairs or style.is_kept(before, module.text):
         return
     columns = {one.line: one.column for one in _comments(module.text)}
@@ -110,7 +110,7 @@ def _comments_kept(module: Module, style: CodeStyle, lines: tuple[int, int], aft
                 yield Edit(start + now.code, start + now.column, " " * (column - now.code))
 
 
-def _pairs(old: Sequence[_Comment], new: Sequence[_Comment]) -> Iterator[tuple[_Comment, _Comment]]:
+def _matching_comments(old: Sequence[_Comment], new: Sequence[_Comment]) -> Iterator[tuple[_Comment, _Comment]]:
     """Yield the comments that both versions have; of equal comments, it is not known which is missing."""
     for text in dict.fromkeys(one.text for one in new):
         was, now = ([comment for comment in comments if comment.text == text] for comments in (old, new))

@@ -17,8 +17,8 @@ from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     is_replaced,
     lists_names,
     may_be_set,
+    may_get_other_objects,
     may_set_computed,
-    takes_other_objects,
 )
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Entry, Given, Member, step_of
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations
@@ -108,7 +108,7 @@ class MovedFunction:
 
     def _takes_other_objects(self, method: cst.FunctionDef) -> bool:
         owner = self.module.enclosing_class(method)
-        return owner is None or takes_other_objects(self.module, self.project, owner, method.name.value)
+        return owner is None or may_get_other_objects(self.module, self.project, owner, method.name.value)
 
     def _takes_methods(self) -> bool:
         """Return whether no code inspects the methods of the enclosing class, so that one more is invisible."""
@@ -196,7 +196,7 @@ class MovedFunction:
             raise NotMovable(f"the project reads names or code of functions ({place})")
         if holds and (place := place_of_look(self.project, DETAILS)) is not None:
             raise NotMovable(f"the project reads function attributes that the replacement does not have ({place})")
-        kept = self._kept_as(uses, called)
+        kept = self._names_of_function(uses, called)
         names = "|".join(map(re.escape, kept))
         set_directly = rf"\b(?:{names})\s*\.\s*\w+\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)"
         if self.project.search(rf"{set_directly}|\bsetattr\s*\([^,()\n]*\b(?:{names})\s*,", *kept):
@@ -212,7 +212,7 @@ class MovedFunction:
         if holds and may_be_copied(self.module, self.project, self.node):
             raise NotMovable("a deep copy of an object that holds it would also copy the captured values")
 
-    def _kept_as(self, uses: Iterable[cst.CSTNode], called: Collection[str]) -> list[str]:
+    def _names_of_function(self, uses: Iterable[cst.CSTNode], called: Collection[str]) -> list[str]:
         """The names that it has: those of its own, of what it is given for, and of attributes that this is kept in."""
         destinations = self.module.once(Destinations, self.project)
         names = {*called, *filter(None, map(destinations.of, uses))}

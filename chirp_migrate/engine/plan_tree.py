@@ -120,12 +120,12 @@ def plan_tree(
                 files.append(FilePlan(result.path, source.data, after, "rewrite", result.hunks, result.public))
             except UnreadableSource as error:
                 problem = str(error)
-        notes += [*result.notes, *_unseen(result.path, source, rules)]
+        notes += [*result.notes, *_unchecked_cells(result.path, source, rules)]
         if problem is None:
             findings += _locate_findings(result.findings, source)
         else:
             skipped.append(Skipped(result.path, problem))
-    files = _joined_across(files)
+    files = _hunks_joined_across_files(files)
     if overlay is None:
         findings += (one for path, text in held_settings.items() for one in loaders_in_settings(path, text, rules))
     if any(hunk.imports for file in files for hunk in file.hunks) and project.import_style.problem:
@@ -149,7 +149,7 @@ def plan_tree(
     return Plan(found.root, tuple(files), tuple(findings), tuple(skipped), tuple(notes), left_out, options)
 
 
-def _joined_across(files: Sequence[FilePlan]) -> list[FilePlan]:
+def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
     """Return the files with hunks that are joined by what they have in common with hunks of other files alone."""
     named = Counter(one for file in files for one in frozenset[str]().union(*(hunk.together for hunk in file.hunks)))
     shared = frozenset(one for one, number in named.items() if number > 1)
@@ -237,7 +237,7 @@ def _locate_findings(findings: Iterable[Finding], source: Source) -> list[Findin
     return [replace(finding, cell=cell, line=line) for finding, (cell, line) in places]
 
 
-def _unseen(path: str, source: Source, rules: Sequence[Rule]) -> list[str]:
+def _unchecked_cells(path: str, source: Source, rules: Sequence[Rule]) -> list[str]:
     """Notes on cells of a notebook that no rule has seen though they may build a loader."""
     if isinstance(source, SourceFile):
         return []

@@ -90,7 +90,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
         else:
             problem = "expressions nested too deeply to be read"
     except Exception as error:  # a defect of one rule
-        problem = f"internal error in a rule, please report it: {type(error).__name__}: {_begin_of(str(error))}"
+        problem = f"internal error in a rule, please report it: {type(error).__name__}: {_shorten_message(str(error))}"
     else:
         notes = tuple(f"{path}:{line}: {note}." for line, note in suppressions.notes)
         return replace(result, notes=notes)
@@ -98,7 +98,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
     return FileResult(path, text, problem=problem)
 
 
-def _begin_of(message: str) -> str:
+def _shorten_message(message: str) -> str:
     """Return the first line of a message, which may contain a whole syntax tree, shortened."""
     line, _, rest = message.partition("\n")
     return line if not rest and len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} …"

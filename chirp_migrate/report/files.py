@@ -14,12 +14,12 @@ from chirp_migrate.review.selection import WHOLE_FILE, Choices
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
 
-__all__ = ["finding_story", "tell_file"]
+__all__ = ["finding_story", "story_of_file"]
 
 _ODD_IN_LINKS = re.compile(r"[^A-Za-z0-9_./-]+")
 
 
-def tell_file(
+def story_of_file(
     file: FilePlan, findings: Iterable[Finding], *, run: int | None, choices: Choices, edited_since: bool
 ) -> tuple[FileStory, tuple[FindingStory, ...]]:
     """Return one file of a report, and its findings that were not rewritten.

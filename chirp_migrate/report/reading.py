@@ -13,7 +13,7 @@ from chirp_migrate.doctor.document import DoctorReport
 from chirp_migrate.engine.discover import journal_root, root_of
 from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Skipped, Status
-from chirp_migrate.report.files import finding_story, tell_file
+from chirp_migrate.report.files import finding_story, story_of_file
 from chirp_migrate.report.kept_verdict import changed_since
 from chirp_migrate.report.story import FileStory, FindingStory, RunStory, Story
 from chirp_migrate.review.loader_account import Ledger
@@ -85,7 +85,7 @@ def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None, do
         else (_document_in(verdict_file, "verify", decode), None)
     )
     stories = [_story_of_run(run, runs) for run in chosen]
-    doubts = [*_doubts(stories, verdict, kept_with, runs)]
+    doubts = [*_find_mismatches(stories, verdict, kept_with, runs)]
     if doctor is None:
         doctor, kept_with = _last_result(runs, DOCTOR, doctor_document.decode)
         if kept_with is not None and kept_with < runs[-1].number:
@@ -162,7 +162,7 @@ def _run_story(
     reported: dict[str, tuple[FindingStory, ...]] = {}
     for file in plan.files:
         own, since = findings.get(file.path, ()), file.path in edited
-        story, reported[file.path] = tell_file(file, own, run=number, choices=choices or {}, edited_since=since)
+        story, reported[file.path] = story_of_file(file, own, run=number, choices=choices or {}, edited_since=since)
         files.append(story)
     for path in findings.keys() - reported.keys():
         reported[path] = tuple(finding_story(one) for one in findings[path] if one.status is not Status.FINE)
@@ -240,7 +240,7 @@ def _document_in(file: Path, command: str, read: Callable[[bytes], _Document]) -
         ) from None
 
 
-def _doubts(
+def _find_mismatches(
     stories: Sequence[RunStory], verdict: VerifyReport | None, kept_with: int | None, runs: Sequence[JournalRun]
 ) -> Iterator[str]:
     """What keeps the parts of a story from belonging together; the verdict was kept with the run ``kept_with``."""

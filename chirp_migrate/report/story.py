@@ -158,10 +158,10 @@ def reported_by_file(
     """Yield the findings that were not rewritten: title → file → findings, equal messages together."""
     for title, stories in sections(reported, lambda story: story.finding):
         files = groupby(stories, key=lambda story: story.finding.path)
-        yield title, [(path, _alike(of_file)) for path, of_file in files]
+        yield title, [(path, _group_equal(of_file)) for path, of_file in files]
 
 
-def _alike(stories: Iterable[FindingStory]) -> list[list[FindingStory]]:
+def _group_equal(stories: Iterable[FindingStory]) -> list[list[FindingStory]]:
     """Findings that say the same, together; in the order of the first of each."""
     kinds: dict[tuple[str, str], list[FindingStory]] = {}
     for story in stories:

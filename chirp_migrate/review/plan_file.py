@@ -43,13 +43,13 @@ from chirp_migrate.transaction.journal_schema import checked_path
 __all__ = [
     "Contents",
     "PlanFile",
-    "carried_over",
     "load_plan",
     "plan_document",
     "read_applied",
     "read_document",
     "read_plan",
     "run_document",
+    "with_earlier_decisions",
 ]
 
 #: Bytes of a file before and after, by path and their SHA-256: after is None where the plan has to say what it becomes.
@@ -181,7 +181,7 @@ def read_applied(document: PlanDocument, root: Path, written: Contents) -> Plan:
     return _Reading(document, root, written).plan_file.plan
 
 
-def carried_over(old: PlanDocument, new: PlanDocument) -> PlanDocument:
+def with_earlier_decisions(old: PlanDocument, new: PlanDocument) -> PlanDocument:
     """Return the plan ``new`` with the decisions of an ``old`` review on hunks that are the same.
 
     A hunk is the same when the source of its file and its edits are.

@@ -162,7 +162,7 @@ def _proposal(
     elif use.call is not None:
         proposal = _rewrite(module, project, use.call, by_role=by_role)
         if proposal.edits:
-            proposal = _with_gain(module, project, use.call, proposal)
+            proposal = _add_gain(module, project, use.call, proposal)
     elif use.what:
         proposal = _not_rewritten(offset, use.why, use.what)
     else:
@@ -181,7 +181,7 @@ def _proposal(
     yield proposal
 
 
-def _with_gain(module: Module, project: Project, call: cst.Call, proposal: Proposal) -> Proposal:
+def _add_gain(module: Module, project: Project, call: cst.Call, proposal: Proposal) -> Proposal:
     """Return the rewrite with its gain; if reading gains nothing, copies of its batches may."""
     gains = loader_gains(project)
     gain = gains.of_call(module, call)

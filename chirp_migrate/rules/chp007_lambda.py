@@ -135,7 +135,7 @@ class PicklableFunction(Rule):
             if wish is not None:
                 seen.append(node)
                 try:
-                    yield _lift(module, project, node, wish, taken, made)
+                    yield _propose_function(module, project, node, wish, taken, made)
                 except NotMovable as reason:
                     message = f"lambda cannot be pickled for workers; not rewritten: {reason}"
                     yield Proposal(module.span(node)[0], message)
@@ -146,7 +146,9 @@ class PicklableFunction(Rule):
             yield next((one for one in found if one is not None), proposal)
 
 
-def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str], made: _Made) -> Proposal:
+def _propose_function(
+    module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str], made: _Made
+) -> Proposal:
     """Turn a lambda into a function, and add its name to ``taken``, and for equal lambdas to ``made``."""
     span, scope = module.span(node), module.scopes.scope_of(node)
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
@@ -178,7 +180,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     name = moved.free_name(wishes, taken)
     inner = moved.indent + module.tree.default_indent
     parameters, *lines = said = (moved.parameter_text(), *moved.import_lines, *_returned_lines(module, node, inner))
-    shared = None if moved.method else made.get(said) or _existing(module, project, node, wishes, said)
+    shared = None if moved.method else made.get(said) or _find_equal_function(module, project, node, wishes, said)
     if shared is None:
         head = f"{moved.indent}def {name}({parameters}):"
         shared = name, moved.defined(module.newline.join([head, *(inner + line for line in lines)]))
@@ -328,7 +330,7 @@ def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
     return [*comments, f"return {body}" if alone else f"return ({body})"]
 
 
-def _existing(
+def _find_equal_function(
     module: Module, project: Project, node: cst.Lambda, wishes: Collection[str], said: tuple[str, ...]
 ) -> Defined | None:
     """A function above that says the same and has one of the names ``wishes``: an earlier rewrite made it. Other code

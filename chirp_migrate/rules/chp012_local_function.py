@@ -116,7 +116,7 @@ class LocalFunction(Rule):
             if purpose is not None:
                 seen.append(node)
                 try:
-                    yield _lift(module, project, node, purpose, taken, made)
+                    yield _edits_of_move(module, project, node, purpose, taken, made)
                 except NotMovable as reason:
                     found = f"local function `{node.name.value}` cannot be pickled for workers"
                     yield Proposal(module.span(node.name)[0], f"{found}; not rewritten: {reason}")
@@ -134,7 +134,7 @@ def _text_of_definition(module: Module, node: cst.FunctionDef) -> str:
     return dedent(module.text[start:end])
 
 
-def _lift(
+def _edits_of_move(
     module: Module, project: Project, node: cst.FunctionDef, purpose: str, taken: set[str], made: _Made
 ) -> Proposal:
     """The edits that move the function; its new name is added to ``taken``, and for others that say the same, with the

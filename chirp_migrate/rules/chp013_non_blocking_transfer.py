@@ -110,7 +110,7 @@ def _in_loop(
             case cst.Attribute(value=moved, attr=cst.Name(value="to" | "cuda" as method)):
                 path = batch.value(moved)
                 if path is not None and _goes_to_a_device(module, call, method):
-                    problem = _unsure(module, project, call, path, collated) or batch.used_after(call, path)
+                    problem = _why_unsafe(module, project, call, path, collated) or batch.used_after(call, path)
                     statements.setdefault(statement_of(module, call), []).append((call, problem))
     for statement, transfers in statements.items():
         offset, shown = module.span(transfers[0][0])[0], module.source(transfers[0][0]).strip()
@@ -202,7 +202,7 @@ def _collates_tensors(loader: Loader) -> bool:
     return loader.complete
 
 
-def _unsure(module: Module, project: Project, call: cst.Call, path: Path, collated: bool) -> str | None:
+def _why_unsafe(module: Module, project: Project, call: cst.Call, path: Path, collated: bool) -> str | None:
     """Return why a non-blocking copy may be unsafe in this project."""
     shown = module.source(call)
     certain = method_called(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)

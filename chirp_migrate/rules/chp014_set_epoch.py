@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from chirp_migrate.analysis.known_names import PROGRESS
-from chirp_migrate.analysis.loaders.distributed_sampler import DistributedSampler, is_told_the_epoch, sampler_of
+from chirp_migrate.analysis.loaders.distributed_sampler import DistributedSampler, has_set_epoch_call, sampler_of
 from chirp_migrate.analysis.loaders.loader_values import LoaderNames, may_use_loader
 from chirp_migrate.edits.statements import first_in_block
 from chirp_migrate.rules.api import (
@@ -80,7 +80,7 @@ class SetEpoch(Rule):
             if sampler is None or not around or (around[-1], sampler.name) in seen:
                 continue
             seen.add((around[-1], sampler.name))
-            if not is_told_the_epoch(module, project, around[-1], sampler, node):
+            if not has_set_epoch_call(module, project, around[-1], sampler, node):
                 yield _propose_set_epoch(module, around, sampler)
 
 

@@ -14,10 +14,10 @@ __all__ = ["is_moved"]
 def is_moved(project: Project, place: Place) -> bool:
     """Return whether the lambda, local function or local class that is made at a place moves, or has moved."""
     module = project.module(place.path)
-    return getattr(place.node, "lineno", 0) not in module.once(_staying, project)
+    return getattr(place.node, "lineno", 0) not in module.once(_unmoved_lines, project)
 
 
-def _staying(module: Module, project: Project) -> frozenset[int]:
+def _unmoved_lines(module: Module, project: Project) -> frozenset[int]:
     """Return lines of findings that rules report and do not rewrite."""
     rules = LocalDatasetClass(), PicklableFunction(), LocalFunction()
     found = (one for rule in rules for one in rule.check(module, project))

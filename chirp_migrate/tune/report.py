@@ -42,7 +42,7 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
     screen.line()
     measured = list(zip(loader.measured, loader.standings, strict=True))
     worked = [(way, beside) for way, beside in measured if beside.samples_per_s]
-    shown = worked if screen.verbose else [each for each in worked if _matters(*each, loader)]
+    shown = worked if screen.verbose else [each for each in worked if _is_shown(*each, loader)]
     rows = [_row(way, beside, beside.samples_per_s or 0.0, loader) for way, beside in shown]
     if rows:
         header = ("", "samples/s", "interval", "of best", "first batch", *(["batches/s"] if screen.verbose else []))
@@ -59,11 +59,11 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
     screen.line()
     if loader.picked is not None:
         screen.text(_describe_pick(loader), hang=2)
-    for line in _facts(loader):
+    for line in _loader_facts(loader):
         screen.text(line, hang=2)
 
 
-def _matters(measured: Measured, beside: Comparison, loader: LoaderReport) -> bool:
+def _is_shown(measured: Measured, beside: Comparison, loader: LoaderReport) -> bool:
     """Whether it is shown without -v: the pick, the best, what the training has now, and loading in the process."""
     way = measured.candidate
     return way in (loader.picked, loader.now) or way.alone or beside.place is Place.BEST
@@ -93,7 +93,7 @@ def _describe_pick(loader: LoaderReport) -> str:
     return f"{picked}: {loader.picked}, {near}, by {rounds}{sure}."
 
 
-def _facts(loader: LoaderReport) -> Iterator[str]:
+def _loader_facts(loader: LoaderReport) -> Iterator[str]:
     """Yield further results for a loader, a sentence each."""
     if loader.cpu_share is not None:
         yield (

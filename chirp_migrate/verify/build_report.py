@@ -130,7 +130,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
             workload=discovery.describe(settings.sizes),
             machine=machine.line(on),
             compared=discovery.compared(saw_loaders=any(traces["before"].values())) or "",
-            unseen=_unseen(traces),
+            unseen=_describe_uncompared(traces),
         ),
         **_provenance(),
         **conditions,
@@ -195,7 +195,7 @@ def rounds_line(rounds: Rounds) -> str:
     )
 
 
-def _unseen(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) -> str:
+def _describe_uncompared(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) -> str:
     """Return one sentence on objects in batches that were not compared; empty without any."""
     types: dict[str, set[str]] = {}
     for entries in traces.values():

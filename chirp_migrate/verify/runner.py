@@ -150,7 +150,7 @@ def _time(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, f
             stack.enter_context(interception)
         for entry in spec.entry_points:
             parent.wait_for_turn()
-            sizes = spec.sizes if entry.label in spec.whole else _longer(spec.sizes)
+            sizes = spec.sizes if entry.label in spec.whole else _with_endless_epochs(spec.sizes)
             try:
                 with _spending(spent, "warming up"):
                     _warm_up(spec, entry, few)
@@ -213,7 +213,7 @@ def _measure(spec: RunSpec, parent: Parent) -> Any:
             if number and time.monotonic() > until:
                 break
             parent.show(Step(entry.label, number, len(spec.entry_points)))
-            sizes = spec.sizes if entry.label in spec.whole else _longer(spec.sizes)
+            sizes = spec.sizes if entry.label in spec.whole else _with_endless_epochs(spec.sizes)
             with suppress(Raised):
                 call = _prepare_call(spec, entry, data, sizes)
                 for interception in filter(None, (measuring, steps)):
@@ -225,7 +225,7 @@ def _measure(spec: RunSpec, parent: Parent) -> Any:
     return measuring.finish()
 
 
-def _longer(sizes: Sizes) -> Sizes:
+def _with_endless_epochs(sizes: Sizes) -> Sizes:
     """So many epochs that a call never gets to its last one: what ends it begins there."""
     return replace(sizes, epochs=sizes.epochs + LONGEST_VISIT + 2)
 

@@ -185,13 +185,13 @@ class Judge:
         """
         if False in self._shown.values():
             return frozenset()
-        if None not in self._lines or not (self._shown.get(None) or self._is_clear(self._lines[None])):
+        if None not in self._lines or not (self._shown.get(None) or self._is_decided(self._lines[None])):
             return frozenset(self.entries)
         return frozenset(
             label for label in self.inconclusive() if self._strict or self.entries[label].ratio.value > 1.0
         )
 
-    def _is_clear(self, timing: Timing) -> bool:
+    def _is_decided(self, timing: Timing) -> bool:
         """Return whether it is known if the threshold is met, and where it is not, if perfect loading could meet it."""
         if timing.ratio.wholly_below(self._wanted):
             return True

@@ -73,7 +73,7 @@ def _describe(value: Any, depth: int) -> Any:
         described |= {name: _describe(part, depth - 1) for name, part in sorted(vars(value).items()) if name[0] != "_"}
     methods = [vars(base).get(name) for base in type(value).__mro__ for name in ("__getitem__", "__call__", "forward")]
     codes = [code for code in (getattr(method, "__code__", None) for method in (value, *methods)) if code is not None]
-    described["code"] = [hashlib.sha256(repr(_meaning(code)).encode()).hexdigest() for code in codes]
+    described["code"] = [hashlib.sha256(repr(_code_identity(code)).encode()).hexdigest() for code in codes]
     if isinstance(value, list | tuple) and len(value) <= 8:
         described["items"] = [_describe(part, depth - 1) for part in value]
     with suppress(Exception):  # any error of an attribute of a user's dataset
@@ -81,13 +81,13 @@ def _describe(value: Any, depth: int) -> Any:
     return described
 
 
-def _meaning(constant: Any) -> Any:
+def _code_identity(constant: Any) -> Any:
     """What compiled code does, or a constant of it is, the same in every process: no addresses, no hash order."""
     if isinstance(constant, CodeType):
-        return constant.co_code, constant.co_names, [_meaning(one) for one in constant.co_consts]
+        return constant.co_code, constant.co_names, [_code_identity(one) for one in constant.co_consts]
     if isinstance(constant, frozenset):
         return sorted(map(repr, constant))
-    return [_meaning(one) for one in constant] if isinstance(constant, tuple) else repr(constant)
+    return [_code_identity(one) for one in constant] if isinstance(constant, tuple) else repr(constant)
 
 
 def recall(path: Path, key: str) -> LoaderChoice | None:

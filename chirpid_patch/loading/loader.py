@@ -323,7 +323,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if self._placement is not None:
             self._placement.begin_epoch(self.dataset)
         asked = self.num_workers
-        parts = parts_of(self, num_workers=0, **self._as_sent()) if asked else parts_of(self)
+        parts = parts_of(self, num_workers=0, **self._worker_differences()) if asked else parts_of(self)
         ahead = asked * (self.prefetch_factor or 0) if asked else 0
         return InProcessIterator(parts, self._epoch_here(parts), ahead=ahead, threads=self._threads, seed=seed)
 
@@ -364,7 +364,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
                 pin = partial(pin_batch, device=device) if self.pin_memory else pin_what_can_be
         return EpochReading(read, reader, self._controller if for_threads else None, pin)
 
-    def _as_sent(self) -> dict[str, Any]:
+    def _worker_differences(self) -> dict[str, Any]:
         """What differs in this process because it stands for workers: samples are put together as workers do it."""
         return {"timeout": 0, "collate_fn": worker_collate(self.collate_fn)}
 

@@ -77,7 +77,7 @@ def create_dataloaders(
     if isinstance(data_root, str | Path):
         train, validation, test = _of_folder(Path(data_root), folder, val_split, test_split, seed)
     elif hasattr(data_root, "__getitem__") and hasattr(data_root, "__len__"):
-        train, validation, test = _split(data_root, (val_split, test_split), seed)
+        train, validation, test = _split_randomly(data_root, (val_split, test_split), seed)
     else:
         raise TypeError(f"data_root must be a folder or a dataset with a length, not {type(data_root).__name__}")
     return _loaders(train, validation, test, batch_size, {"num_workers": num_workers, **loader_options})
@@ -104,7 +104,7 @@ def _of_folder(
         raise FileNotFoundError(f"there is no folder {root}: data_root must hold train/CLASS/… and test/CLASS/…")
     train_folder, test_folder = root / "train", root / "test"
     if not train_folder.is_dir() and not test_folder.is_dir():
-        train, validation, test = _split(read(root), (val_split, test_split), seed)
+        train, validation, test = _split_randomly(read(root), (val_split, test_split), seed)
         return train, validation, test
     for folder in (train_folder, test_folder):
         if not folder.is_dir():
@@ -112,7 +112,7 @@ def _of_folder(
     base = read(train_folder)
     own = next((root / name for name in _VALIDATION_FOLDERS if (root / name).is_dir()), None)
     if own is None:
-        train, validation = _split(base, (val_split,), seed)
+        train, validation = _split_randomly(base, (val_split,), seed)
     else:
         train, validation = _everything(base), _everything(read(own, base.classes))
     return train, validation, _everything(read(test_folder, base.classes))
@@ -122,7 +122,7 @@ def _everything(dataset: Any) -> Subset[Any]:
     return Subset(dataset, range(len(dataset)))
 
 
-def _split(dataset: Any, shares: tuple[float, ...], seed: int) -> list[Subset[Any]]:
+def _split_randomly(dataset: Any, shares: tuple[float, ...], seed: int) -> list[Subset[Any]]:
     """What is left of ``dataset`` for training, and a random part of it for each share, at least one sample each."""
     count = len(dataset)
     if not count:

@@ -67,13 +67,15 @@ def _may_give_itself(module: Module, project: Project, node: cst.ClassDef) -> bo
         own = next((one.name for one in (*method.params.posonly_params, *method.params.params)), None)
         reads = [] if own is None else reads_of(module, own.value, module.scopes.scope_of(own))
         if _is_late(module, project, [method], reads) or not all(
-            _only_asks(module, project, one, methods) for one in reads
+            _only_reads_attributes(module, project, one, methods) for one in reads
         ):
             return True
     return False
 
 
-def _only_asks(module: Module, project: Project, read: cst.Name, methods: dict[str, cst.FunctionDef]) -> bool:
+def _only_reads_attributes(
+    module: Module, project: Project, read: cst.Name, methods: dict[str, cst.FunctionDef]
+) -> bool:
     """Return whether code only reads attributes, calls methods, or reads samples of an object."""
     parent = module.parents[read]
     around = module.parents[parent]

@@ -78,7 +78,7 @@ def last_use(module: Module, project: Project, made: cst.CSTNode) -> int:
     Raises:
         Outlives: an object may be kept.
     """
-    return _Uses(module, project).of_made(made)
+    return _UseAnalysis(module, project).of_made(made)
 
 
 def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
@@ -89,7 +89,7 @@ def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
     if not any(_copies(text) for _, text in project.matching(_COPIES, *_COPYING, "dumps")):
         return False
     try:
-        _Uses(module, project, may_return=False).of_made(made)
+        _UseAnalysis(module, project, may_return=False).of_made(made)
     except Outlives:
         return True
     return False
@@ -122,7 +122,7 @@ def _copies(text: str) -> bool:
     return False
 
 
-class _Uses:
+class _UseAnalysis:
     """The uses of the values of one module.
 
     Args:
@@ -221,7 +221,7 @@ class _Uses:
         if not is_plain or not once or suspends or parameter is None:
             return False
         scope = home.scopes.scope_of(parameter)
-        uses = _Uses(home, self._project, may_return=False, depth=self._depth + 1)
+        uses = _UseAnalysis(home, self._project, may_return=False, depth=self._depth + 1)
         try:
             for read in reads_of(home, parameter.value, scope):
                 if not uses._is_evaluated_in(read, scope):

@@ -33,12 +33,12 @@ def passed_by_name(project: Project, parameter: str) -> bool:
     return any(
         not _is_foreign(project, path, called)
         for path, text in project.matching(keyword, parameter)
-        for called in _given_by_name(text).get(parameter, ())
+        for called in _callees_by_keyword(text).get(parameter, ())
     )
 
 
 @lru_cache(maxsize=1024)
-def _given_by_name(text: str) -> Mapping[str, frozenset[str]]:
+def _callees_by_keyword(text: str) -> Mapping[str, frozenset[str]]:
     """For each keyword that calls in a text are given, the names at the root of what is called; "" for no name."""
     called: dict[str, set[str]] = defaultdict(set)
     for call in ast.walk(_tree(text)):
@@ -129,7 +129,7 @@ def has_relatives(module: Module, project: Project, owner: cst.ClassDef) -> bool
     return has_subclass(project, owner.name.value)
 
 
-def takes_other_objects(module: Module, project: Project, owner: cst.ClassDef, method: str) -> bool:
+def may_get_other_objects(module: Module, project: Project, owner: cst.ClassDef, method: str) -> bool:
     """Return whether code may read a method from a class, and call it with any object.
 
     A class may ask its bases.
@@ -140,17 +140,17 @@ def takes_other_objects(module: Module, project: Project, owner: cst.ClassDef, m
     return any(
         name == method and (titles is None or class_ in titles)
         for _, text in project.matching(asked, method)
-        for class_, name in _asked_of_classes(text)
+        for class_, name in _read_from_classes(text)
     )
 
 
 @lru_cache(maxsize=1024)
-def _asked_of_classes(text: str) -> frozenset[tuple[str, str]]:
+def _read_from_classes(text: str) -> frozenset[tuple[str, str]]:
     """Return attributes that code reads from possible classes, each with the name of the class ("" for any)."""
-    return frozenset(_asked_in(_tree(text), ()))
+    return frozenset(_takes_other_objects_in(_tree(text), ()))
 
 
-def _asked_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _takes_other_objects_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The same of a part of a file; ``bases``: those of the class around, whose methods it calls with its objects."""
     for node in ast.iter_child_nodes(tree):
         inner = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else bases
@@ -162,10 +162,10 @@ def _asked_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
             ) if (title := _class_title(asked)) is not None:
                 yield title, name
         if of_base is None:
-            yield from _asked_in(node, inner)
+            yield from _takes_other_objects_in(node, inner)
         else:
             others = (part for part in ast.iter_child_nodes(node) if part is not of_base)
-            yield from (one for part in others for one in _asked_in(part, bases))
+            yield from (one for part in others for one in _takes_other_objects_in(part, bases))
 
 
 def _called_of_base(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:

@@ -89,7 +89,7 @@ class DatasetState:
         return any(name in self.methods for name in _PICKLING)
 
     @property
-    def knows_workers(self) -> bool:
+    def uses_worker_number(self) -> bool:
         """Return whether the class uses the number of its worker."""
         return any("get_worker_info" in module.source(node) for module, node in self.lineage)
 

@@ -102,14 +102,14 @@ def read_declared(
     meaning = None if samples is None else meaning_of(samples)
     if samples is None or meaning is None:
         return None
-    if isinstance(meaning, SequenceSamples) and _holds_paths(module, methods, meaning.samples):
+    if isinstance(meaning, SequenceSamples) and _is_list_of_paths(module, methods, meaning.samples):
         return None
     if not samples.complete:
         return "`__getitem__` has side effects, or statements that the rule does not recognise"
     return reader.unclear_name() or reader.declared(meaning, samples.none_tested)
 
 
-def _holds_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
+def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
     """Return whether a list contains paths, by its name or its source: nothing can be read at once."""
     attribute = samples.name if isinstance(samples, Attr) else ""
     if _PATHS.fullmatch(attribute):

@@ -46,14 +46,14 @@ class HeldGenerator:
 
 def held_generators(state: DatasetState) -> Iterator[HeldGenerator]:
     """Yield the random generators of a dataset, unless it checks the number of its worker."""
-    if not state.knows_workers:
+    if not state.uses_worker_number:
         yield from _kept_on_self(state)
         yield from _shared_variables(state)
 
 
 def _kept_on_self(state: DatasetState) -> Iterator[HeldGenerator]:
     for attribute, value, _ in state.held(lambda one: _makes_generator(state.module, state.project, one) or None):
-        drawn = next((use for use in state.uses(attribute) if _draws(state, use)), None)
+        drawn = next((use for use in state.uses(attribute) if _uses_generator(state, use)), None)
         if drawn is not None and not _is_reseeded(state, attribute):
             yield HeldGenerator(f"self.{attribute}", value, drawn.method, "worker")
 
@@ -70,10 +70,10 @@ def _shared_variables(state: DatasetState) -> Iterator[HeldGenerator]:
                 continue
             targets = statement.targets if isinstance(statement, cst.Assign) else (statement,)
             # What is made anew where the module is imported starts alike only if it is seeded.
-            workers = "worker" if _always_alike(module, made) else "forked worker"
+            workers = "worker" if _always_has_same_state(module, made) else "forked worker"
             for name in (t.target.value for t in targets if isinstance(t.target, cst.Name)):
                 if scope is state.node:
-                    method = next((use.method for use in state.uses(name) if _draws(state, use)), None)
+                    method = next((use.method for use in state.uses(name) if _uses_generator(state, use)), None)
                     quiet = _is_reseeded(state, name) or any(assigned_value(module, u.node) for u in state.uses(name))
                 else:
                     method = next((one for one in state.sampling if _reads_global(module, one, name)), None)
@@ -106,13 +106,13 @@ def _maker(module: Module, project: Project, value: cst.BaseExpression) -> cst.C
     return None
 
 
-def _always_alike(module: Module, made: cst.Call) -> bool:
+def _always_has_same_state(module: Module, made: cst.Call) -> bool:
     """Return whether a new generator always has the same state: it is seeded, or PyTorch's default."""
     calls = find_in(made, cst.Call)
     return "torch.Generator" in module.qualified_names(calls[-1].func) or all(call.args for call in calls)
 
 
-def _draws(state: DatasetState, use: Use) -> bool:
+def _uses_generator(state: DatasetState, use: Use) -> bool:
     """Return whether reading samples uses ``self.generator``, or passes it on."""
     if use.method not in state.sampling:
         return False

@@ -146,20 +146,20 @@ def _read_imaging(value: Value) -> Imaging | None:
     """Read the whole of it from the outside to the inside."""
     match value:
         case Tuple((first, Item(Item(dataset) as sample, Const("1")))) if _is_x(x := item(sample, Const("0"))):
-            masked, back = _before(first, _TO_TENSOR)
+            masked, back = _value_before_steps(first, _TO_TENSOR)
         case _:
             return None
     if not _BACK.fullmatch(" ".join(back)) or back.count("axis") != 1 or "float" not in back:
         return None
     match masked:
         case Call(augmenter, (image,), ()):
-            array, made = _before(image, _TO_IMAGE)
+            array, made = _value_before_steps(image, _TO_IMAGE)
             eps = _range_epsilon(array, x) if made == ["image"] else None
             return None if eps is None else Imaging(dataset, augmenter, None, eps, 255.0 if "divide" in back else 1.0)
     return None
 
 
-def _before(value: Value, steps: Mapping[str, str], first: Value | None = None) -> tuple[Value, list[str]]:
+def _value_before_steps(value: Value, steps: Mapping[str, str], first: Value | None = None) -> tuple[Value, list[str]]:
     """What a value was before steps that are known, down to ``first`` at most, and what these are called, in order."""
     taken: list[str] = []
     gap = Name("_")
@@ -186,7 +186,7 @@ def _before(value: Value, steps: Mapping[str, str], first: Value | None = None) 
 
 def _range_epsilon(value: Value, x: Value) -> float | None:
     """Return eps of ``((a - a.min()) / (a.max() - a.min() + eps) * 255).astype(np.uint8)``."""
-    scaled, cast = _before(value, _TO_BYTES)
+    scaled, cast = _value_before_steps(value, _TO_BYTES)
     match scaled:
         case Op("*", Op("/", Op("-", array, low), span), Const("255" | "255.0")):
             pass
@@ -211,5 +211,5 @@ def _ends(which: str, array: Value) -> tuple[str, str]:
 
 def _is_array_of(value: Value, x: Value) -> bool:
     """Return whether ``value`` is x without its first axis, as an array."""
-    before, steps = _before(value, _TO_ARRAY, x)
+    before, steps = _value_before_steps(value, _TO_ARRAY, x)
     return before == x and sorted(steps) == ["array", "squeeze"]

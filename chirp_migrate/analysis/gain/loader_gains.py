@@ -85,7 +85,7 @@ class LoaderGains:
             call: the call.
             moves: whether what the loader holds is made something that can be pickled.
         """
-        unused = _unused_function(module, self._project, call)
+        unused = _function_without_calls(module, self._project, call)
         if unused is not None:
             line = module.position(module.span(unused.name)[0])[0]
             return Gain(GainKind.NOTHING, f"nothing calls `{unused.name.value}`", module.path, line)
@@ -382,7 +382,7 @@ def _mentions(project: Project, name: str) -> int:
     return sum(len(word.findall(project.text(path))) for path in project.holding(name))
 
 
-def _unused_function(module: Module, project: Project, call: cst.Call) -> cst.FunctionDef | None:
+def _function_without_calls(module: Module, project: Project, call: cst.Call) -> cst.FunctionDef | None:
     """Return the enclosing function if provably no code calls it: a private one, or one of an unimported script."""
     outermost = next((one for one in reversed(list(module.ancestors(call))) if isinstance(one, cst.FunctionDef)), None)
     if outermost is None or outermost.decorators or module.parents[outermost] is not module.tree:

@@ -64,11 +64,11 @@ def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
     made: dict[Unit, list[tuple[str, cst.Call | cst.Arg]]] = defaultdict(list)
     for definition in module.find(cst.ClassDef):
         for base in definition.bases:
-            if _stands_for(module, project, base.value, _MADE_WITH[THREADS]):
+            if _refers_to(module, project, base.value, _MADE_WITH[THREADS]):
                 made[definition].append((THREADS, base))
     for call in module.find(cst.Call):
         for kind, pattern in _MADE_WITH.items():
-            if _stands_for(module, project, call.func, pattern):
+            if _refers_to(module, project, call.func, pattern):
                 made[_unit(module, call)].append((kind, call))
     for unit in sorted(made, key=lambda unit: module.span(unit)[0]):
         loading = _Loading(module, project, unit)
@@ -80,7 +80,7 @@ def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
             yield CustomLoading(unit, machinery, loading.from_loader)
 
 
-def _stands_for(module: Module, project: Project, node: cst.CSTNode, pattern: re.Pattern[str]) -> bool:
+def _refers_to(module: Module, project: Project, node: cst.CSTNode, pattern: re.Pattern[str]) -> bool:
     """Return whether a name or attribute refers to one of these."""
     if not isinstance(node, cst.Name | cst.Attribute):
         return False
@@ -152,13 +152,13 @@ class _Loading(DataReading):
     def _is_pool(self, node: cst.BaseExpression) -> bool:
         pattern = _MADE_WITH[WORKERS]
         if isinstance(node, cst.Call):
-            return _stands_for(self._module, self._project, node.func, pattern)
+            return _refers_to(self._module, self._project, node.func, pattern)
         name = dotted(node)
         if name is None:
             return False
         values = values_of(self._module, node)
         calls = (call for value in values for call in find_in(value.value, cst.Call))
-        if any(_stands_for(self._module, self._project, call.func, pattern) for call in calls):
+        if any(_refers_to(self._module, self._project, call.func, pattern) for call in calls):
             return True
         # A property or a parameter.
         return not values and re.search(r"pool|executor", name.rpartition(".")[2], re.IGNORECASE) is not None
@@ -254,7 +254,7 @@ class _Loading(DataReading):
     def _is_stream(self, context: cst.BaseExpression, depth: int) -> bool:
         """Return whether a context makes a stream current, also through a variable or ``partial``."""
         for part in walk(context):
-            if _stands_for(self._module, self._project, part, _CURRENT):
+            if _refers_to(self._module, self._project, part, _CURRENT):
                 return True
             values = values_of(self._module, part) if depth < _DEPTH else []
             if any(self._is_stream(origin.value, depth + 1) for origin in values if origin.value is not context):

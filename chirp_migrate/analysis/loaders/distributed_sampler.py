@@ -84,7 +84,7 @@ def _is_imported(module: Module, node: cst.BaseExpression) -> bool:
     return any(isinstance(module.parents.get(line), cst.Module) for line in lines)
 
 
-def is_told_the_epoch(
+def has_set_epoch_call(
     module: Module, project: Project, loop: cst.For, sampler: DistributedSampler, loader: cst.BaseExpression
 ) -> bool:
     """Return whether code calls ``set_epoch`` around the loop, elsewhere on this sampler, or in a called function."""

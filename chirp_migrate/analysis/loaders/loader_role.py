@@ -34,7 +34,7 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
         ``training``, ``validation`` or ``test``, as in the names of the factory's methods; "" where that is not clear,
         or where the method would mean something else than the call.
     """
-    named = {_said_by(_given_name(module, call)), *_said_by_dataset(module, arguments["dataset"])} - {""}
+    named = {_role_in_name(_given_name(module, call)), *_roles_of_dataset(module, arguments["dataset"])} - {""}
     by_names = _only(named - {_OTHER})
     around = _by_functions(module, call) if by_names == "" else ""
     role = by_names or around
@@ -60,31 +60,31 @@ def _by_functions(module: Module, call: cst.Call) -> str | None:
     if _TESTS.search(module.path) is not None:
         return ""
     functions = (one.name.value for one in module.ancestors(call) if isinstance(one, cst.FunctionDef))
-    return next((said for name in functions if (said := _said_by(name)) != ""), "")
+    return next((said for name in functions if (said := _role_in_name(name)) != ""), "")
 
 
-def _said_by(name: str) -> str | None:
+def _role_in_name(name: str) -> str | None:
     """Return the role in a name; "" for none, ``None`` for several."""
     words = _CAMEL.sub("_", name).lower()
     found = [role for role, pattern in _ROLES.items() if pattern.search(words)]
     return None if len(found) > 1 else found[0] if found else ""
 
 
-def _said_by_dataset(module: Module, dataset: cst.BaseExpression) -> set[str | None]:
+def _roles_of_dataset(module: Module, dataset: cst.BaseExpression) -> set[str | None]:
     """Return the roles in the name of a dataset, and in the arguments of its constructor."""
     name = _last_name(module, dataset)
     values = [one.value for one in values_of(module, dataset) if one.part is None] if name else [dataset]
     made = values[0] if len(values) == 1 else None
     parts = [one for one in made.args if is_name(one.keyword, *_PARTS)] if isinstance(made, cst.Call) else []
-    return {_said_by(name), *(_said_by_part(module, one) for one in parts)}
+    return {_role_in_name(name), *(_role_of_argument(module, one) for one in parts)}
 
 
-def _said_by_part(module: Module, argument: cst.Arg) -> str | None:
+def _role_of_argument(module: Module, argument: cst.Arg) -> str | None:
     """Return the role of ``split="val"`` or ``train=True``; ``train=False`` only means that it is not training."""
     if is_name(argument.value, "False"):
         return _OTHER
     name = argument.keyword.value if argument.keyword is not None else ""
-    return _said_by(name if is_name(argument.value, "True") else module.source(argument.value))
+    return _role_in_name(name if is_name(argument.value, "True") else module.source(argument.value))
 
 
 def _given_name(module: Module, call: cst.Call) -> str:

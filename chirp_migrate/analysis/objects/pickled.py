@@ -123,7 +123,7 @@ class Unpicklable:
             self.run.guarded(path)
             self._settle()
         for path in paths:
-            for _ in self._leftovers(path, about):
+            for _ in self._run_uncalled_code(path, about):
                 self._settle()
         for cls in [one for one in self.run.classes if one.scope.is_local and is_dataset(one)]:
             if cls.place.node not in self._made:
@@ -185,7 +185,7 @@ class Unpicklable:
         for one in found:
             self._found.setdefault(one.place.node, one)
 
-    def _leftovers(self, path: str, about: Set[str]) -> Iterator[None]:
+    def _run_uncalled_code(self, path: str, about: Set[str]) -> Iterator[None]:
         """Run the functions and classes about loading that no code has called.
 
         Methods are called on objects of which nothing is known.

@@ -99,7 +99,7 @@ def environment() -> Environment:
         count=count,
         moment=_moment,
         number=lambda value: _DASH if value is None else figure(value),
-        parts=_parts,
+        parts=_ledger_parts,
         places=_places,
         range=place_of,
         sentence=lambda text: text if text.endswith((".", "!", "?", ":")) else f"{text}.",
@@ -236,7 +236,7 @@ def _same_training(found: VerifyReport) -> list[str]:
     return [*lines, *limits, *(f"Note: {one.rstrip('.')}." for one in found.notes)]
 
 
-def _parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
+def _ledger_parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
     """Return the loaders as parts of a sum, with their places in a bar of 100 units."""
     parts, position = [], 0.0
     for status, name, number in parts_of(ledger, planned=planned):

@@ -53,11 +53,13 @@ _NOTHING_FOUND = (
 def totals(plan: Plan) -> str:
     """Return one line: how many files change, by how many lines."""
     return (
-        f"{_count_files(plan.files, ' to rewrite', ' to add')} Nothing was written." if plan.files else _nothing(plan)
+        f"{_count_files(plan.files, ' to rewrite', ' to add')} Nothing was written."
+        if plan.files
+        else _message_without_changes(plan)
     )
 
 
-def _nothing(plan: Plan) -> str:
+def _message_without_changes(plan: Plan) -> str:
     """Return the message for a run that writes no file."""
     if plan.files:
         return "Nothing was rewritten."
@@ -107,7 +109,7 @@ def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, f
     _show_files(done, plan.findings, screen)
     show_remarks(plan, left, screen)
     screen.line()
-    screen.text(_count_files(done, " rewritten", " added") if done else _nothing(plan))
+    screen.text(_count_files(done, " rewritten", " added") if done else _message_without_changes(plan))
     is_empty = not (done or left or plan.findings or plan.skipped)
     for line in _NOTHING_FOUND if is_empty else ():
         screen.text(line)

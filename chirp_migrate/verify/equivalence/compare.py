@@ -113,11 +113,11 @@ def compare_traces(
             result.differs(name, label, text)
         _compare_picklability(result, label, old.traces, new.traces)
         result.notes += [f"{label}: {text}" for text in _left_out(new.traces)]
-    _judge(result, tests)
+    _judge_tests(result, tests)
     return result
 
 
-def _judge(result: Equivalence, tests: Sequence[_Test]) -> None:
+def _judge_tests(result: Equivalence, tests: Sequence[_Test]) -> None:
     """Return the results of the tests, and the changes that the two-sample tests could have found."""
     named: set[tuple[str, str]] = set()
     adjusted = holm([test.p for test in tests])

@@ -160,7 +160,7 @@ class Children:
                     child.wait_until_ready()
             with self.spending("warming up"):
                 for together in self.beside_each_other(_SIDES):
-                    self._turns([pair[side] for side in together], self._settings.timeout_s)
+                    self._run_turns([pair[side] for side in together], self._settings.timeout_s)
             for side, child in pair.items():
                 self._store_repeated_runs(side, child)
             for done, entry in enumerate(entries):
@@ -171,7 +171,7 @@ class Children:
                     with watch.watching(lambda: own_s() + sum(child.cpu_s for child in pair.values())):
                         found = self._visit(pair, chance, deadline)
                 except WorkloadFailed as failed:
-                    self.failing[entry.label] = self._lost_before(pair, failed)
+                    self.failing[entry.label] = self._error_of_version_before(pair, failed)
                     break  # the process is gone: the next round has a new one
                 if found is not None:
                     self._keep(entry, found, visits)
@@ -213,7 +213,7 @@ class Children:
         finally:
             self.spent_s[what] += time.monotonic() - began
 
-    def _lost_before(self, pair: Mapping[str, Child[RunResult]], failed: WorkloadFailed) -> str:
+    def _error_of_version_before(self, pair: Mapping[str, Child[RunResult]], failed: WorkloadFailed) -> str:
         """Return how the side before was lost, in the turn that failed or in its own one after it.
 
         Raises:
@@ -221,7 +221,7 @@ class Children:
         """
         if failed.ending and failed.side == "after" and not pair["before"].found:
             try:
-                self._turns([pair["before"]], min(self._settings.timeout_s, self.watch_limit_s))
+                self._run_turns([pair["before"]], min(self._settings.timeout_s, self.watch_limit_s))
             except WorkloadFailed as also:
                 failed = also
         if failed.side != "before" or not failed.ending:
@@ -245,10 +245,10 @@ class Children:
                 with self.spending("start-up and first epochs" if turn == 0 else "later epochs"):
                     # One that hangs must not use up more than the budget.
                     least_s = max(_LEAST_WATCH_S, deadline - time.monotonic() + _GRACE_S)
-                    self._turns([pair[side]], min(self._settings.timeout_s, least_s), cpu)
+                    self._run_turns([pair[side]], min(self._settings.timeout_s, least_s), cpu)
             turn += 1
 
-    def _turns(self, children: Sequence[Child[RunResult]], limit_s: float, cpu: int | None = None) -> None:
+    def _run_turns(self, children: Sequence[Child[RunResult]], limit_s: float, cpu: int | None = None) -> None:
         """Give these their turns at once, wait for all of them, and suspend them until the next."""
         for child in children:
             child.give_turn(limit_s, cpu)
