@@ -52,7 +52,7 @@ def _page(sections: list[tuple[str, dict[str, Any]]]) -> str:
             (entry, _saved(report["ratios"][entry]), _saved(one["perfect"]), one["verdict"])
             for entry, one in report["verdicts"].items()
         ]
-        lines += table(["entry point", "less time", "perfect loading", "verdict"], rows, left=4)
+        lines += table(["entry point", "less time", "zero-cost loading", "verdict"], rows, left=4)
     return "\n".join(lines) + "\n"
 
 

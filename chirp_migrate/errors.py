@@ -1,4 +1,4 @@
-"""What can go wrong for a user, each as one sentence that says what to do, with the exit code it ends in."""
+"""Errors for users, each as one sentence that names what to do, with its exit code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class UsageProblem(ChirpMigrateError):
 
 
 class Refused(ChirpMigrateError):
-    """Going on could lose somebody's work, so nothing was written (exit code 3)."""
+    """Continuing could lose work of the user, so nothing was written (exit code 3)."""
 
     exit_code = ExitCode.REFUSED
 
@@ -42,13 +42,13 @@ class JournalDamaged(Refused):
 
 
 class CommitFailed(ChirpMigrateError):
-    """Writing failed midway; the message says what state the tree is in (exit code 4)."""
+    """Writing failed midway; the message describes the state of the tree (exit code 4)."""
 
     exit_code = ExitCode.UNDONE
 
 
 class Interrupted(ChirpMigrateError):
-    """The user pressed Ctrl-C; the message says what state the tree is in (exit code 130)."""
+    """The user pressed Ctrl-C; the message describes the state of the tree (exit code 130)."""
 
     exit_code = ExitCode.INTERRUPTED
 

@@ -1,4 +1,4 @@
-"""What every command ends with, in one place; docs/exit-codes.md shows this table."""
+"""Exit codes of all commands, in one place; docs/exit-codes.md shows this table."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ExitCode(IntEnum):
     PIPE_CLOSED = 141, "the reader of the output went away"
 
     def __new__(cls, code: int, meaning: str) -> ExitCode:
-        """A member is the number; its meaning is an attribute."""
+        """Create a member that is the number, with its meaning as an attribute."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.meaning = meaning
@@ -44,7 +44,7 @@ class ExitCode(IntEnum):
 
 
 def epilog(codes: dict[ExitCode, str], *examples: str) -> str:
-    """End of a command's help: what its exit codes mean there, and examples."""
+    """Return the end of a command's help: the meaning of its exit codes, and examples."""
     meanings = "; ".join(f"{int(code)} {text}" for code, text in codes.items())
     shown = "\n".join(f"  {example}" for example in examples)
     return f"Exit codes: {meanings}.\n\n\b\nExamples:\n{shown}"

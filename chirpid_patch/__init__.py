@@ -1,6 +1,7 @@
 """Fast, worker-safe data loading for PyTorch training: the runtime that migrated backends import.
 
-The names here are what most trainings need; more are in the sub-packages, whose docstrings say what for.
+This module exports the names that most trainings need. The sub-packages contain more; their docstrings describe what
+for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What classes of somebody else's declare that they do, and the object of ours that does it for whole batches.
+"""Declarations of classes of the project, and the object of this package that computes the same for whole batches.
 
-Asking here calls none of their methods, and no property: it looks at the attributes of the object itself, whenever it
-is asked. Whatever is not exactly as it was declared is not served: its own code does the work then.
+Reading a declaration calls no method and no property: it reads the attributes of the object itself, each time. If an
+object differs in any way from its declaration, its own code runs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ _DECLARED: WeakKeyDictionary[type, Declaration] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a class declares of a method of its own.
+    """The declaration of one method of a class.
 
     Attributes:
         attributes: the attributes that the method depends on.
-        methods: it and the methods that it calls or is called by, as they were when the class was declared.
-        held: attributes that hold methods of the object itself, and the names of these.
-        build: the object of ours for the values of the attributes; None where it would not do the same.
-        of_images: whether the method takes images, which no object of ours does: it only says how they are masked.
+        methods: the method and the methods that it calls or that call it, as they were when the class was declared.
+        held: attributes with methods of the object, and the names of these.
+        build: returns the object of this package for the values of the attributes; None if it would not compute the
+            same.
+        of_images: whether the method takes images, which no object of this package does: the declaration then only
+            defines the masks.
     """
 
     attributes: tuple[str, ...]
@@ -46,9 +48,19 @@ def declares(
     inherited: Mapping[str, FunctionType] | None = None,
     of_images: bool = False,
 ) -> Callable[[Class], Class]:
-    """A decorator that keeps what a class declares of ``method``, which methods it has from elsewhere call.
+    """Return a decorator that stores the declaration of ``method`` of a class.
 
-    These are ``inherited``. Raises TypeError if the class has not the methods it names.
+    Args:
+        attributes: the attributes that the method depends on.
+        calls: names of the methods that ``method`` calls.
+        build: returns the object of this package for the values of the attributes.
+        held: attributes with methods of the object, and the names of these.
+        method: name of the declared method.
+        inherited: inherited methods that call ``method``.
+        of_images: whether the method takes images.
+
+    Raises:
+        TypeError: the class lacks a named method.
     """
 
     def decorate(kind: Class) -> Class:
@@ -65,9 +77,9 @@ def declares(
 
 
 def served(declared: Any, *, of_images: bool = False) -> Any:
-    """The object of ours that does what ``declared`` declares, as it is now; ``declared`` where there is none.
+    """Return the object of this package that computes what ``declared`` declares; ``declared`` if there is none.
 
-    It has ``declared`` in an attribute of that name, unless it masks images.
+    The result has an attribute ``declared``, unless it masks images.
     """
     declaration = _declaration_of(type(declared))
     if declaration is None or declaration.of_images is not of_images:
@@ -91,7 +103,7 @@ def served(declared: Any, *, of_images: bool = False) -> Any:
 
 
 def _declaration_of(kind: type) -> Declaration | None:
-    """What ``kind`` or a class above it declares, if that is still what it does."""
+    """Return what ``kind`` or a class above it declares, if that is still what it does."""
     if not _DECLARED:
         return None
     declaring = next((one for one in kind.__mro__ if one in _DECLARED), None)
@@ -112,6 +124,6 @@ def _declaration_of(kind: type) -> Declaration | None:
 
 
 def is_computed(kind: type, name: str) -> bool:
-    """Whether an attribute ``name`` of objects of ``kind`` is code of the class, such as a property."""
+    """Return whether an attribute ``name`` of objects of ``kind`` is code of the class, such as a property."""
     found = type(next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None))
     return hasattr(found, "__get__") and (hasattr(found, "__set__") or hasattr(found, "__delete__"))

@@ -1,7 +1,7 @@
-"""Loaders made for the dataset, the CPUs and the device at hand (R-000-2.1).
+"""Loaders for the dataset, the CPUs and the device at hand (R-000-2.1).
 
-The rules by which a loader gets workers, threads or neither stand in ``_RULES``, in the order of ``docs/factory.md``:
-the first that fits gives the ``LoadPlan``.
+``_RULES`` contains the rules by which a loader gets workers, threads or neither, in the order of ``docs/factory.md``.
+The first rule that applies returns the ``LoadPlan``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class _Unsaid(Enum):
     """The default of ``shuffle``, which, unlike None, leaves the order to a sampler that is given."""
 
-    UNSAID = "as the method's name says"
+    UNSAID = "as the name of the method requires"
 
     def __repr__(self) -> str:
         return "UNSAID"
@@ -91,59 +91,61 @@ def create_loader(
     has_augmentation: bool = False,
     has_standardization: bool = False,
 ) -> DataLoader[Any]:
-    """A loader for the arguments of ``torch.utils.data.DataLoader``, for whatever it is used.
+    """Build a loader from the arguments of ``torch.utils.data.DataLoader``, for any use.
 
-    Those arguments are honoured, and checked as ``DataLoader`` checks them. What is not given is chosen; the choice,
-    with its reason, is logged (logger ``chirpid_patch``, DEBUG) and kept as ``loader.decision``.
+    The loader keeps these arguments, and checks them as ``DataLoader`` does. It chooses the settings that the call
+    omits. It logs the choice with its reason (logger ``chirpid_patch``, DEBUG), and ``loader.decision`` returns it.
 
     Args:
         dataset: map-style or iterable dataset.
-        batch_size: samples in a batch; None: samples come one by one.
-        shuffle: a new order in each epoch.
-        sampler: gives the order, in the place of ``shuffle``.
-        batch_sampler: gives the positions of each batch, in the place of batch size, order and ``drop_last``.
-        num_workers: worker processes; none are started where the samples are in memory, which is faster, or where a
-            measurement found that none are needed.
-        collate_fn: makes a batch of a list of samples.
-        pin_memory: load into pinned memory; not given, batches that the loader allocates itself are pinned.
-        drop_last: leave out an incomplete last batch.
-        timeout: seconds to wait for a batch of a worker; 0: without end.
-        worker_init_fn: called in each worker process with its number.
+        batch_size: samples in a batch; None yields single samples.
+        shuffle: whether each epoch has a new random order.
+        sampler: defines the order, instead of ``shuffle``.
+        batch_sampler: yields the indices of each batch, instead of batch size, order and ``drop_last``.
+        num_workers: number of worker processes. Samples in memory need none, which is faster; a measurement (``tune``)
+            may choose fewer.
+        collate_fn: builds a batch from a list of samples.
+        pin_memory: load into pinned memory. None: pin only batches that the loader allocates itself.
+        drop_last: omit an incomplete last batch.
+        timeout: seconds to wait for a batch from a worker; 0 waits without limit.
+        worker_init_fn: called in each worker process with the worker's number.
         multiprocessing_context: how worker processes start.
-        generator: of the order and of the workers' seeds.
+        generator: random generator of the order and of the workers' seeds.
         prefetch_factor: batches that each worker loads ahead.
         persistent_workers: keep the workers from epoch to epoch.
-        pin_memory_device: as in ``DataLoader``.
-        in_order: as in ``DataLoader``.
-        thread_safe: several threads may use the dataset and ``collate_fn`` at once, and they draw no random numbers
-            from global generators. Threads then load ahead, in the place of worker processes.
-        prefetch_threads: how many threads load ahead without worker processes; not given, that is tried in the loop.
-        tune: measure which number of workers loads fastest, at most ``num_workers`` if that is not 0, and remember it
-            for this dataset and machine: in the file that is given, or for True in ``CHIRPID_PROFILE`` or the user's
+        pin_memory_device: as for ``DataLoader``.
+        in_order: as for ``DataLoader``.
+        thread_safe: declares that several threads may use the dataset and ``collate_fn`` at once, and that these do not
+            use global random generators. Threads then replace worker processes.
+        prefetch_threads: number of prefetching threads without worker processes. None: the running loop tries whether
+            threads help.
+        tune: measure which number of workers loads fastest, at most ``num_workers`` if that is not 0. The choice is
+            remembered for this dataset and machine: in the given file, or for True in ``CHIRPID_PROFILE`` or the user's
             cache folder.
-        tune_seconds: bound of the measuring; 0: use what is remembered, and measure nothing.
-        tune_step: called with each batch while measuring, in the place of a training step.
+        tune_seconds: seconds for the measurement; 0 uses a remembered choice and measures nothing.
+        tune_step: called with each batch of the measurement, in place of a training step.
         adjust_workers: change the number of workers between epochs, by how long the training waited for batches.
-        distributed: share the samples among the ranks of ``torch.distributed`` or torchrun, see
-            ``distributed.sampling`` and ``distributed.epochs``. With one rank it changes nothing, but for ``seed``;
-            with ``optimize=False`` the caller has to call ``set_epoch``.
-        world_size: how many ranks, where neither ``torch.distributed`` nor torchrun knows.
-        rank: of this process, likewise.
-        seed: all that is random follows from it, with ``distributed`` (default 0).
-        device: batches come on this device: made there, from samples that were copied there once, where
-            ``device.resident`` can and they take at most ``resident_share`` of its free memory; else loaded as
-            without ``device`` and moved.
-        resident_share: default 0.5; on the CPU samples are held only if it is given.
-        optimize: False gives PyTorch's own loader.
-        benchmark: log the data wait of each epoch (on standard error, where the program logs nothing of level INFO).
-        has_augmentation: the guide's calls give it; nothing follows.
-        has_standardization: likewise.
+        distributed: divide the samples among the ranks of ``torch.distributed`` or torchrun, see
+            ``distributed.sampling`` and ``distributed.epochs``. With one rank only ``seed`` has an effect. With
+            ``optimize=False`` the caller must call ``set_epoch``.
+        world_size: number of ranks, if neither ``torch.distributed`` nor torchrun defines it.
+        rank: rank of this process, likewise.
+        seed: with ``distributed``, seed of all randomness (default 0).
+        device: device on which batches arrive. The samples are copied there once if ``device.resident`` supports them
+            and they take at most ``resident_share`` of its free memory. Otherwise batches are loaded as without
+            ``device`` and moved.
+        resident_share: share of the device's free memory, above 0 and at most 1; default 0.5. On the CPU samples are
+            resident only if this is set.
+        optimize: False builds PyTorch's own loader.
+        benchmark: log the data wait of each epoch (on standard error if the program logs nothing of level INFO).
+        has_augmentation: accepted for compatibility with the guide; ignored.
+        has_standardization: accepted for compatibility with the guide; ignored.
 
     Raises:
-        TypeError: an argument that neither this nor ``DataLoader`` has; ``rank``, ``world_size`` or ``seed`` without
-            ``distributed``; an iterable dataset with it.
-        ValueError: what ``DataLoader`` raises; arguments that exclude each other; a CUDA ``device`` that is not there.
-        RuntimeError: ``device`` is no device of this PyTorch; the error is that of ``torch.device``.
+        TypeError: an unknown argument; ``rank``, ``world_size`` or ``seed`` without ``distributed``; an iterable
+            dataset with it.
+        ValueError: as ``DataLoader``; arguments that exclude each other; a CUDA ``device`` that does not exist.
+        RuntimeError: this PyTorch has no such ``device``; the error is that of ``torch.device``.
     """
     given = {name: value for name, value in locals().items() if name not in ("dataset", "batch_size", "shuffle")}
     left = {name: value for name, value in given.items() if value is not _DEFAULTS[name]}
@@ -174,9 +176,9 @@ def create_training_loader(
     shuffle: bool | _Unsaid | None = _UNSAID,
     **options: Unpack[LoaderArguments],
 ) -> DataLoader[Any]:
-    """A loader for training: it shuffles by default, except an iterable dataset and where a sampler is given.
+    """Build a loader for training: it shuffles by default, except an iterable dataset or with a sampler.
 
-    Arguments and errors: those of ``create_loader``.
+    Arguments and errors are those of ``create_loader``.
     """
     order = shuffle
     if isinstance(order, _Unsaid):
@@ -189,9 +191,9 @@ def create_training_loader(
 def create_validation_loader(
     dataset: Any, batch_size: int | None = 1, *, shuffle: bool | None = False, **options: Unpack[LoaderArguments]
 ) -> DataLoader[Any]:
-    """A loader for validation: every sample, in order by default; ``drop_last`` is ignored, with a warning.
+    """Build a loader for validation: every sample, in order by default; it ignores ``drop_last``, with a warning.
 
-    Arguments and errors: those of ``create_loader``.
+    Arguments and errors are those of ``create_loader``.
     """
     return _create(LoaderOptions.parse(dataset, batch_size, shuffle, _keep_all(options), training=False))
 
@@ -200,9 +202,9 @@ def create_validation_loader(
 def create_test_loader(
     dataset: Any, batch_size: int | None = 1, *, shuffle: bool | None = False, **options: Unpack[LoaderArguments]
 ) -> DataLoader[Any]:
-    """A loader for testing: every sample, in order by default; ``drop_last`` is ignored, with a warning.
+    """Build a loader for testing: every sample, in order by default; it ignores ``drop_last``, with a warning.
 
-    Arguments and errors: those of ``create_loader``.
+    Arguments and errors are those of ``create_loader``.
     """
     return _create(LoaderOptions.parse(dataset, batch_size, shuffle, _keep_all(options), training=False))
 
@@ -219,12 +221,19 @@ class OptimalDataLoaderFactory:
     def get_optimal_config(
         dataset_size: int, has_augmentation: bool = False, has_standardization: bool = False
     ) -> dict[str, Any]:
-        """DataLoader arguments for ``dataset_size`` samples that cost real work to load.
+        """Return arguments of ``DataLoader`` by the rule of the guide, for samples that are expensive to load.
 
-        8 workers with augmentation or standardisation (4 batches ahead each), else 12 (6 ahead); at most 4
-        below 1,000 samples, 2 more (at most 16) above 10,000; never more than the CPUs this process may
-        use, divided by the ranks on this machine, less one for the training itself. ``DataLoader(dataset, **config)``
-        is legal whatever comes out.
+        The rule: 8 workers with augmentation or standardisation (4 prefetched batches each), else 12 (6 each). Below
+        1,000 samples at most 4 workers, above 10,000 samples 2 more (at most 16). Never more than the CPUs that this
+        process may use, divided by the ranks on this machine, less one for the training.
+
+        Args:
+            dataset_size: number of samples.
+            has_augmentation: whether loading augments samples.
+            has_standardization: whether loading standardises samples.
+
+        Returns:
+            Arguments such that ``DataLoader(dataset, **config)`` is always valid.
         """
         workers, prefetch = (8, 4) if has_augmentation or has_standardization else (12, 6)
         if dataset_size < 1000:
@@ -259,11 +268,11 @@ class LoadPlan:
     """How a loader loads, and why.
 
     Attributes:
-        workers: worker processes.
-        threads: threads of this process that load ahead; None: that is tried in the running loop.
-        prefetch: batches that each worker loads ahead; None: as many as ``DataLoader`` has.
-        why: the reason, in words.
-        measured: whether this way was measured to be the fastest.
+        workers: number of worker processes.
+        threads: number of prefetching threads of this process; None: the running loop tries them.
+        prefetch: batches that each worker loads ahead; None: the default of ``DataLoader``.
+        why: the reason, as part of a sentence.
+        measured: whether a measurement found this plan to be the fastest.
     """
 
     workers: int
@@ -274,7 +283,7 @@ class LoadPlan:
 
 
 def plan_loading(options: LoaderOptions) -> LoadPlan:
-    """The plan of the first rule that fits."""
+    """Return the plan of the first rule that applies."""
     plan = next(plan for plan in (rule(options) for rule in _RULES) if plan is not None)
     if not plan.workers and options.prefetch_factor is not None:
         plan = replace(plan, why=f"{plan.why}; prefetch_factor has no meaning there")
@@ -285,7 +294,7 @@ def _workers(options: LoaderOptions, workers: int, why: str) -> LoadPlan:
     return LoadPlan(workers, options.prefetch_threads, options.prefetch_factor, why)
 
 
-def _as_measured(options: LoaderOptions) -> LoadPlan | None:
+def _measured_plan(options: LoaderOptions) -> LoadPlan | None:
     choice = _measured_choice(options) if options.tune and _has_samples(options.dataset) else None
     if choice is None:
         return None
@@ -297,7 +306,7 @@ def _as_measured(options: LoaderOptions) -> LoadPlan | None:
 
 
 def _none_before(options: LoaderOptions) -> LoadPlan | None:
-    return None if options.num_workers else _workers(options, 0, "none were asked for")
+    return None if options.num_workers else _workers(options, 0, "no workers were requested")
 
 
 def _stream(options: LoaderOptions) -> LoadPlan | None:
@@ -308,7 +317,7 @@ def _stream(options: LoaderOptions) -> LoadPlan | None:
 
 
 def _allocates_batches(options: LoaderOptions) -> bool:
-    """Whether a batch is memory of its own: a single item (batch_size=None) may be a part of the dataset's."""
+    """Return whether a batch is memory of its own: a single item (batch_size=None) may be a part of the dataset's."""
     return options.makes_batches and stacks_samples(options.batching.get("collate_fn"))
 
 
@@ -319,21 +328,21 @@ def _in_memory(options: LoaderOptions) -> LoadPlan | None:
 
 
 def _thread_safe(options: LoaderOptions) -> LoadPlan | None:
-    why = "threads load ahead, as the dataset is said to be thread-safe"
+    why = "threads load ahead, because the caller declares the dataset thread-safe"
     return _workers(options, 0, why) if options.thread_safe else None
 
 
 def _as_before(options: LoaderOptions) -> LoadPlan:
-    return _workers(options, options.num_workers, "as many as were asked for")
+    return _workers(options, options.num_workers, "as many as requested")
 
 
 _RULES: tuple[Callable[[LoaderOptions], LoadPlan | None], ...] = (
-    _as_measured, _none_before, _stream, _in_memory, _thread_safe, _as_before,
+    _measured_plan, _none_before, _stream, _in_memory, _thread_safe, _as_before,
 )  # fmt: skip
 
 
 def _has_samples(dataset: Any) -> bool:
-    """Whether there is something to measure: a map-style dataset that is not empty."""
+    """Return whether there is something to measure: a map-style dataset that is not empty."""
     try:
         return not isinstance(dataset, IterableDataset) and len(dataset) > 0
     except TypeError:
@@ -341,7 +350,7 @@ def _has_samples(dataset: Any) -> bool:
 
 
 def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
-    """The remembered or newly measured choice; None where none is known and none may be measured."""
+    """Return the remembered or newly measured choice; None where none is known and none may be measured."""
     arguments = {**_arguments(options), "prefetch_factor": options.prefetch_factor}
     path = Path(options.tune) if isinstance(options.tune, str | Path) else default_profile()
     about = {"thread_safe": options.thread_safe, "num_workers": options.num_workers}
@@ -409,11 +418,11 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
         pins_own_batches=options.pin_memory is None and placement is None and _allocates_batches(options),
         **_with_workers(arguments, workers, prefetch, options.persistent_workers and asked > 0),
     )
-    return _decided(loader, "; ".join(said), options.benchmark)
+    return _attach_decision(loader, "; ".join(said), options.benchmark)
 
 
 def _held_plan(options: LoaderOptions, why: str) -> LoadPlan:
-    """The plan where samples are held on a device."""
+    """Return the plan where samples are held on a device."""
     if options.num_workers:
         why += "; worker processes have nothing to do there"
     if options.prefetch_factor is not None:
@@ -455,7 +464,7 @@ def _original(options: LoaderOptions) -> DataLoader[Any]:
     workers, prefetch, persistent = options.num_workers, options.prefetch_factor, options.persistent_workers
     loader = make(options.dataset, **_with_workers(_arguments(options), workers, prefetch, persistent))
     way = way_of_loading(workers, None)
-    return _decided(loader, f"original loading (optimize=False): {way}{moved}", options.benchmark)
+    return _attach_decision(loader, f"original loading (optimize=False): {way}{moved}", options.benchmark)
 
 
 def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
@@ -468,12 +477,12 @@ def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
 
 
 def _arguments(options: LoaderOptions) -> dict[str, Any]:
-    """What is read and how, for ``DataLoader``, without what says who loads it."""
+    """Return what is read and how, for ``DataLoader``, without what says who loads it."""
     return {**options.batching, "pin_memory": bool(options.pin_memory)}
 
 
 def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None, persistent: bool) -> dict[str, Any]:
-    """``options`` with the arguments that are legal for this number of workers."""
+    """Return ``options`` with the arguments that are legal for this number of workers."""
     if workers:
         return {
             **options,
@@ -484,8 +493,8 @@ def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None
     return {**options, "num_workers": 0}
 
 
-def _decided(loader: Any, decision: str, benchmark: bool) -> DataLoader[Any]:
-    """``loader`` with its decision attached and logged, or told where a benchmark was asked for."""
+def _attach_decision(loader: Any, decision: str, benchmark: bool) -> DataLoader[Any]:
+    """Return ``loader`` with its decision attached and logged, or printed for a benchmark."""
     loader.decision = decision
     size = loader.batch_size if loader.batch_size is not None else "as sampled"
     message = f"{type(loader.dataset).__name__}, batch size {size}: {decision}"

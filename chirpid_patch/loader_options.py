@@ -1,4 +1,4 @@
-"""What a loader is asked for: the arguments of a call, parsed and checked once."""
+"""The arguments of a call that builds a loader, parsed and checked once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ABOUT_WORKERS = ("timeout", "multiprocessing_context")
 
 
 class OwnArguments(TypedDict, total=False):
-    """What can be said to loaders of the factory beside what is read and by how many workers, but for a seed."""
+    """Arguments of the factory's loaders about how they load, except data, number of workers and seed."""
 
     prefetch_factor: int | None
     persistent_workers: bool
@@ -41,7 +41,7 @@ class OwnArguments(TypedDict, total=False):
 
 
 class CommonArguments(OwnArguments, total=False):
-    """What can be said of several loaders at once, whatever their samples."""
+    """Arguments that several loaders can share, independent of their samples."""
 
     collate_fn: Callable[[list[Any]], Any] | None
     pin_memory: bool | None
@@ -53,7 +53,7 @@ class CommonArguments(OwnArguments, total=False):
 
 
 class LoaderArguments(CommonArguments, total=False):
-    """What can be said to ``create_training_loader`` beside dataset, batch size and ``shuffle``."""
+    """Arguments of ``create_training_loader`` except dataset, batch size and ``shuffle``."""
 
     sampler: Any
     batch_sampler: Any
@@ -63,15 +63,15 @@ class LoaderArguments(CommonArguments, total=False):
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """What one call asked for. Attributes that say nothing else are what ``create_loader`` documents.
+    """The arguments of one call. ``create_loader`` documents attributes that have no description here.
 
     Attributes:
-        batching: arguments of ``DataLoader`` that say what is read and how, passed on as they are; ``batch_size`` and
+        batching: arguments of ``DataLoader`` that define what is read and how, passed on unchanged; ``batch_size`` and
             ``shuffle`` among them.
-        pin_memory: as given; None where nothing was said.
-        num_workers: how many worker processes there may be, as ``DataLoader`` takes them.
+        pin_memory: the argument; None if it is missing.
+        num_workers: number of worker processes, as for ``DataLoader``.
         tune: whether to measure, or the file of remembered choices.
-        share: this rank's part of the samples; None where there is one rank.
+        share: this rank's share of the samples; None for a single rank.
     """
 
     dataset: Any
@@ -97,24 +97,24 @@ class LoaderOptions:
 
     @property
     def leaves_workers_open(self) -> bool:
-        """Whether how many there will be is only found out by measuring."""
+        """Return whether only a measurement determines the number of workers."""
         return bool(self.tune) or self.adjust_workers
 
     @property
     def makes_batches(self) -> bool:
-        """Whether samples are put together, and not passed on one by one."""
+        """Return whether the loader collates samples, instead of yielding them one by one."""
         return self.batching["batch_size"] is not None or self.batching.get("batch_sampler") is not None
 
     @classmethod
     def parse(
         cls, dataset: Any, batch_size: int | None, shuffle: bool | None, given: Mapping[str, Any], *, training: bool
     ) -> LoaderOptions:
-        """The options of a call for training, or for validation and test.
+        """Return the options of a call for training, or for validation and test.
 
         Raises:
-            TypeError, ValueError: unknown arguments; what ``DataLoader`` raises for arguments about workers; arguments
-                that exclude each other; see also ``distributed.sampling.take_share``. What is left is for
-                ``DataLoader`` to refuse.
+            TypeError, ValueError: unknown arguments; the errors of ``DataLoader`` for arguments about workers;
+                arguments that exclude each other; see also ``distributed.sampling.take_share``. ``DataLoader`` checks
+                all others.
         """
         unknown = ", ".join(sorted(given.keys() - LoaderArguments.__annotations__.keys()))
         if unknown:
@@ -142,7 +142,7 @@ class LoaderOptions:
         if self.adjust_workers and self.tune:
             raise ValueError("adjust_workers and tune both choose the number of workers: leave one of them out")
         if not self.tune and (self.tune_step is not None or self.tune_seconds != LoaderOptions.tune_seconds):
-            raise ValueError("tune_seconds and tune_step say how to measure: give tune=True with them")
+            raise ValueError("tune_seconds and tune_step configure the measurement: give tune=True with them")
 
     def _check_as_torch_does(self) -> None:
         """Raise what ``DataLoader`` raises for arguments about workers, whether or not any are then used."""

@@ -1,7 +1,7 @@
-"""What loading costs: the wait for each batch, GPU utilisation and memory (R-000-3.1).
+"""The cost of loading: the wait for each batch, GPU utilisation and memory (R-000-3.1).
 
 The guide's `time_batch_loading` starts its clock after the batch has arrived. Here the clock runs while the caller
-waits for the next batch, and the start of a loader is kept apart from its rate.
+waits for the next batch, and the start of a loader is measured apart from its rate.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GUIDE_CONFIGURATIONS: tuple[Mapping[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class UsageSample:
-    """Memory of this process and its workers, and the GPUs, at `seconds` after watching began."""
+    """Memory of this process and its workers, and of the GPUs, at `seconds` after the watch began."""
 
     seconds: float
     memory: MemoryReading | None
@@ -45,29 +45,29 @@ class UsageSample:
 
 @dataclass
 class UsageWatch:
-    """The samples taken while a `DataLoaderPerformanceMonitor.watch` block ran, oldest first."""
+    """The samples of a `DataLoaderPerformanceMonitor.watch` block, oldest first."""
 
     samples: list[UsageSample]
 
     @property
     def mean_gpu_utilization(self) -> float | None:
-        """Mean over the samples in percent; None when no GPU reported one (`samples[-1].gpu` says why)."""
+        """Return the mean over the samples in percent; None if no GPU reported one (see `samples[-1].gpu`)."""
         busy = [sample.gpu.utilization_percent for sample in self.samples]
         known = [value for value in busy if value is not None]
         return float(np.mean(known)) if known else None
 
     @property
     def peak_memory_bytes(self) -> int | None:
-        """The most memory seen in any sample; None where this system does not tell (install psutil)."""
+        """Return the largest memory of all samples in bytes; None if this system needs psutil for it."""
         return max((sample.memory.bytes for sample in self.samples if sample.memory), default=None)
 
 
 class DataLoaderPerformanceMonitor:
     """Monitor DataLoader performance and utilisation.
 
-    `metrics` gathers what was measured, in order: `batch_loading_times` (seconds waited for each batch in a
-    rate), `memory_usage` (bytes, this process with its workers) and `gpu_utilization` (percent; stays empty
-    without a GPU).
+    Attributes:
+        metrics: measured values, in order: `batch_loading_times` (seconds of waiting for each batch of a rate),
+            `memory_usage` (bytes, this process with its workers) and `gpu_utilization` (percent; empty without a GPU).
     """
 
     def __init__(self) -> None:
@@ -78,11 +78,11 @@ class DataLoaderPerformanceMonitor:
         }
 
     def gpu_status(self) -> GpuStatus:
-        """The visible GPUs now; without one, `reason` says why and `str()` of it starts with "no GPU"."""
+        """Return the visible GPUs; without one, `reason` explains why, and `str()` of it starts with "no GPU"."""
         return gpu_status()
 
     def memory_status(self) -> MemoryReading | None:
-        """Memory of this process and those it started, now; of this one alone, or None, if not to be had."""
+        """Return the memory of this process with those it started; of this one alone, or None, if not available."""
         for include_children in (True, False):
             try:
                 return process_memory(include_children=include_children)
@@ -95,22 +95,22 @@ class DataLoaderPerformanceMonitor:
     ) -> dict[str, float | int | bool]:
         """Time the wait for each next batch of a loader (or of any iterable of batches).
 
-        The first batch is start-up and not part of the rate. A loader with workers has batches under way by then
-        (`num_workers * prefetch_factor`), for which the waits are short whatever the rate: as many go by unmeasured
-        first, where the loader is long enough. Global random states, and the loader's own generators, are as before
-        afterwards. All else is as after any iteration: persistent workers stay, and an epoch was begun.
+        The first batch is start-up and not part of the rate. A loader with workers has prefetched batches at that time
+        (`num_workers * prefetch_factor`), whose waits are short at every rate. The function skips as many batches
+        first, if the loader is long enough. It restores the global random states and the loader's own generators.
+        Persistent workers stay, and one epoch has begun.
 
         Args:
-            dataloader: the loader. A shorter one than asked for gives fewer waits.
-            num_batches: how many waits to measure.
-            epochs: how often a short loader may be iterated over to get them.
+            dataloader: the loader. A short loader leads to fewer waits.
+            num_batches: number of waits to measure.
+            epochs: how often a short loader may be iterated over.
 
         Returns:
             `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`, `p99_batch_time`, `total_time`: of the
-            waits, in seconds; `samples_per_second` over them; `num_batches`: the waits really measured;
-            `first_batch_time`: seconds from asking for an iterator to its first batch; `head_start_batches`: how many
-            of the measured batches were under way before (they flatter the workers); `start_up_included`: True only
-            for a loader of one batch an epoch that starts workers for it each time.
+            waits, in seconds; `samples_per_second` over them; `num_batches`: the number of measured waits;
+            `first_batch_time`: seconds from creating an iterator to its first batch; `head_start_batches`: number of
+            measured batches that were prefetched before (they flatter the workers); `start_up_included`: True only for
+            a loader with one batch an epoch that starts workers each time.
 
         Raises:
             ValueError: the loader has no batch, or `num_batches` or `epochs` is below 1.
@@ -131,10 +131,13 @@ class DataLoaderPerformanceMonitor:
 
     @contextmanager
     def watch(self, interval_s: float = 0.2) -> Iterator[UsageWatch]:
-        """Sample memory and GPUs on a thread while the block runs, once at least and once more at its end.
+        """Sample memory and GPUs in a thread while the block runs, at least once, and once more at its end.
 
-        Samples are `interval_s` seconds (above 0, else ValueError) apart, and more where reading is slow: it takes
-        about 5 % of a core at most. They are also added to `metrics` when the block ends.
+        Samples are `interval_s` seconds apart, and more if reading is slow: it takes at most about 5 % of a core. They
+        are also added to `metrics` when the block ends.
+
+        Raises:
+            ValueError: `interval_s` is not above 0.
         """
         if interval_s <= 0:
             raise ValueError("interval_s must be above 0 seconds")
@@ -167,22 +170,25 @@ class DataLoaderPerformanceMonitor:
     ) -> dict[str, dict[str, Any]]:
         """Compare loader configurations on the same samples of one dataset, in order, without shuffling.
 
-        Every round measures each configuration once, every second round in reverse order, so that a machine that
-        changes its speed does so for all; each loader is built anew and its workers are shut down after it.
+        Every round measures each configuration once, and every second round in reverse order, so that a machine that
+        changes its speed affects all alike. Each measurement builds a new loader, and shuts its workers down.
 
         Args:
             dataset: a map-style dataset.
             batch_size: samples in a batch, the same for all.
-            configs: DataLoader arguments of each candidate. By default the guide's, without those that ask for more
-                workers than there are CPUs for this process, and what `OptimalDataLoaderFactory` chooses itself.
+            configs: arguments of DataLoader for each candidate. By default those of the guide, except candidates with
+                more workers than CPUs for this process, and the choice of `OptimalDataLoaderFactory`.
             num_batches: waits to measure in each round, as in `time_batch_loading`.
-            rounds: how often each is measured, at least 1 (ValueError).
-            verbose: print what is tested and what is left out.
+            rounds: how often each candidate is measured, at least 1.
+            verbose: print the tested and the omitted candidates.
 
         Returns:
-            `config_1`, `config_2`, …: the configuration with its figures (those of `time_batch_loading`), each the
-            median of the rounds, and `rounds`. One that fails has `error` instead of figures. The default candidates
-            also say their `loader`: "plain" (PyTorch's own) or "factory".
+            `config_1`, `config_2`, …: the configuration with its values (those of `time_batch_loading`), each the
+            median of the rounds, and `rounds`. A candidate that fails has `error` instead of values. The default
+            candidates also have `loader`: "plain" (PyTorch's own) or "factory".
+
+        Raises:
+            ValueError: `rounds` is below 1.
         """
         if rounds < 1:
             raise ValueError("rounds must be at least 1")
@@ -199,7 +205,7 @@ class DataLoaderPerformanceMonitor:
                     say(f"Testing configuration {i + 1}/{len(candidates)}: {candidates[i]}")
                 try:
                     taken[i].append(self._time_candidate(dataset, batch_size, candidates[i], num_batches))
-                except Exception as error:  # whatever a configuration breaks on is its result
+                except Exception as error:  # any error of a configuration is its result
                     errors[i] = f"{type(error).__name__}: {error}"
         results: dict[str, dict[str, Any]] = {}
         for i, config in enumerate(candidates):
@@ -240,7 +246,7 @@ def _default_candidates(say: Any) -> list[dict[str, Any]]:
 
 
 def _medians(rounds: Sequence[Mapping[str, float | int | bool]]) -> dict[str, float | int | bool]:
-    """The median of each time or rate; counts and flags, the same in every round, from the first."""
+    """Return the median of each time or rate; counts and flags, the same in every round, from the first."""
     return {
         key: float(np.median([taken[key] for taken in rounds])) if isinstance(value, float) else value
         for key, value in rounds[0].items()

@@ -1,7 +1,7 @@
-"""The compiled work on the rows of a batch, where it could be compiled.
+"""Compiled functions on the rows of a batch, if they could be compiled.
 
-Each function does its work and says True, or leaves everything alone and says False: the caller then does the same
-with PyTorch or NumPy. All tensors are on the CPU.
+Each function does its work and returns True, or changes nothing and returns False: the caller then does the same with
+PyTorch or NumPy. All tensors are on the CPU.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ except ImportError:  # no compiler when this package was installed, or copied in
 
 
 def is_available() -> bool:
-    """Whether it could be compiled."""
+    """Return whether the module could be compiled."""
     return _native is not None
 
 
@@ -32,9 +32,11 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 def standardize_rows(batch: Tensor, source: Tensor, rows: Tensor, mean: float, deviation: float) -> bool:
-    """``batch[:] = (source[rows] - mean) / deviation`` for float32 tensors and int64 ``rows``.
+    """Compute ``batch[:] = (source[rows] - mean) / deviation`` for float32 tensors and int64 ``rows``.
 
-    Raises IndexError for a row out of range, and ValueError for shapes that do not fit.
+    Raises:
+        IndexError: a row is out of range.
+        ValueError: the shapes do not fit.
     """
     if _native is None or not (_is_plain(batch) and _is_plain(source)):
         return False
@@ -45,7 +47,7 @@ def standardize_rows(batch: Tensor, source: Tensor, rows: Tensor, mean: float, d
 def add_noise(
     batch: Tensor, rows: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64], table: npt.NDArray[np.float32]
 ) -> bool:
-    """Add values of a table of 65,536 at the positions that each row's key gives, and clamp to [0, 1]."""
+    """Add values of a table of 65,536 at the positions of each row's key, and clamp to [0, 1]."""
     if _native is None or not _is_plain(batch):
         return False
     _native.add_noise(batch.numpy(), rows, np.ascontiguousarray(keys), table)
@@ -55,7 +57,7 @@ def add_noise(
 def add_rows(
     batch: Tensor, rows: npt.NDArray[np.int64], pool: npt.NDArray[np.float32], starts: npt.NDArray[np.uint64]
 ) -> bool:
-    """Add to each row the stretch of ``pool`` from its start on, and clamp to [0, 1]."""
+    """Add to each row the part of ``pool`` from its start on, and clamp to [0, 1]."""
     if _native is None or not _is_plain(batch):
         return False
     _native.add_rows(batch.numpy(), rows, np.ascontiguousarray(starts), pool)

@@ -6,7 +6,7 @@ Tested on torch 2.13; ``tests/chirpid_patch/test_torch_private.py`` has a test f
 |---|---|---|
 | ``_MultiProcessingDataLoaderIter`` and its members listed in ``MEMBERS`` | our iterator is PyTorch's own, with a few steps replaced | loaders are PyTorch's, as if ``optimize=False`` |
 | ``_SingleProcessDataLoaderIter`` and its members there | our iterator without workers inherits from it | the same |
-| ``_MapDatasetFetcher`` of ``_utils.fetch`` | reads samples of anybody else's code | the same |
+| ``_MapDatasetFetcher`` of ``_utils.fetch`` | reads samples of all other code | the same |
 | ``DataLoader`` and its members there | where a loader makes its iterator, and what it keeps of one | the same |
 | ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | a dead worker interrupts nothing but the wait for a batch | the same |
 | ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | the same |
@@ -46,7 +46,7 @@ MEMBERS = {
 
 
 def is_complete() -> bool:
-    """Whether PyTorch's classes have all of ``MEMBERS``: the class has it, or its methods assign it."""
+    """Return whether PyTorch's classes have all of ``MEMBERS``: in the class, or assigned by its methods."""
     for name, members in MEMBERS.items():
         kind = getattr(dataloader, name, object)
         methods = (vars(base).get(method) for base in kind.__mro__ for method in ("__init__", "_reset"))
@@ -77,7 +77,7 @@ profiler_enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enable
 
 
 def shared_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """An uninitialised contiguous CPU tensor in shared memory; in ordinary memory where that cannot be asked for."""
+    """Return an uninitialised contiguous CPU tensor in shared memory; in ordinary memory if there is none."""
     make = getattr(torch.UntypedStorage, "_new_shared", None)
     if make is None:
         return torch.empty(tuple(shape), dtype=dtype, device="cpu")
@@ -95,7 +95,7 @@ _seen_table: tuple[dict[Any, Any], bool] = ({}, False)
 
 
 def collates_as_published() -> bool:
-    """Whether ``default_collate`` does what PyTorch wrote; its table of functions is everybody's to extend."""
+    """Return whether ``default_collate`` is unchanged; any code may extend its table of functions."""
     global _seen_table
     table = getattr(_utils.collate, "default_collate_fn_map", {object: None})
     seen, published = _seen_table
@@ -112,9 +112,9 @@ def _is_as_published(table: Mapping[Any, Any]) -> bool:
 
 
 def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], keep: Callable[[Any], Any]) -> Any:
-    """``default_collate``, with ``stack`` for strided tensors and ``keep`` for what it leaves as it is.
+    """Return ``default_collate`` with ``stack`` for strided tensors and ``keep`` for values that it passes on.
 
-    Where someone changed how tensors are put together, it is ``default_collate`` alone.
+    If other code changed how tensors are collated, it is ``default_collate`` alone.
     """
     collation = _utils.collate
     table = getattr(collation, "default_collate_fn_map", {})
@@ -136,14 +136,14 @@ def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], 
 
 
 def version(tensor: Tensor) -> object:
-    """A value that is another one after each in-place operation of PyTorch on ``tensor``."""
+    """Return a value that changes with each in-place operation of PyTorch on ``tensor``."""
     if tensor.is_inference():
         return object()  # those count nothing
     return getattr(tensor, "_version", object())
 
 
 def end_workers(loader: DataLoader[Any]) -> None:
-    """End the workers that PyTorch's ``loader`` keeps, now instead of when it is garbage-collected (trap 13)."""
+    """End the workers that PyTorch's ``loader`` keeps, now instead of at its garbage collection (trap 13)."""
     iterator = getattr(loader, "_iterator", None)
     if iterator is not None:
         shut_down = getattr(iterator, "_shutdown_workers", None)
@@ -153,6 +153,6 @@ def end_workers(loader: DataLoader[Any]) -> None:
 
 
 def has_global_hooks() -> bool:
-    """Whether calls of all modules run hooks; True where this PyTorch does not say."""
+    """Return whether calls of all modules run hooks; True if this PyTorch does not show that."""
     names = ("_global_forward_hooks", "_global_forward_pre_hooks")
     return any(getattr(nn.modules.module, name, True) for name in names)

@@ -1,4 +1,4 @@
-"""Write docs/messages.md: what every rule says, from the programs in fixtures/rules that make it say so.
+"""Write docs/messages.md: every message of every rule, from the programs in fixtures/rules that cause it.
 
 python docs/make_messages.py
 """
@@ -21,11 +21,11 @@ PROGRAMS = ROOT / "fixtures" / "rules"
 _HEAD = """\
 # Messages
 
-What the rules say, with an example of each: what was found, and what was done or is to do. Written by
-`python docs/make_messages.py` from the programs in `fixtures/rules`. [rules.md](rules.md) has the reasons.
+After reading this page you know every message of every rule. `python docs/make_messages.py` writes it from the programs
+in `fixtures/rules`. [rules.md](rules.md) has the reasons.
 
-* **rewrites**: `apply` does it (with `--unsafe` where the rule changes what training learns).
-* **reports**: found, and not rewritten; a likely bug where the heading says so.
+* **rewrites**: `apply` rewrites the code (with `--unsafe` where the rule changes what training learns).
+* **reports**: the rule reports the code and does not rewrite it. Headings mark rules whose findings are likely bugs.
 """
 _SHOWN_AS = {Status.REWRITE: "rewrites", Status.REPORT: "reports"}
 

@@ -29,21 +29,23 @@ _HEAD = f"""\
 
 {_GENERATED}
 
-A rule looks for one habit of training code. `chirp-migrate rules` lists the rules, `chirp-migrate explain CHP001` shows
-one rule in a terminal. The page of a rule shows why the habit is slow or unsafe, an example before and after, and what
-the rule requires. The examples are the test cases of the rules.
+After reading this page you know what each rule looks for and how safe it is.
 
-* **safe**: a program does the same as before: values to the bit, dtypes, layouts, order, errors and where they are
-  raised, what is printed, random states. Batches of augmented samples have the same distribution instead. Applied by
-  default. [differences.md](differences.md) lists the differences that a program can still see.
-* **behaviour-changing**: what training learns differs, so the rule only proposes; `apply --unsafe` applies it.
-* **advice**: seen and explained, never rewritten. The example shows what a person makes of it.
+A rule looks for one habit of training code. `chirp-migrate rules` lists the rules, `chirp-migrate explain CHP001`
+shows one rule in a terminal. The page of a rule explains why the habit is slow or unsafe, with an example before and
+after and the conditions of the rule. The examples are the test cases of the rules.
+
+* **safe**: a program does the same as before: values to the bit, dtypes, layouts, order, errors and their places,
+  output, random states. Batches of augmented samples have the same distribution instead. `apply` applies it by default.
+  [differences.md](differences.md) lists the differences that a program can still see.
+* **behaviour-changing**: what training learns differs, so the rewrite is a suggestion; `apply --unsafe` applies it.
+* **advice**: reported and explained, never rewritten. The example shows the code after a manual change.
 
 What CHP006, CHP007, CHP012 and CHP018 report of objects that cannot be pickled for workers is compared with `pickle`:
 [pickling.md](pickling.md) has the table.
 
-A comment `# chirp: ignore[CHP001]` at the end of a line leaves that line alone, `--ignore CHP001` leaves out the rule.
-All ways to choose rules and places: [settings.md](settings.md).
+A comment `# chirp: ignore[CHP001]` at the end of a line suppresses the rule there; `--ignore CHP001` disables the rule.
+[settings.md](settings.md) describes all ways to choose rules and files.
 """
 
 
@@ -56,8 +58,8 @@ _OPTIONS = {
 
 | to | write |
 |---|---|
-| leave one line as it is | `# chirp: ignore[{code}]` at the end of the line |
-| leave out the rule | `chirp-migrate apply --ignore {code}` |
+| suppress it in one line | `# chirp: ignore[{code}]` at the end of the line |
+| disable the rule | `chirp-migrate apply --ignore {code}` |
 | apply only this rule | `chirp-migrate apply --select {code}` |""",
     "behaviour-changing": """\
 What training learns differs after the rewrite, so `apply` only suggests it.
@@ -66,14 +68,14 @@ What training learns differs after the rewrite, so `apply` only suggests it.
 |---|---|
 | apply the suggestions of this rule | `chirp-migrate apply --unsafe --select {code}` |
 | suppress the suggestion for one line | `# chirp: ignore[{code}]` at the end of the line |
-| leave out the rule | `chirp-migrate apply --ignore {code}` |""",
+| disable the rule | `chirp-migrate apply --ignore {code}` |""",
     "advice": """\
 No command rewrites this code. `chirp-migrate plan -v` lists every place.
 
 | to | write |
 |---|---|
 | suppress the advice for one line | `# chirp: ignore[{code}]` at the end of the line |
-| leave out the rule | `chirp-migrate plan --ignore {code}` |""",
+| disable the rule | `chirp-migrate plan --ignore {code}` |""",
 }
 
 _PICKLING = """\

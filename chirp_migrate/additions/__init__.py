@@ -1,4 +1,4 @@
-"""What ``apply`` adds to a backend: the dependency, the vendored runtime, the scaffold.
+"""Additions of ``apply`` to a backend: the dependency, the vendored runtime, the scaffold.
 
 It may import ``transaction``, ``source`` and ``plans`` only.
 """

@@ -66,22 +66,22 @@ def requirement(version: str) -> str:
 
 
 def imports_runtime(content: bytes) -> bool:
-    """Whether a file of Python, or a notebook, imports the runtime."""
+    """Return whether a file of Python, or a notebook, imports the runtime."""
     return _IMPORT.search(content) is not None
 
 
 def need_runtime(files: Iterable[FilePlan]) -> bool:
-    """Whether files that are written import the runtime, apart from those that only provide it."""
+    """Return whether files that are written import the runtime, apart from those that only provide it."""
     return any(imports_runtime(file.after) for file in files if file.note not in ("dependency", "vendor"))
 
 
 def has_dependencies(root: Path) -> bool:
-    """Whether a file in which projects list what they depend on is in ``root``."""
+    """Return whether ``root`` has a file in which projects list dependencies."""
     return any((root / name).is_file() for name in (*_REQUIREMENTS, _PYPROJECT, _SETUP))
 
 
 def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | None]:
-    """What to change so that ``root`` depends on the runtime, and what to tell the user.
+    """Return the edit that makes ``root`` depend on the runtime, and a note for the user.
 
     The first list that names torch is extended: ``requirements.txt``, ``requirements/base.txt`` and its like,
     ``dependencies`` under ``[project]`` in ``pyproject.toml``, ``install_requires`` of ``setup.cfg``, or else the
@@ -100,7 +100,7 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     if not edits:
         if not others:
             what = f"No list of dependencies here names torch, so none was changed. Install {wanted}"
-            return None, f"{what} where the migrated files are run, or use --vendor."
+            return None, f"{what} where the migrated files run, or use --vendor."
         whom = f"{' and '.join(others)}, which {'names' if len(others) == 1 else 'name'} torch"
         return None, f"The changed files import chirpid_patch: add {wanted} to {whom}, or use --vendor."
     path, edit = edits[0]
@@ -108,16 +108,16 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     where = " and ".join(others or [path])
     by_hand = f"The changed files import chirpid_patch: add {wanted} to {where}, or use --vendor."
     if not (root / path).resolve().is_relative_to(root.resolve()):
-        return None, f"{path} is a link that leaves the folder and was left as it is. {by_hand}"
+        return None, f"{path} is a link that leaves the folder and was not changed. {by_hand}"
     try:
         before = read_file(root / path)
         after = edit(before.decode("utf-8"), wanted).encode("utf-8")
     except OSError as error:
         return None, f"{path} cannot be read ({error.strerror}). {by_hand}"
     except UnicodeDecodeError:
-        return None, f"{path} is not UTF-8 and was left as it is. {by_hand}"
+        return None, f"{path} is not UTF-8 and was not changed. {by_hand}"
     except ValueError as error:
-        return None, f"{path} was left as it is: {error}. {by_hand}"
+        return None, f"{path} was not changed: {error}. {by_hand}"
     plan = None if after == before else FilePlan(path, before, after, "dependency")
     if others:
         whom = f"{' and '.join(others)} {'names' if len(others) == 1 else 'name'} torch besides {path}"
@@ -129,7 +129,7 @@ _Edit = Callable[[str, str], str]
 
 
 def _places(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
-    """The lists that name torch: files that can be extended, the first one first, with how; and the other files.
+    """Return the lists with torch: editable files with their edits, the first one first, and all other files.
 
     Lists that ask for the distribution already are not among the others.
     """
@@ -148,7 +148,7 @@ def _places(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
         (_SETUP, _install_requires, with_install_requires),
         (_PYPROJECT, _extra_dependencies, with_extra_dependency),
     ):
-        entries = _listed(root / path, read)
+        entries = _read_dependencies(root / path, read)
         if entries is not None and any(map(_brings_torch, entries)) and (not edits or _lacks_ours(entries)):
             edits.append((path, edit))
     for path, entries in ((_PYPROJECT, _poetry(root)), (_SETUP_SCRIPT, _script(root))):
@@ -161,11 +161,11 @@ def _places(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
 
 
 def _is_package(root: Path) -> bool:
-    """Whether others may install the project: a file describes it as a package."""
+    """Return whether others may install the project: a file describes it as a package."""
     if (root / _SETUP).is_file() or (root / _SETUP_SCRIPT).is_file():
         return True
     try:
-        content = _parsed(text_of(root / _PYPROJECT))
+        content = _parse_toml(text_of(root / _PYPROJECT))
     except ValueError:
         return True
     return "project" in content or "poetry" in content.get("tool", {})
@@ -176,16 +176,16 @@ def _brings_torch(entry: Any) -> bool:
 
 
 def _poetry(root: Path) -> list[Any]:
-    """What Poetry's table of dependencies names."""
+    """Return the packages in Poetry's table of dependencies."""
     try:
-        table = _parsed(text_of(root / _PYPROJECT)).get("tool", {}).get("poetry", {}).get("dependencies", {})
+        table = _parse_toml(text_of(root / _PYPROJECT)).get("tool", {}).get("poetry", {}).get("dependencies", {})
     except ValueError:
         return []
     return list(table) if isinstance(table, dict) else []
 
 
 def _script(root: Path) -> list[Any]:
-    """What ``setup.py`` writes out as dependencies; extras, too."""
+    """Return the dependencies that ``setup.py`` lists as literals, extras included."""
     given = setup_arguments(text_of(root / _SETUP_SCRIPT))
     extras = given.get("extras_require")
     lists = (given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ()))
@@ -193,7 +193,7 @@ def _script(root: Path) -> list[Any]:
 
 
 def dependency_removal(root: Path) -> FilePlan | None:
-    """Return what removes the dependency that ``apply`` added, for a project that gets a copy instead; None if none."""
+    """Return the edit that removes the dependency that ``apply`` added; None if there is none."""
     for name, without in (*((one, without_requirement) for one in _REQUIREMENTS), (_PYPROJECT, without_entry),
                           (_SETUP, without_requirement)):  # fmt: skip
         try:
@@ -215,8 +215,8 @@ def without_requirement(text: str) -> str:
 
 
 def without_entry(text: str) -> str:
-    """A ``pyproject.toml`` without the dependencies that were added to it; as it is if that is not plain to do."""
-    expected: Any = _parsed(text)
+    """Return a ``pyproject.toml`` without the added dependencies; unchanged if the edit is not plain."""
+    expected: Any = _parse_toml(text)
     lists = [
         (table, name)
         for table, name, entries in _toml_lists(expected)
@@ -234,7 +234,7 @@ def without_entry(text: str) -> str:
         after = tomlkit.dumps(whole)
     except tomlkit.exceptions.TOMLKitError:
         return text
-    return after if _parsed(after) == expected else text
+    return after if _parse_toml(after) == expected else text
 
 
 def _remove(entries: Any) -> None:
@@ -273,7 +273,7 @@ def with_requirement(text: str, wanted: str) -> str:
     if re.search(r"(?m)^[^#\n]*--(?:hash=|require-hashes)", body):
         raise ValueError("it pins hashes")
     if re.search(r"\\\s*\Z", body):
-        raise ValueError("its last line is continued on a line that is not there")
+        raise ValueError("its last line ends with a backslash, and no line follows")
     newline, line = _newline(body), wanted + _COMMENT
     if not body:
         return text + line + newline
@@ -281,7 +281,7 @@ def with_requirement(text: str, wanted: str) -> str:
 
 
 def with_project_dependency(text: str, wanted: str) -> str:
-    """A ``pyproject.toml`` whose ``[project]`` dependencies end in ``wanted``, or as it is when they have it.
+    """Return a ``pyproject.toml`` whose ``[project]`` dependencies end in ``wanted``, or as it is when they have it.
 
     Raises:
         ValueError: it is not TOML, it has no list of dependencies, or the list cannot be extended for sure.
@@ -289,11 +289,11 @@ def with_project_dependency(text: str, wanted: str) -> str:
     listed = _project_dependencies(text)
     if listed is None:
         raise ValueError("it has no list `dependencies` under [project]")
-    return _extended(text, wanted, ("project",), *(["dependencies"] if _lacks_ours(listed) else []))
+    return _add_entry(text, wanted, ("project",), *(["dependencies"] if _lacks_ours(listed) else []))
 
 
-def _extended(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
-    """A ``pyproject.toml`` in which lists of a table have one more entry, ``wanted``.
+def _add_entry(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
+    """Return a ``pyproject.toml`` in which lists of a table have one more entry, ``wanted``.
 
     Raises:
         ValueError: it is not TOML, or the lists cannot be extended for sure.
@@ -302,7 +302,7 @@ def _extended(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
         return text
     import tomlkit.exceptions  # which most runs do not need
 
-    expected: Any = _parsed(text)
+    expected: Any = _parse_toml(text)
     try:
         whole: Any = tomlkit.parse(text)
         kept = tomlkit.dumps(whole)
@@ -311,9 +311,9 @@ def _extended(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
                 _inside(content, table)[name].append(wanted)
         after = tomlkit.dumps(whole)
     except tomlkit.exceptions.TOMLKitError as error:
-        raise ValueError(f"it cannot be added to ({error})") from None
-    if kept != text or _parsed(after) != expected:
-        raise ValueError("its list of dependencies is written in a way that is not understood here")
+        raise ValueError(f"chirp-migrate cannot edit it ({error})") from None
+    if kept != text or _parse_toml(after) != expected:
+        raise ValueError("its list of dependencies has a form that chirp-migrate cannot parse")
     return after
 
 
@@ -324,16 +324,16 @@ def _inside(content: Any, table: Sequence[str]) -> Any:
 
 
 def with_extra_dependency(text: str, wanted: str) -> str:
-    """A ``pyproject.toml`` in which each extra that names torch ends in ``wanted``, or has it already.
+    """Return a ``pyproject.toml`` in which each extra that names torch ends in ``wanted``, or has it already.
 
     Raises:
         ValueError: it is not TOML, or the lists cannot be extended for sure.
     """
-    return _extended(text, wanted, ("project", "optional-dependencies"), *_extras(text))
+    return _add_entry(text, wanted, ("project", "optional-dependencies"), *_extras(text))
 
 
 def with_install_requires(text: str, wanted: str) -> str:
-    """A ``setup.cfg`` whose ``install_requires`` ends in ``wanted``, or as it is when it has it.
+    """Return a ``setup.cfg`` whose ``install_requires`` ends in ``wanted``, or as it is when it has it.
 
     Raises:
         ValueError: it is no INI file, it has no such list, or the list is not written there.
@@ -359,7 +359,7 @@ def with_install_requires(text: str, wanted: str) -> str:
     lines[last] = f"{ended}{indent}{wanted}{newline}"
     after = "".join(lines)
     if _install_requires(after) != [*before, wanted]:
-        raise ValueError("its list of dependencies is written in a way that is not understood here")
+        raise ValueError("its list of dependencies has a form that chirp-migrate cannot parse")
     return after
 
 
@@ -376,26 +376,26 @@ def _install_requires(text: str) -> list[Any] | None:
 
 def _project_dependencies(text: str) -> list[Any] | None:
     """Entries of ``dependencies`` under ``[project]`` in a ``pyproject.toml``; None where there is no such list."""
-    lists = (entries for table, _, entries in _toml_lists(_parsed(text)) if len(table) == 1)
+    lists = (entries for table, _, entries in _toml_lists(_parse_toml(text)) if len(table) == 1)
     return next(lists, None)
 
 
 def _extras(text: str) -> list[str]:
-    """Names of the extras of a ``pyproject.toml`` that name torch and lack the distribution."""
+    """Return names of the extras of a ``pyproject.toml`` that name torch and lack the distribution."""
     return [
         name
-        for table, name, entries in _toml_lists(_parsed(text))
+        for table, name, entries in _toml_lists(_parse_toml(text))
         if len(table) > 1 and any(map(_brings_torch, entries)) and _lacks_ours(entries)
     ]
 
 
 def _extra_dependencies(text: str) -> list[Any]:
-    """What the extras of a ``pyproject.toml`` name."""
-    return [one for table, _, entries in _toml_lists(_parsed(text)) if len(table) > 1 for one in entries]
+    """Return the packages in the extras of a ``pyproject.toml``."""
+    return [one for table, _, entries in _toml_lists(_parse_toml(text)) if len(table) > 1 for one in entries]
 
 
-def _listed(file: Path, read: Callable[[str], list[Any] | None]) -> list[Any] | None:
-    """What a file lists as dependencies; None where it does not, cannot be read, or is not there."""
+def _read_dependencies(file: Path, read: Callable[[str], list[Any] | None]) -> list[Any] | None:
+    """Return the dependencies that a file lists; None if it lists none, cannot be read, or does not exist."""
     try:
         return read(read_file(file).decode("utf-8"))
     except (OSError, ValueError):
@@ -403,11 +403,11 @@ def _listed(file: Path, read: Callable[[str], list[Any] | None]) -> list[Any] | 
 
 
 def _lacks_ours(listed: list[Any] | None) -> bool:
-    """Whether dependencies are listed, and the distribution is not among them."""
+    """Return whether dependencies are listed, and the distribution is not among them."""
     return listed is not None and not any(isinstance(one, str) and _names_distribution(one) for one in listed)
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse_toml(text: str) -> dict[str, Any]:
     try:
         parsed: dict[str, Any] = tomllib.loads(text)
         return parsed

@@ -1,4 +1,4 @@
-"""What a project pins, compared with what the runtime needs: a project with both could not be installed.
+"""Pinned versions of a project that contradict the runtime, so that both could not be installed together.
 
 It reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg``, what ``setup.py`` writes out, and
 conda's ``environment.yml``. The runtime needs versions from a minimum on, so an upper bound of a package can contradict
@@ -59,7 +59,7 @@ _CONDA_SPEC = re.compile(r"(?:[\w./-]+::)?([A-Za-z][\w.-]*)\s*(.*)")
 
 @dataclass(frozen=True)
 class Pin:
-    """A version that a file asks for.
+    """A version that a file requires.
 
     Attributes:
         name: ``torch``, ``numpy`` or ``python``.
@@ -77,17 +77,17 @@ class Pin:
 
     @property
     def contradicts(self) -> bool:
-        """Whether the runtime works with no version within the bounds."""
+        """Return whether the runtime works with no version within the bounds."""
         return any(_excludes(bound, NEEDED[self.name]) for bound in self.bounds)
 
     @property
     def supports_older(self) -> bool:
-        """Whether the project supports a Python that the runtime does not work with, beside others."""
+        """Return whether the project also supports a Python that the runtime does not support."""
         return self.is_supported and not self.contradicts and any(map(self.bounds.contains, _OLDER))
 
 
 def contradictions(folder: Path, project: Path) -> list[str]:
-    """A sentence part for each pin with which the project could not be installed together with the runtime.
+    """Return a sentence part for each pin with which the project could not be installed together with the runtime.
 
     Args:
         folder: what is migrated.
@@ -101,7 +101,7 @@ def contradictions(folder: Path, project: Path) -> list[str]:
 
 
 def older_pythons(folder: Path, project: Path) -> list[str]:
-    """A sentence for each pin that allows a Python on which the runtime cannot be installed, beside others.
+    """Return a sentence for each pin that also allows a Python that the runtime does not support.
 
     Args:
         folder: see :func:`contradictions`.
@@ -126,7 +126,7 @@ def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, Pin]]:
 
 
 def pins_in(root: Path) -> Iterator[Pin]:
-    """What the files in a folder ask for of the packages that the runtime needs."""
+    """Yield the requirements of the files in a folder for the packages that the runtime needs."""
     for path in requirement_files(root):
         yield from _of_lines(text_of(path), path.relative_to(root).as_posix())
     for name, read in (("pyproject.toml", _of_pyproject), ("setup.cfg", _of_setup), ("setup.py", _of_setup_script)):
@@ -137,7 +137,7 @@ def pins_in(root: Path) -> Iterator[Pin]:
 
 
 def requirement_files(root: Path) -> list[Path]:
-    """The requirements files of a project, of whatever name."""
+    """Return the requirements files of a project, with any name."""
     return _matching(root, _FILES)
 
 
@@ -146,7 +146,7 @@ def _matching(root: Path, patterns: Iterable[str]) -> list[Path]:
 
 
 def text_of(path: Path) -> str:
-    """The text of a file; "" of one that cannot be read. PowerShell writes UTF-16."""
+    """Return the text of a file; "" of one that cannot be read. PowerShell writes UTF-16."""
     try:
         data = read_file(path)
     except OSError:
@@ -155,7 +155,7 @@ def text_of(path: Path) -> str:
 
 
 def _excludes(bound: Specifier, least: Version) -> bool:
-    """Whether a bound admits no version from ``least`` on."""
+    """Return whether a bound admits no version from ``least`` on."""
     written = bound.version.removesuffix(".*")
     try:
         version = Version(written)
@@ -175,7 +175,7 @@ def _excludes(bound: Specifier, least: Version) -> bool:
 
 
 def _of_requirement(text: str, path: str) -> Iterator[Pin]:
-    """The pin of one requirement as pip reads it, if it holds for every version of Python that the runtime has."""
+    """Return the pin of one requirement of pip, if it applies to every supported version of Python."""
     line = _bare(text)
     wheel = _wheel(line)
     if wheel is not None:
@@ -194,7 +194,7 @@ def _of_requirement(text: str, path: str) -> Iterator[Pin]:
 
 
 def name_of(requirement: str) -> str:
-    """The distribution that a requirement is for, in its canonical spelling; "" of what is no requirement."""
+    """Return the distribution of a requirement, in its canonical spelling; "" for other text."""
     line = _bare(requirement)
     wheel = _wheel(line)
     if wheel is not None:
@@ -204,12 +204,12 @@ def name_of(requirement: str) -> str:
 
 
 def _bare(requirement: str) -> str:
-    """A requirement on one line, without comment and options."""
+    """Return a requirement on one line, without comment and options."""
     return _SPACES.sub(" ", re.split(r"\s#|\s--", f" {requirement}")[0]).strip()
 
 
 def _wheel(line: str) -> tuple[str, Version] | None:
-    """The distribution and version of the wheel that a requirement names, if it names one."""
+    """Return the distribution and version of the wheel that a requirement names, if it names one."""
     wheel = _WHEEL.search(line)
     if wheel is None:
         return None
@@ -228,8 +228,8 @@ def _pin(name: str, bounds: str, written: str, path: str) -> Iterator[Pin]:
             return
 
 
-def _supported(bounds: str, written: str, path: str) -> Iterator[Pin]:
-    """The pin of the versions of Python that a project supports."""
+def _python_pins(bounds: str, written: str, path: str) -> Iterator[Pin]:
+    """Yield the pin of the versions of Python that a project supports."""
     if bounds:
         yield from (replace(pin, is_supported=True) for pin in _pin("python", bounds, written, path))
 
@@ -250,7 +250,7 @@ def _of_pyproject(text: str) -> Iterator[Pin]:
     project, poetry = _table(content, "project"), _table(content, "tool", "poetry")
     requires = project.get("requires-python")
     if isinstance(requires, str):
-        yield from _supported(requires, f"requires-python {requires}", path)
+        yield from _python_pins(requires, f"requires-python {requires}", path)
     for listed in (project.get("dependencies"), *_table(project, "optional-dependencies").values()):
         for one in listed if isinstance(listed, list) else ():
             if isinstance(one, str):
@@ -262,20 +262,20 @@ def _of_pyproject(text: str) -> Iterator[Pin]:
             if isinstance(version, str) and not is_conditional:
                 bounds, written = _poetry_bounds(version), f'{name} = "{version}"'
                 if name == "python":
-                    yield from _supported(bounds, written, path)
+                    yield from _python_pins(bounds, written, path)
                 else:
                     yield from _pin(canonicalize_name(name), bounds, written, path)
 
 
 def _table(content: Any, *keys: str) -> dict[str, Any]:
-    """A table inside of tables; an empty one where there is none."""
+    """Return a table inside of tables; an empty one where there is none."""
     for key in keys:
         content = content.get(key) if isinstance(content, dict) else None
     return content if isinstance(content, dict) else {}
 
 
 def _poetry_bounds(text: str) -> str:
-    """What Poetry's ``^1.2``, ``~1.2`` and ``1.2`` mean, as pip writes it; "" for alternatives (``||``)."""
+    """Return what Poetry's ``^1.2``, ``~1.2`` and ``1.2`` mean, as pip writes it; "" for alternatives (``||``)."""
     if "|" in text:
         return ""
     bounds = []
@@ -301,7 +301,7 @@ def _of_setup(text: str) -> Iterator[Pin]:
     except configparser.Error:
         return
     requires = parser.get("options", "python_requires", fallback="").strip()
-    yield from _supported(requires, f"python_requires {requires}", "setup.cfg")
+    yield from _python_pins(requires, f"python_requires {requires}", "setup.cfg")
     extras = parser.items("options.extras_require") if parser.has_section("options.extras_require") else []
     for listed in (parser.get("options", "install_requires", fallback=""), *(value for _, value in extras)):
         for line in listed.replace(";\n", ";").splitlines():
@@ -313,7 +313,7 @@ def _of_setup_script(text: str) -> Iterator[Pin]:
     path, given = "setup.py", setup_arguments(text)
     requires = given.get("python_requires")
     if isinstance(requires, str):
-        yield from _supported(requires, f"python_requires {requires}", path)
+        yield from _python_pins(requires, f"python_requires {requires}", path)
     extras = given.get("extras_require")
     for listed in (given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ())):
         for one in listed if isinstance(listed, list | tuple) else ():
@@ -367,7 +367,7 @@ def _of_environment(text: str, path: str) -> Iterator[Pin]:
 
 
 def _of_conda(text: str, path: str) -> Iterator[Pin]:
-    """The pin of one of conda's specifications: ``name=1.2``, ``name=1.2.3=build``, ``name 1.2.*``, ``name>=1,<2``."""
+    """Return the pin of one conda specification: ``name=1.2``, ``name=1.2.3=build``, ``name 1.2.*``, …"""
     spec = _CONDA_SPEC.fullmatch(text.strip())
     if spec is None or "|" in spec[2]:
         return

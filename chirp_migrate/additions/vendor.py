@@ -20,14 +20,14 @@ PACKAGE = "chirpid_patch"
 
 
 def vendor_files(root: Path) -> list[FilePlan]:
-    """The files that make ``root/chirpid_patch`` the installed runtime; none when it already is.
+    """Return the files that make ``root/chirpid_patch`` the installed runtime; none when it already is.
 
     An older copy is brought up to date. Nothing is imported, and nothing is written.
 
     Raises:
         Refused: a folder or file of that name is there that is not a copy of the runtime.
     """
-    source = _installed()
+    source = _runtime_folder()
     target = root / PACKAGE
     if target.is_symlink() or (target.exists() and not (target / "py.typed").is_file()):
         raise Refused(f"{target} exists and is not a copy of the runtime: move it away, or leave out --vendor.")
@@ -49,7 +49,7 @@ def _modules(package: Path) -> Iterator[Path]:
         yield from _modules(initializer.parent)
 
 
-def _installed() -> Path:
+def _runtime_folder() -> Path:
     """Return the folder of the installed runtime, never of a copy in the working directory.
 
     The runtime is beside the tool in a checkout and in most environments. Otherwise its distribution has the place.

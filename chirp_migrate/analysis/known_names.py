@@ -1,7 +1,7 @@
-"""The one way to ask what a name stands for, and the catalogue of names: loaders, datasets, samplers, transforms.
+"""The one way to resolve a name, and the catalogue of names: loaders, datasets, samplers, transforms.
 
-Whatever else is asked of names, such as which functions only look at their argument, stands where it is asked; so do
-words that a text is searched for before its names are resolved, and names that people give to variables.
+Other modules have the names that only they need, such as functions that only read their argument. They also have the
+words that a text must contain before its names are resolved, and usual names of variables.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from chirp_migrate.syntax.word_index import words_of
 
 
 def one_of(*names: re.Pattern[str] | str) -> re.Pattern[str]:
-    """All names that one of the patterns matches."""
+    """Return all names that one of the patterns matches."""
     return re.compile("|".join(name if isinstance(name, str) else name.pattern for name in names))
 
 
@@ -37,7 +37,7 @@ FACTORY_METHOD = re.compile(
 TORCH_LOADER = re.compile(r"torch\.utils\.data\.(dataloader\.)?DataLoader")
 #: Classes of loaders.
 LOADER = one_of(TORCH_LOADER, r"chirpid_patch\.BatchedDataLoader")
-#: What gives no loader, whatever the variable is called.
+#: Calls that return no loader, for every name of the variable.
 NO_LOADER = re.compile(r"(builtins|numpy|pandas|collections|json|csv|torch\.(?!utils\.data\b)\w+)(\..*)?")
 
 # Datasets.
@@ -62,7 +62,7 @@ _DATASET_CLASSES = ("Dataset", "Subset", "DataPipe", "ImageFolder", "WorkerSafe"
 DATASET_WORDS = (*_DATASET_CLASSES, "torchvision")
 #: What takes a dataset as its first argument.
 TAKES_DATASET = one_of(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASET)
-#: What gives no dataset, whatever the variable is called.
+#: Calls that return no dataset, for every name of the variable.
 NO_DATASET = re.compile(
     r"(builtins|numpy|pandas|collections|itertools|json|csv)\..*|typing\.(List|Dict|Tuple|Set|Mapping|Sequence|Iterable)"
     r"|torch\.(Tensor|\w*tensor|stack|cat|zeros|ones|arange|rand\w*|empty|full)"
@@ -88,7 +88,7 @@ _BASES_LIMIT = 8
 
 
 def resolves_to(module: Module, node: cst.CSTNode, names: re.Pattern[str], project: Project | None = None) -> bool:
-    """Whether an expression surely stands for one of ``names``.
+    """Return whether an expression provably refers to one of ``names``.
 
     Args:
         module: where it stands.
@@ -103,7 +103,7 @@ def resolves_to(module: Module, node: cst.CSTNode, names: re.Pattern[str], proje
 def is_call_of(
     module: Module, node: cst.CSTNode | None, names: re.Pattern[str], project: Project | None = None
 ) -> bool:
-    """Whether ``node`` is a call of one of ``names`` (see :func:`resolves_to`)."""
+    """Return whether ``node`` is a call of one of ``names`` (see :func:`resolves_to`)."""
     return isinstance(node, cst.Call) and resolves_to(module, node.func, names, project)
 
 
@@ -119,12 +119,12 @@ def dataset_names(project: Project) -> frozenset[str]:
 
 
 def may_name_dataset(text: str, project: Project) -> bool:
-    """Whether a text may have the name of a dataset class, be it one of the project."""
+    """Return whether a text may have the name of a dataset class, be it one of the project."""
     return any(word in text for word in DATASET_WORDS) or not words_of(text).isdisjoint(dataset_names(project))
 
 
 def inherits(project: Project, qualified: str, names: re.Pattern[str], depth: int = 0) -> bool:
-    """Whether a qualified name is one of ``names``, or that of a class of the project that inherits from one."""
+    """Return whether a qualified name is one of ``names``, or that of a class of the project that inherits from one."""
     if names.fullmatch(qualified):
         return True
     bases = project.base_classes(qualified) if depth < _BASES_LIMIT else None
@@ -132,5 +132,5 @@ def inherits(project: Project, qualified: str, names: re.Pattern[str], depth: in
 
 
 def bases_may_be(outline: Outline, project: Project, node: ast.ClassDef, names: re.Pattern[str]) -> bool:
-    """Whether every base of a class that LibCST has not read may stand for one of ``names``."""
+    """Return whether every base of a class that LibCST has not read may refer to one of ``names``."""
     return all(any(map(names.fullmatch, project.possible_names(outline, base))) for base in node.bases)

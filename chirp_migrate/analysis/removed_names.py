@@ -19,7 +19,7 @@ _SHOWN = 3
 
 
 def removed_from_numpy(project: Project) -> list[str]:
-    """A sentence for each such name that files of a project use."""
+    """Return a sentence for each such name that files of a project use."""
     places: dict[str, list[str]] = {}
     for path, text in project.matching(_MAY_USE, "numpy"):
         try:

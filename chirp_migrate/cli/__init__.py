@@ -33,7 +33,7 @@ _COMMANDS = {
     "report": "Write a report of changes, reasons and the verdict.",
     "doctor": "Report loading problems that a training run shows.",
     "tune": "Find the fastest loader settings.",
-    "init-workload": "Create a starter file that tells verify what to train.",
+    "init-workload": "Create a starter file that defines what verify trains.",
     "rules": "List the rules and their purpose.",
     "explain": "Explain one rule, with an example.",
     "completion": "Print a shell completion script.",
@@ -41,7 +41,7 @@ _COMMANDS = {
 
 
 class _LazyGroup(click.Group):
-    """Commands are imported when they are asked for, so that ``--help`` does not wait for PyTorch."""
+    """Commands that are imported on demand, so that ``--help`` does not wait for PyTorch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -96,7 +96,7 @@ def main(debug: bool) -> None:
 
 
 def _in_a_sentence(error: click.ClickException) -> str:
-    """What click says of a wrong command line, and where the right one is described."""
+    """Return click's message about a wrong command line, with the command that prints the right one."""
     message = visible(error.format_message())
     if isinstance(error, click.NoSuchOption):
         name = error.option_name.lstrip("-")

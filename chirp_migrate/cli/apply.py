@@ -95,7 +95,7 @@ def apply(
     if show_diff and command is not None:
         raise UsageProblem("--diff writes nothing that --check-with could check: leave one of them out.")
     path = request.path
-    with told_of_runs(path):
+    with explain_interruption(path):
         if path.exists():
             _recover(path, output, may_write=not show_diff, wait_s=wait_s)
         if plan_file is None:
@@ -120,7 +120,7 @@ def apply(
 
 
 def following(path: Path) -> list[str]:
-    """Lines on what to do after a run at ``path``: commands that work there."""
+    """Return lines with the next commands after a run at ``path``."""
     from chirp_migrate.training.errors import InvalidTree  # which apply needs only here
     from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, discover
 
@@ -143,32 +143,32 @@ def following(path: Path) -> list[str]:
 
 
 @contextmanager
-def told_of_runs(path: Path) -> Iterator[None]:
-    """Say of a refusal that another run was applied at ``path`` meanwhile, and of Ctrl-C what state the tree is in."""
+def explain_interruption(path: Path) -> Iterator[None]:
+    """Add to a refusal that another run was applied meanwhile, and to Ctrl-C the state of the tree."""
     root = journal_root(path) if path.exists() else None
-    before = _applied(root)
+    before = _applied_runs(root)
     try:
         yield
     except Refused as refusal:
-        meanwhile = _applied(root) - before
+        meanwhile = _applied_runs(root) - before
         if not meanwhile:
             raise
         raise Refused(
-            f"another run ({', '.join(sorted(meanwhile))}) was applied here meanwhile, so this one wrote nothing: run "
-            "it again if something is left."
+            f"another run ({', '.join(sorted(meanwhile))}) was applied here meanwhile, so this run wrote nothing: run "
+            "apply again if something is left."
         ) from refusal
     except KeyboardInterrupt:
-        runs = sorted(_applied(root) - before)
+        runs = sorted(_applied_runs(root) - before)
         if runs:
             said = f"run {', '.join(runs)} is applied; `chirp-migrate rollback {quote(str(path))}` undoes it."
         elif root is not None and is_unfinished(root):
-            said = f"it was not undone; `chirp-migrate rollback {quote(str(path))}` does that."
+            said = f"the run was not undone; `chirp-migrate rollback {quote(str(path))}` undoes it."
         else:
             said = "nothing was written, or it was undone: all files are as before."
         raise Interrupted(f"interrupted: {said}") from None
 
 
-def _applied(root: Path | None) -> frozenset[str]:
+def _applied_runs(root: Path | None) -> frozenset[str]:
     """Names of the runs that stand; of a journal that cannot be read, as while another run writes to it, none."""
     try:
         return frozenset(run.name for run in applied_runs(root)) if root is not None else frozenset()
@@ -189,7 +189,7 @@ def apply_plan(
         CommitFailed: the system did not let us write.
     """
     recorded = plan.seen_from(journal_root(request.path))
-    with output.progress("asking git for uncommitted changes") as progress:
+    with output.progress("checking for uncommitted changes") as progress:
         if not allow_dirty:
             guard(recorded.root, [file.path for file in recorded.files if file.before is not None])
         settings = request.again(plan.options).settings
@@ -213,13 +213,16 @@ def check_pins(plan: Plan) -> None:
 
 
 def _pin_problem(plan: Plan) -> str:
-    """Which pins contradict what the written files import; "" if none does."""
+    """Return the pins that contradict the runtime of the written files; "" if there are none."""
     pins = contradictions(plan.root, journal_root(plan.root)) if need_runtime(plan.files) else []
-    return f"{'; '.join(pins)}: the project could not be installed with what the migrated files import." * bool(pins)
+    return (
+        f"{'; '.join(pins)}: the project could not be installed together with the runtime of the migrated files."
+        * bool(pins)
+    )
 
 
 def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozenset[str]]:
-    """What the decisions in a plan leave to be applied, and the paths of files in which the user edited hunks.
+    """Return the accepted part of a reviewed plan, and the paths of files with edited hunks.
 
     Raises:
         Refused: a review of it was begun and not ended, or what was accepted does not go without the rest.

@@ -33,7 +33,7 @@ from chirp_migrate.transaction.journal import APPLIED_PLAN, is_unfinished
 
 #: What stands behind a finding that ``apply`` would not rewrite.
 _MARKS = {
-    Status.OPT_IN: "proposed, --unsafe applies it",
+    Status.OPT_IN: "suggestion, --unsafe applies it",
     Status.REPORT: "listed only",
     Status.SUPPRESSED: "suppressed",
     Status.REFUSED: "refused",
@@ -70,7 +70,7 @@ _MARKS = {
     help="First write `# chirp: ignore[CODE]` above every finding, so that only new findings count.",
 )  # fmt: skip
 @option("--strict", is_flag=True, help="Also count remarks, advice and suggestions.")
-@output_options("the findings, whatever the format,")
+@output_options("the findings, for every --format,")
 def check(request: Request, form: str, target: Path, add_ignore: bool, strict: bool, output: Output) -> None:
     """Exit with 1 if `apply` would change anything at PATH; run none of the project's code.
 
@@ -90,10 +90,10 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
             "a run of apply or rollback was interrupted here, or is still at work: wait for it, or bring it to an end "
             f"with `chirp-migrate rollback {shlex.quote(str(path))}`."
         )
-    found = _found(path, settings, request.jobs, output, strict=strict)
+    found = _run_check(path, settings, request.jobs, output, strict=strict)
     if add_ignore and found.work:
         click.echo(_add_ignores(found, project, output), err=True)
-        found = _found(path, settings, request.jobs, output, strict=strict)
+        found = _run_check(path, settings, request.jobs, output, strict=strict)
     to_output = target == STANDARD_OUTPUT
     result = run_document(found.plan.seen_from(project), (), strict=strict, exit_code=int(found.exit_code))
     output.write(result)
@@ -111,17 +111,17 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
     write_bytes(target, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"))
     if not output.quiet:
         # Nothing but the document goes to where a program reads it.
-        click.echo(_verdict(found, path), err=(to_output and not is_text) or output.json_is_printed)
+        click.echo(_last_line(found, path), err=(to_output and not is_text) or output.json_is_printed)
     sys.exit(found.exit_code)
 
 
-def _found(path: Path, settings: Settings, jobs: int | None, output: Output, *, strict: bool) -> Check:
+def _run_check(path: Path, settings: Settings, jobs: int | None, output: Output, *, strict: bool) -> Check:
     with output.progress("checking") as progress:
         return Check(plan_tree(path, settings=settings, jobs=jobs, progress=progress), settings, strict)
 
 
 def _add_ignores(found: Check, project: Path, output: Output) -> str:
-    """Write the comments as a run of their own, recorded in ``project``, and say so."""
+    """Write the comments as a separate run, recorded in ``project``, and print that."""
     recorded = plan_ignores(found.plan, found.work).seen_from(project)
     with output.progress("writing comments") as step:
         result = commit(recorded, on_step=step, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))})
@@ -131,7 +131,7 @@ def _add_ignores(found: Check, project: Path, output: Output) -> str:
 
 
 def _text(found: Check, base: Path, screen: Screen) -> Iterator[str]:
-    """A line for each finding and each file that was not handled."""
+    """Yield a line for each finding and each file that was not handled."""
     shown = {
         *found.work,
         *found.stopping,
@@ -154,8 +154,8 @@ def _line(finding: Finding, base: Path, screen: Screen) -> str:
     return f"{name}:{place}: {screen.painted(finding.rule, 'cyan')} {plain(finding.message)}{mark}"
 
 
-def _verdict(found: Check, path: Path) -> str:
-    """The last line: whether it is clean, what counted and what did not."""
+def _last_line(found: Check, path: Path) -> str:
+    """Return the last line: whether the tree is clean, what counted and what did not."""
     plan = found.plan
     files = len({finding.path for finding in found.work})
     parts = [f"{count(len(found.work), 'finding')} in {count(files, 'file')}"] if found.work else []
@@ -165,7 +165,7 @@ def _verdict(found: Check, path: Path) -> str:
     verdict = f"Work remains: {', '.join(parts)}." if parts else clean
     if plan.files:
         verdict += f" To rewrite: chirp-migrate apply {shlex.quote(str(path))}"
-    uncounted = [f"{len(found.others)} listed or proposed (--strict counts them)"] if found.others else []
+    uncounted = [f"{len(found.others)} remarks or suggestions (--strict counts them)"] if found.others else []
     uncounted += [f"{len(found.suppressed)} suppressed"] if found.suppressed else []
     uncounted += [f"{len(found.unchanged)} unchanged (nothing to gain)"] if found.unchanged else []
     in_tests = applied.loaders_in_tests(plan)

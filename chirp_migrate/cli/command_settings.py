@@ -42,7 +42,7 @@ _SHAPE = re.compile(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}")
 
 
 def settings_as_defaults(command: str) -> Callable[[click.Context, click.Parameter, Path], Path]:
-    """A callback for PATH, before all options: what the settings there say of ``command`` are their defaults.
+    """Return a callback for PATH, before all options: what the settings there say of ``command`` are their defaults.
 
     Raises:
         UsageProblem: a key is none of the options that are settings, or see
@@ -58,7 +58,7 @@ def settings_as_defaults(command: str) -> Callable[[click.Context, click.Paramet
 
 
 def settings_of(command: click.Command) -> dict[str, str | None]:
-    """Names of parameters by the keys that settings have for them: the long names of the options."""
+    """Return names of parameters by the keys that settings have for them: the long names of the options."""
     return {
         option.removeprefix("--"): one.name
         for one in command.params
@@ -69,7 +69,7 @@ def settings_of(command: click.Command) -> dict[str, str | None]:
 
 
 def put_aside(*names: str) -> bool:
-    """Whether no option says what these parameters are: one that contradicts them goes before settings."""
+    """Return whether no option sets these parameters: contradicting options replace settings."""
     ctx = click.get_current_context()
     return all(ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE for name in names)
 
@@ -98,7 +98,7 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
 
 
 def said(ctx: click.Context) -> dict[str, Any]:
-    """What options or settings say, by name; a workload or command of an option puts those of settings aside."""
+    """Return the options or settings by name; a workload or command of an option replaces those of settings."""
     names = {one.name for one in ctx.command.params if getattr(one, "is_setting", False)}
     sources = {name: ctx.get_parameter_source(name) for name in ctx.params.keys() & names}
     by_options = {name for name, source in sources.items() if source is ParameterSource.COMMANDLINE}
@@ -110,7 +110,7 @@ def said(ctx: click.Context) -> dict[str, Any]:
 
 
 class _Read(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """What a function makes of what is given; it raises ``ValueError`` with what must be."""
+    """A function that parses a value; it raises ``ValueError`` with the required form."""
 
     def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
         self.name, self._read = name, read
@@ -168,7 +168,7 @@ def _data(value: Any) -> Path:
 
 
 def _shape(value: Any) -> tuple[int, int, int]:
-    """``1x224x313``, ``224x313`` for one channel, or a list, as (channels, frequency bins, time frames)."""
+    """Return ``1x224x313``, ``224x313`` for one channel, or a list, as (channels, frequency bins, time frames)."""
     text = "x".join(map(str, value)) if isinstance(value, list | tuple) else value
     if not isinstance(text, str) or not _SHAPE.fullmatch(text):
         raise ValueError("must be a shape such as 1x224x313")

@@ -1,4 +1,4 @@
-"""``chirp-migrate explain CODE``: one rule in full, with its example run through it."""
+"""``chirp-migrate explain CODE``: one rule in full, with the rewrite of its example."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _show(rule: Rule, reports: Sequence[tuple[Finding, str]], screen: Screen) ->
         screen.text(source, 2, "dim")
         screen.text(finding.message, 6)
     screen.line()
-    screen.text(f"To leave a place alone: # chirp: ignore[{rule.code}]")
+    screen.text(f"To skip one place: # chirp: ignore[{rule.code}]")
 
 
 def _rule(selector: str) -> Rule:
@@ -106,7 +106,7 @@ def _examples(code: str) -> dict[str, str]:
 
 
 def _reports(rule: Rule, examples: dict[str, str], *, each: bool) -> Iterator[tuple[Finding, str]]:
-    """What the rule reports in its examples, ``each`` or one of each kind, and the line that it is about."""
+    """Yield the reports of a rule in its examples, ``each`` or one of each kind, with their lines."""
     texts = {f"example/{name}": text for name, text in examples.items()}
     kinds = set()
     for path, text in texts.items():

@@ -59,7 +59,7 @@ workload = "{DEFAULT_WORKLOAD}:workload"
 @option("--allow-dirty", is_flag=True, help="Allow uncommitted changes in the work tree.")
 @output_options("what was written", "Print nothing but errors.", "Print the settings that were written, too.")
 def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
-    """Create a starter file that tells `verify` what to train in the project at PATH.
+    """Create a starter file that defines what `verify` trains in the project at PATH.
 
     Writes chirp_verify.py, with the lines to fill in marked, and its settings to pyproject.toml. Nothing is
     overwritten. ChirpID-shaped backends need neither: their training is found automatically.
@@ -107,11 +107,11 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
     workload, pyproject = root / DEFAULT_WORKLOAD, root / _PYPROJECT
     file, table = read_command_table(root, "verify")
     if table:
-        raise UsageProblem(f"{file} has [tool.chirp-migrate.verify] already: change what it says, nothing was written.")
+        raise UsageProblem(f"{file} has [tool.chirp-migrate.verify] already: edit that table; nothing was written.")
     notes = []
     if is_chirpid_shaped(root):
         notes.append(
-            f"the training of this project is found without it; while {DEFAULT_WORKLOAD} is there, only that is run"
+            f"verify finds the training functions of this project automatically; {DEFAULT_WORKLOAD} replaces them"
         )
     try:
         project = journal_root(root)
@@ -131,12 +131,12 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
             try:
                 write_new(workload, template)
             except FileExistsError:
-                raise UsageProblem(f"{workload} exists already: it stays as it is, nothing was written.") from None
+                raise UsageProblem(f"{workload} exists already: nothing was written.") from None
             sync_folder(root)
             if content is None:
                 notes.append(
-                    f"{_PYPROJECT} was changed by `apply`, and settings added now would keep `rollback` from undoing "
-                    f"that: {DEFAULT_WORKLOAD} is found without them, and options say the rest"
+                    f"{_PYPROJECT} was changed by `apply`, and settings added now would block `rollback`: verify finds "
+                    f"{DEFAULT_WORKLOAD} without settings, and options replace the others"
                 )
                 return [DEFAULT_WORKLOAD], notes
             try:
@@ -157,7 +157,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
 
 
 def _with_settings(pyproject: Path, before: bytes | None) -> bytes:
-    """The file with the settings at its end, in its own newlines.
+    """Return the file with the settings at its end, in its own newlines.
 
     Raises:
         UsageProblem: that is not valid TOML.

@@ -181,7 +181,7 @@ class Command(click.Command):
 
 
 def separated(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
-    """The parts of a repeatable option that takes lists with commas."""
+    """Return the parts of a repeatable option that takes lists with commas."""
     return tuple(one.strip() for given in value for one in given.split(",") if one.strip())
 
 
@@ -194,7 +194,7 @@ def selectors(ctx: click.Context, parameter: click.Parameter, value: Sequence[st
 
 
 def complete_rules(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Codes and names of rules that continue what is typed, behind the last comma of a list."""
+    """Return codes and names of rules that complete the typed text, behind the last comma of a list."""
     begun, comma, last = incomplete.rpartition(",")
     return [
         CompletionItem(f"{begun}{comma}{word}", help=rule.name)
@@ -244,7 +244,7 @@ wait_option = option(
 
 
 def plan_file_option(what: str, *, default: str | None = None) -> Callable[[_Decorated], _Decorated]:
-    """``plan_file``: a plan as a file."""
+    """Return ``plan_file``: a plan as a file."""
     return option(
         "--plan", "plan_file", type=File(dir_okay=False), default=default,
         show_default=default is not None, metavar="FILE", help=what,
@@ -258,7 +258,7 @@ def output_options(
     *,
     names: Sequence[str] = ("--json",),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """``output``, an :class:`.Output`: what is written as ``json`` (by ``names``), and how much is printed."""
+    """Return ``output``, an :class:`.Output`: what is written as ``json`` (by ``names``), and how much is printed."""
     return gathered(
         "output",
         Output,

@@ -1,4 +1,4 @@
-"""The plan that a command works on: what it is asked for, and how it is made from the tree or read from a file."""
+"""The plan of a command: its options, and how it is computed from the tree or read from a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Request", "looking_options", "planned", "planning_options", "read_pl
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asks to be planned; see the help of ``apply`` for the options."""
+    """The planning options of a command line; see the help of ``apply``."""
 
     path: Path
     select: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Request:
 
     @property
     def settings(self) -> Settings:
-        """The project's settings with the options above them.
+        """Return the project's settings with the options above them.
 
         Raises:
             UsageProblem: see :func:`~chirp_migrate.engine.settings.read_settings`.
@@ -57,11 +57,11 @@ class Request:
 
     @property
     def is_bare(self) -> bool:
-        """Whether nothing is said of what to plan."""
+        """Return whether no option selects what to plan."""
         return self == Request(self.path, jobs=self.jobs)
 
     def again(self, options: PlanOptions) -> Request:
-        """The request for a plan that was asked for with ``options``, at the same path."""
+        """Return the request for a plan with ``options``, at the same path."""
         asked = structs.asdict(options)
         return Request(self.path, select=asked.pop("rules") or (), jobs=self.jobs, **asked)
 
@@ -97,7 +97,7 @@ _looked_at = (
 _what_is_added = (
     _added(
         "--scaffold/--no-scaffold", default=None,
-        help="Add factory and monitor modules, a notebook and tests to utils/ and beside it.  "
+        help="Add factory and monitor modules, a notebook and tests to utils/ and next to it.  "
         "[default: where utils/ has training modules]",
     ),
     _added(
@@ -112,7 +112,7 @@ looking_options = gathered("request", Request, path_argument, *_looked_at)
 
 
 def planned(request: Request, output: Output) -> Plan:
-    """The plan of the tree as it is, with progress on a terminal."""
+    """Return the plan of the tree as it is, with progress on a terminal."""
     settings = request.settings
     with output.progress("planning") as progress:
         return plan_migration(
@@ -126,12 +126,12 @@ def planned(request: Request, output: Output) -> Plan:
 
 
 def read_plan_file(file: Path, request: Request) -> PlanFile:
-    """The plan in ``file`` for the tree of the request.
+    """Return the plan in ``file`` for the tree of the request.
 
     Raises:
         UsageProblem: the file cannot be read or is no plan, or options are given that only making a plan has.
         Refused: the tree is not as it was when the plan was made.
     """
     if not request.is_bare:
-        raise UsageProblem("--plan says what is done already: leave out the options that choose rules and files.")
+        raise UsageProblem("--plan already chooses rules and files: leave out the options that choose rules and files.")
     return load_plan(file, root_of(request.path))

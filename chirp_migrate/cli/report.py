@@ -1,4 +1,4 @@
-"""``chirp-migrate report PATH``: what became of a project, on the terminal or as one HTML file."""
+"""``chirp-migrate report PATH``: a report on a project, on the terminal or as one HTML file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from chirp_migrate.report.terminal.render import show_story
     "--doctor", "doctor_file", type=File(dir_okay=False), metavar="FILE",
     help="Output of `doctor --json FILE`.  [default: the last doctor of PATH]",
 )  # fmt: skip
-@output_options("all that the report says", "Print the verdict and its figures alone.", "Explain the words, too.")
+@output_options("all that the report contains", "Print the verdict and its figures alone.", "Explain the words, too.")
 def report(
     path: Path,
     page_file: Path | None,
@@ -72,7 +72,7 @@ def report(
     with output.progress("reading what was done, and found"):
         story = read_story(path, run=run, plan_file=plan_file, verdict_file=verdict_file, doctor_file=doctor_file)
     if output.json_file is not None:
-        output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_without_copies(plain(story))})
+        output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_json_of_report(plain(story))})
     if page_file is None:
         show_story(story, output.screen(prose=False))
         return
@@ -80,19 +80,19 @@ def report(
         page = render_page(story).encode("utf-8")
     write_bytes(page_file, page)
     if page_file != STANDARD_OUTPUT and not output.quiet:
-        output.screen().line(_written(page_file, story))
+        output.screen().line(_write_page(page_file, story))
 
 
-def _written(output: Path, story: Story) -> str:
+def _write_page(output: Path, story: Story) -> str:
     changes = count(sum(len(file.hunks) for file in story.files), "change")
     verdict = "not verified yet" if story.verdict is None else f"verdict: {story.verdict.verdict}"
     what = f"{changes} in {count(len(story.files), 'file')}, {verdict}"
     return f"Wrote {output}: {what}. Open it in a browser; it needs no network."
 
 
-def _without_copies(value: Any) -> Any:
+def _json_of_report(value: Any) -> Any:
     """A document without the words of its lines, which are for colours, and with the reason of a finding beside it."""
     if isinstance(value, dict):
         copies = ("words", "reason") if "rule" in value else ("words",)
-        return {name: _without_copies(one) for name, one in value.items() if name not in copies}
-    return [_without_copies(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _json_of_report(one) for name, one in value.items() if name not in copies}
+    return [_json_of_report(one) for one in value] if isinstance(value, list | tuple) else value

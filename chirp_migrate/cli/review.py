@@ -11,7 +11,7 @@ from shlex import quote
 
 import click
 
-from chirp_migrate.cli.apply import apply_plan, check_pins, chosen, following, told_of_runs
+from chirp_migrate.cli.apply import apply_plan, check_pins, chosen, explain_interruption, following
 from chirp_migrate.cli.options import Command, ignore_pins_option, option, output_options, plan_file_option, wait_option
 from chirp_migrate.cli.planning import Request, planned, planning_options, read_plan_file
 from chirp_migrate.console.json_document import as_bytes
@@ -25,7 +25,7 @@ from chirp_migrate.plans.document import PlanDocument
 from chirp_migrate.plans.plan import Plan, Safety, Status
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.report.wording import NOTES
-from chirp_migrate.review.plan_file import PlanFile, carried_over, plan_document, read_document, read_plan
+from chirp_migrate.review.plan_file import PlanFile, plan_document, read_document, read_plan, with_earlier_decisions
 from chirp_migrate.review.walk import Item, NotValid, Review, edit_buffer, read_buffer
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.files import read_file, replace_file
@@ -46,7 +46,7 @@ _SHOWN_LINES = 40
     cls=Command,
     epilog=epilog(
         {
-            ExitCode.OK: "everything is decided (and applied, if you said so)",
+            ExitCode.OK: "everything is decided (and applied, if you chose to)",
             ExitCode.WORK_REMAINS: "quit before everything was decided; what was is kept",
             ExitCode.USAGE: "PATH cannot be migrated, or an option, setting or plan is wrong",
             ExitCode.REFUSED: "refused, nothing changed (as for apply)",
@@ -78,13 +78,13 @@ def review(
     `review` offers to apply the accepted hunks; so does `apply --plan`.
     """
     path = request.path
-    found = _open(request, plan_file, output)
+    found = _open_plan(request, plan_file, output)
     session = Review(found.plan, found.choices)
     screen = output.screen()
     if not session.items:
         is_done = all(finding.status is Status.FINE for finding in found.plan.findings)
-        known = "already migrated, or nothing here that any rule knows"
-        screen.line(f"Nothing to review: {known if is_done else 'nothing of what was found is rewritten'}.")
+        known = "already migrated, or no rule applies here"
+        screen.line(f"Nothing to review: {known if is_done else 'no finding is rewritten'}.")
         sys.exit(ExitCode.OK)
     begun = len(session.choices)
     total = count(len(session.items), "hunk")
@@ -102,7 +102,7 @@ def review(
     refused = len(session.choices) - accepted
     output.write({"schema": 1, "accepted": accepted, "refused": refused, "undecided": left})
     screen.line()
-    screen.line(f"{accepted} accepted, {refused} refused, {left} undecided.")
+    screen.line(f"{accepted} accepted, {refused} refused, {left} not decided.")
     if left:
         screen.line(
             f"Kept in {plan_file}. Go on with: chirp-migrate review {quote(str(path))} --plan {quote(str(plan_file))}"
@@ -124,7 +124,7 @@ def review(
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.OK)
     if not ignore_pins:
         check_pins(selected)
-    with told_of_runs(path):
+    with explain_interruption(path):
         result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
     # Neither -q nor -v is about what comes after the review.
     plain = replace(output, quiet=False, verbose=False).screen()
@@ -137,7 +137,7 @@ def review(
 
 
 def _ask(screen: Screen, question: str) -> str | None:
-    """The answer without white space, from a terminal of any kind or a pipe; None at the end of the input."""
+    """Return the answer without white space, from a terminal of any kind or a pipe; None at the end of the input."""
     screen.line(question, "bold", end="")
     line = sys.stdin.readline()
     if not line or not sys.stdin.isatty():
@@ -145,7 +145,7 @@ def _ask(screen: Screen, question: str) -> str | None:
     return line.strip() if line else None
 
 
-def _open(request: Request, plan_file: Path, output: Output) -> PlanFile:
+def _open_plan(request: Request, plan_file: Path, output: Output) -> PlanFile:
     """The plan to review: that of the file while it is true of the tree, else a new one with what was decided."""
     if request.path.suffix == ".json":
         raise UsageProblem(f"{request.path} is a plan: chirp-migrate review PROJECT --plan {quote(str(request.path))}")
@@ -168,13 +168,13 @@ def _open(request: Request, plan_file: Path, output: Output) -> PlanFile:
             try:
                 return read_plan_file(plan_file, request)
             except Refused as stale:
-                click.echo(f"chirp-migrate: {str(stale).partition(';')[0]}: planning anew.", err=True)
+                click.echo(f"chirp-migrate: {str(stale).partition(';')[0]}: planning again.", err=True)
         if old is not None and request.is_bare:
             request = request.again(old.options)
     plan = planned(request, output)
     content = plan_document(plan)
     if old is not None:
-        content = carried_over(old, content)
+        content = with_earlier_decisions(old, content)
     return read_plan(as_bytes(content), str(plan_file), plan.root)
 
 

@@ -83,14 +83,14 @@ def rollback(
         output.write({"schema": 1, "runs": [_run_as_json(run, runs) for run in runs]})
         if not runs:
             raise nothing_applied(root)
-        for line in _listed(runs, shown=None if output.verbose else _FILES_SHOWN):
+        for line in _run_lines(runs, shown=None if output.verbose else _FILES_SHOWN):
             text = line.lstrip()
             screen.text(text, len(line) - len(text), hang=6 if text == line else 0)
         return
     with output.progress("taking the lock of the journal") as step:
         interrupted = recover(root, force=force, wait_s=wait_s, on_step=step)
         if interrupted is not None:
-            # Whoever undoes an interrupted run does not mean the one before it as well, unless they name it. The
+            # Undoing an interrupted run does not include the run before it, unless an option names that. The
             # interrupted one, too, may be the one they name; it is gone now.
             standing = [run.number for run in applied_runs(root)]
             only = only if only in standing else None
@@ -137,7 +137,7 @@ def _run_as_json(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, objec
     }
 
 
-def _listed(runs: Sequence[JournalRun], shown: int | None) -> list[str]:
+def _run_lines(runs: Sequence[JournalRun], shown: int | None) -> list[str]:
     lines: list[str] = []
     for run in runs:
         added = sum(file.before is None for file in run.files)

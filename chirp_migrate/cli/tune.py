@@ -188,7 +188,7 @@ def _config_path(root: Path, given: Path) -> Path:
 
 
 def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | None:
-    """``system.output_dir``, where R-004's script leaves its plot; None without one, or without matplotlib."""
+    """Return ``system.output_dir``, where R-004's script leaves its plot; None without one, or without matplotlib."""
     folder = config.system.get("output_dir")
     if not isinstance(folder, str) or not folder:
         return None

@@ -1,4 +1,4 @@
-"""``chirp-migrate verify PATH``: options, progress, exit codes, and cleaning up whatever happens."""
+"""``chirp-migrate verify PATH``: options, progress, exit codes, and cleaning up in every case."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def verify(
         raise UsageProblem("--quiet and --verbose contradict each other: give one of them.")
     try:
         with signals_as_one_interrupt():
-            root, options = _asked(path, asked)
+            root, options = _resolve_request(path, asked)
             if list_:
                 _list(root, baseline, options, output)
                 sys.exit(ExitCode.OK)
@@ -216,7 +216,7 @@ def verify(
 
 
 def options_of(*arguments: str) -> VerifyOptions:
-    """What ``verify`` with these arguments trains and decides by, settings included.
+    """Return the options of ``verify`` for these arguments, with settings applied.
 
     Raises:
         UsageProblem: see :func:`~chirp_migrate.verify.options.resolve` and :func:`.settings_as_defaults`.
@@ -241,7 +241,7 @@ def _verify(
         if plot is not None:
             prepare(plot)
         report = verification(root, before, verified, options, progress, began)
-    more = [_kept(root, report, output)]  # before the plots, which may not be writable
+    more = [_save_document(root, report, output)]  # before the plots, which may not be writable
     if plot is not None:
         more.append(drawn(plot, report))
     if not output.verbose:
@@ -254,7 +254,7 @@ def _verify(
 
 
 def _doctor(path: Path, report: VerifyReport) -> str:
-    """How many loading problems were seen, and the command that shows them."""
+    """Return how many loading problems were seen, and the command that shows them."""
     checks = ", ".join(dict.fromkeys(one.check for one in report.problems))
     context = click.get_current_context()
     words = [f"--workload={context.params['workload']}"] if context.params["workload"] else []
@@ -265,15 +265,15 @@ def _doctor(path: Path, report: VerifyReport) -> str:
 
 
 def _show(report: VerifyReport, output: Output, *more: str) -> None:
-    """Print what the document says, with ``more`` after it, a sentence each."""
+    """Print the document, with ``more`` after it, a sentence each."""
     screen = output.screen()
     show_verify(report, screen)
     for one in () if output.quiet else more:
         screen.text(one, hang=2)
 
 
-def _kept(root: Path, report: VerifyReport, output: Output) -> str | None:
-    """Write the document to where it was asked for, and beside the last run; a sentence where that cannot be."""
+def _save_document(root: Path, report: VerifyReport, output: Output) -> str | None:
+    """Write the document to the requested file, and next to the last run; return a sentence if that fails."""
     output.write(report)
     return keep_verdict(root, report)
 
@@ -282,7 +282,7 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
     from chirp_migrate.verify.build_report import failed_report  # imports PyTorch
 
     report = failed_report(failure, verified_files(root))
-    not_kept = _kept(root, report, output)
+    not_kept = _save_document(root, report, output)
     _show(report, output)
     if not_kept is not None:
         output.say(not_kept)
@@ -319,8 +319,8 @@ def _list(root: Path, baseline: str | None, options: VerifyOptions, output: Outp
             screen.text(f"Left out: {reason}.")
 
 
-def _asked(path: Path, asked: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
-    """The root of the project, after a run of ``apply`` there was brought to its end, and what is to be done."""
+def _resolve_request(path: Path, asked: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
+    """Return the root of the project, after recovering interrupted runs, and the options."""
     if not path.is_dir():
         raise InvalidTree(f"{path} is not a folder: give the root of the migrated project.")
     root = path.resolve()

@@ -1,1 +1,1 @@
-"""How output looks on a terminal, and where ``--json`` goes. It imports nothing but errors."""
+"""Output on a terminal and of ``--json``. The package imports nothing but errors."""

@@ -18,17 +18,17 @@ _T = TypeVar("_T")
 
 
 def plain(document: object) -> Any:
-    """The document as dictionaries, lists, text and numbers, in the order of its fields."""
+    """Return the document as dictionaries, lists, text and numbers, in the order of its fields."""
     return msgspec.to_builtins(document)
 
 
 def as_bytes(document: object, indent: int | None = 2) -> bytes:
-    """The document as a file has it; in one line where ``indent`` is None."""
+    """Return the document as a file has it; in one line where ``indent`` is None."""
     return (json.dumps(plain(document), indent=indent, ensure_ascii=True) + "\n").encode("ascii")
 
 
 def read_json(data: bytes) -> dict[str, Any]:
-    """The object in a file that anybody may have changed.
+    """Return the object in a file that any program may have changed.
 
     Raises:
         ValueError: it is none; the message says why.
@@ -38,12 +38,12 @@ def read_json(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise ValueError("it is some other document")
+        raise ValueError("it is another kind of document")
     return found
 
 
 def read_as(found: dict[str, Any], kind: type[_T]) -> _T:
-    """What :func:`read_json` gave, checked by the types of the document it should be.
+    """Return the result of :func:`read_json`, checked against the types of a document.
 
     Raises:
         ValueError: it is not built like that; the message says where and why.
@@ -55,7 +55,7 @@ def read_as(found: dict[str, Any], kind: type[_T]) -> _T:
 
 
 def _in_our_words(message: str) -> str:
-    """What was found first, as in other messages: `str` where `int` should be at `$.a`."""
+    """Return the first type error as other messages name it: `str` where `int` should be at `$.a`."""
     what, _, place = message.partition(" - at ")
     what = re.sub(r"Object missing required field (`.*?`)", r"\1 is missing", what)
     what = re.sub(r"Expected (.*), got (.*)", r"\2 where \1 should be", what)

@@ -1,4 +1,4 @@
-"""What a command gives: text for people, and a document for programs, which is known to be writable before any work."""
+"""Output of a command: text for users, and a document for programs, checked to be writable before any work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _READABLE_WIDTH = 100
 
 @dataclass(frozen=True)
 class Output:
-    """How much is printed, and where the document goes.
+    """How much to print, and where the document goes.
 
     Attributes:
         json_file: where ``--json`` writes, ``-`` for standard output; None for nowhere.
@@ -47,11 +47,11 @@ class Output:
 
     @property
     def json_is_printed(self) -> bool:
-        """Whether standard output is for a program that reads JSON."""
+        """Return whether standard output is for a program that reads JSON."""
         return self.json_file == STANDARD_OUTPUT
 
     def screen(self, *, prose: bool = True, err: bool | None = None) -> Screen:
-        """Where text for people goes: standard output as it is now, or (``err``) standard error.
+        """Return the screen for text: standard output, or (``err``) standard error.
 
         Colours are used on a terminal unless NO_COLOR is set. ``prose`` keeps lines readable on a wide terminal.
         """
@@ -67,7 +67,7 @@ class Output:
         )
 
     def write(self, document: object) -> None:
-        """Write the document to where ``--json`` says.
+        """Write the document to the target of ``--json``.
 
         Raises:
             UsageProblem: it cannot be written.
@@ -81,7 +81,7 @@ class Output:
             print(f"  {visible(text)}", file=sys.stderr, flush=True)
 
     def progress(self, doing: str) -> AbstractContextManager[Progress]:
-        """Gives what shows, on standard error, how far something is that may take long: nothing where ``quiet``.
+        """Return a progress callback that prints to standard error; it does nothing with ``quiet``.
 
         On a terminal one line moves, once it has taken two seconds; elsewhere there are only the lines that stay.
         """

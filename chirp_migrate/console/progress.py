@@ -1,4 +1,4 @@
-"""What is told, while something takes long, to whoever shows how far it is; it imports little, for those that tell."""
+"""Progress callbacks of long operations. The module imports little, because many modules import it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 
-__all__ = ["Progress", "Step", "untold"]
+__all__ = ["Progress", "Step", "no_progress"]
 
 
 class Step(msgspec.Struct, frozen=True, tag="step"):
-    """What is being done now.
+    """The current step of a long operation.
 
     Attributes:
         text: what.
@@ -31,5 +31,5 @@ Progress = Callable[[str | Step], None]
 """A text is a line that stays, in a log too; a step shows on a terminal while it lasts."""
 
 
-def untold(_what: str | Step) -> None:
-    """Progress that nobody sees."""
+def no_progress(_what: str | Step) -> None:
+    """Ignore progress."""

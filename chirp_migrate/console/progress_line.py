@@ -1,4 +1,4 @@
-"""The line that moves on a terminal while something takes long; a thread draws it, however long a step takes."""
+"""The moving line on a terminal during long operations; a thread draws it, so that it moves in long steps, too."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class MovingLine(threading.Thread):
         self._step = what
 
     def run(self) -> None:
-        """Draw what is new until it is over."""
+        """Draw changes of the line until it ends."""
         pause_s = _PATIENCE_S
         while not self._over.wait(pause_s):
             pause_s = _EVERY_S
@@ -75,9 +75,9 @@ class MovingLine(threading.Thread):
                 self._shown = line
 
     def _line(self, step: Step) -> str:
-        """What is done, as much of a bar and figures as there is room for, and the time."""
+        """Return the current step, a bar and numbers as far as they fit, and the time."""
         now = time.monotonic()
-        right = _time_left(self._least - now, self._most - now) or f"{_clock(now - self._began)} so far"
+        right = _describe_time_left(self._least - now, self._most - now) or f"{_clock(now - self._began)} so far"
         room = min(os.get_terminal_size(self._stream.fileno()).columns or _USUAL_WIDTH, _WIDEST) - 3
         if step.total:
             full = _BAR * min(step.done, step.total) // step.total
@@ -88,8 +88,8 @@ class MovingLine(threading.Thread):
         return f"{set_cell_size(text, room)}  {right}"
 
 
-def _time_left(least_s: float, most_s: float) -> str:
-    """What is known of it; nothing once that is over."""
+def _describe_time_left(least_s: float, most_s: float) -> str:
+    """Return the remaining time as text; empty once it is over."""
     if least_s >= 1:
         return f"about {_clock(least_s)}{f' to {_clock(most_s)}' if most_s > least_s + 1 else ''} left"
     return f"at most about {_clock(most_s)} left" if most_s >= 1 else ""

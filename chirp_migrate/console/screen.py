@@ -1,4 +1,4 @@
-"""What is printed for people: paragraphs, lists, tables and diffs that fit the terminal, laid out by rich.
+"""Text for users: paragraphs, lists, tables and diffs that fit the terminal, laid out by rich.
 
 Nothing that is shown can act on the terminal: texts are spelled out first (see ``visible`` in :mod:`.text`), and rich's
 own markup is never read in them. It takes rich, so it is imported by what prints, not for ``--help``.
@@ -35,12 +35,12 @@ _DIFF_STYLES = {"+++": "bold", "---": "bold", "+": "green", "-": "red", "@": "cy
 
 class _Console(Console):
     def on_broken_pipe(self) -> NoReturn:
-        """The command line ends as documented for it; rich would exit with 1."""
+        """Return the command line ends as documented for it; rich would exit with 1."""
         raise
 
 
 class Screen:
-    """Where a command prints; no line is wider than ``width``.
+    """The output of a command, with lines of at most ``width`` columns.
 
     Args:
         stream: where to.
@@ -73,7 +73,7 @@ class Screen:
         )
 
     def line(self, text: str = "", style: str = "", *, end: str = "\n") -> None:
-        """One line as it is, however long; for what programs read, and where a reader copies from.
+        """Print one line unchanged, for programs and for copying.
 
         An empty one parts what is above from what is below; at the beginning there is nothing to part.
         """
@@ -83,7 +83,7 @@ class Screen:
         self._console.print(Text(visible(text), style), soft_wrap=True, end=end)
 
     def painted(self, text: str, style: str) -> str:
-        """``text`` to the last character, in ``style`` where colours may be used."""
+        """Return ``text`` to the last character, in ``style`` where colours may be used."""
         return Style.parse(style).render(text, color_system=ColorSystem.STANDARD if self.colour else None)
 
     def title(self, text: str) -> None:
@@ -114,7 +114,7 @@ class Screen:
         self._paragraph(Text(plain(text), style), indent, Text(first), hang, most)
 
     def item(self, mark: str, text: str, indent: int = 2, style: str = "") -> None:
-        """A paragraph behind a mark in ``style``; what follows stands below the text."""
+        """Print a paragraph behind a mark in ``style``; further lines align with the text."""
         shown = Text(plain(mark), style)
         if indent + shown.cell_len + _GAP > self.width // 2:
             self._paragraph(shown, indent)
@@ -123,7 +123,7 @@ class Screen:
             self._paragraph(Text(plain(text)), indent, shown + Text(" " * _GAP))
 
     def term(self, name: str, meaning: str, indent: int = 2, style: str = "bold", hang: int = 4) -> None:
-        """A word in ``style`` and its meaning, which goes on a little further to the right."""
+        """Print a word in ``style`` and its meaning, which continues further to the right."""
         begun = plain(name) if name.endswith(".") else f"{plain(name)}:"
         self._paragraph(Text.assemble((begun, style), " ", plain(meaning)), indent, hang=hang)
 
@@ -163,7 +163,7 @@ class Screen:
                 self.text(", ".join(said), indent + 2)
 
     def diff(self, rows: Iterable[Sequence[tuple[str, str]]], columns: Sequence[int | None]) -> None:
-        """Lines of source beside their numbers; what does not fit goes on below, without a number.
+        """Print lines of source next to their numbers; long lines continue below, without a number.
 
         Args:
             rows: cells as text and style.
@@ -225,12 +225,12 @@ class Screen:
 
 
 def printed(show: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:
-    """What ``show`` prints, without colours; ``options`` are those of :class:`Screen`."""
+    """Return the output of ``show`` without colours; ``options`` are those of :class:`Screen`."""
     stream = io.StringIO()
     show(Screen(stream, width=width, **options))
     return stream.getvalue()
 
 
 def diff_style(line: str) -> str:
-    """The style of one line of a unified diff."""
+    """Return the style of one line of a unified diff."""
     return next((style for start, style in _DIFF_STYLES.items() if line.startswith(start)), "")

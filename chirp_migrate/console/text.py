@@ -1,4 +1,4 @@
-"""Texts as people read them: what a terminal would act on is spelled out; numbers and counts have one form."""
+"""Texts for users: control characters are escaped; numbers and counts have one form."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _NAMED = 12
 
 
 def visible(text: str) -> str:
-    """``text`` with what a terminal would act on, or not show, spelled out; tabs stay."""
+    """Return ``text`` with control characters and invisible ones escaped; tabs stay."""
     return "".join(
         one if one.isprintable() or one == "\t" else one.encode("unicode_escape").decode("ascii") for one in text
     )
 
 
 def plain(text: str) -> str:
-    """``text`` on one line, with what does not show spelled out."""
+    """Return ``text`` on one line, with invisible characters escaped."""
     return visible(" ".join(text.split()))
 
 
 def in_picture(text: str) -> str:
-    """Text that matplotlib shows as it is: a dollar sign begins no formula, and nothing unprintable is left."""
+    """Return text that matplotlib shows as it is: a dollar sign begins no formula, and nothing unprintable is left."""
     shown = "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
     return shown.replace("$", r"\$")
 
@@ -39,7 +39,7 @@ def sentence(text: str) -> str:
 
 
 def figure(value: float | None) -> str:
-    """A measured value in three digits, "-" where nothing was measured."""
+    """Return a measured value in three digits, "-" where nothing was measured."""
     if value is None:
         return "-"
     if value == 0:
@@ -48,18 +48,18 @@ def figure(value: float | None) -> str:
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """``20 %`` of 0.2."""
+    """Return ``20 %`` of 0.2."""
     return f"{100 * share:.{digits}f} %"
 
 
 def moment(iso: str) -> str:
-    """``2026-11-21 12:50 UTC`` of an ISO 8601 time in UTC; anything else as it is."""
+    """Return ``2026-11-21 12:50 UTC`` of an ISO 8601 time in UTC; anything else as it is."""
     day, letter, time = iso.partition("T")
     return f"{day} {time[:5]} UTC" if letter and iso.endswith("Z") else iso
 
 
 def count(number: int, noun: str) -> str:
-    """``1 file``, ``2 files``, ``2 classes``, ``2 entries``."""
+    """Return ``1 file``, ``2 files``, ``2 classes``, ``2 entries``."""
     if number != 1:
         noun = re.sub(r"(?<=[^aeiou])y$", "ie", noun)
         noun += "es" if noun.endswith("s") else "s"
@@ -67,14 +67,14 @@ def count(number: int, noun: str) -> str:
 
 
 def shortened(names: Iterable[str], most: int = _NAMED) -> str:
-    """``a, b and 7 more``: the names, of which those after the first ``most`` are only counted."""
+    """Return ``a, b and 7 more``: the names, of which those after the first ``most`` are only counted."""
     listed = list(names)
     more = len(listed) - most
     return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def instead(wrong: str, names: Iterable[str], there_are: str) -> str:
-    """What may have been meant by a ``wrong`` name: the end of a sentence with the nearest of ``names``, or all.
+    """Return a suggestion for a ``wrong`` name: the nearest of ``names``, or all, as the end of a sentence.
 
     Args:
         there_are: what stands before all of them, such as "the commands are".

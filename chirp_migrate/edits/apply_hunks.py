@@ -16,7 +16,7 @@ _WORD = re.compile(r"\w+")
 
 
 def compose(module: Module, hunks: Iterable[Hunk], public: Collection[str], style: ImportStyle) -> str:
-    """The text of ``module`` with ``hunks`` accepted, and no others.
+    """Return the text of ``module`` with only ``hunks`` accepted.
 
     Args:
         module: the file as it is.
@@ -26,7 +26,7 @@ def compose(module: Module, hunks: Iterable[Hunk], public: Collection[str], styl
 
     Raises:
         UnparsableModule: the file cannot be parsed.
-        SyntaxError: the result cannot; only a hunk that somebody edited can cause it.
+        SyntaxError: the result cannot; only a hunk that the user edited can cause it.
     """
     accepted = tuple(hunks)
     # Two rewrites may import the same beside the same statement.

@@ -22,7 +22,7 @@ _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
 def call_text(
     module: Module, style: CodeStyle, callee: str, arguments: Sequence[str], *, indent: str = "", around: int = 0
 ) -> str:
-    """``callee(arguments)``, broken as black does where one line would be longer than the project wants.
+    """Return ``callee(arguments)``, broken as black does where one line would be longer than the project wants.
 
     Args:
         module: the text that it becomes part of.
@@ -42,7 +42,7 @@ def call_text(
 
 
 class CallEdit:
-    """Changes of one call. Say what is to change; :meth:`edits` sees to commas, comments, alignment and long lines.
+    """Changes of one call. :meth:`edits` keeps commas, comments, alignment and line lengths right.
 
     Args:
         module: the text.
@@ -87,8 +87,8 @@ class CallEdit:
         return self._relaid(in_place, shift) or self._below_the_name(renamed, shift) or tuple(in_place)
 
     def _in_place(self, renamed: Sequence[Edit], shift: int) -> list[Edit]:
-        """The changes where arguments that are aligned with the first one move by ``shift`` columns."""
-        return [*renamed, *self._named, *self._realigned(shift), *self._removals(), *self._insertion(shift)]
+        """Return the changes where arguments that are aligned with the first one move by ``shift`` columns."""
+        return [*renamed, *self._named, *self._realign_lines(shift), *self._removals(), *self._insertion(shift)]
 
     def _below_the_name(self, renamed: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
         """The changes of a call with comments, its lines below the name, where they would hang far to the right."""
@@ -99,20 +99,20 @@ class CallEdit:
         return Edit(start, start, self._module.newline + inner), *self._in_place(renamed, len(inner) - self._column(0))
 
     def _hangs(self, shift: int) -> bool:
-        """Whether lines that are aligned with the first argument get far to the right when they move."""
+        """Return whether lines that are aligned with the first argument get far to the right when they move."""
         assert self._style is not None
         wanted = self._style.longest_line(self._module.text)
         return shift > 0 and self._hangs_at() + shift > _FARTHEST * wanted
 
     @property
-    def _kept(self) -> list[int]:
+    def _kept_positions(self) -> list[int]:
         return [position for position in range(len(self._spans)) if position not in self._dropped]
 
     def _removals(self) -> Iterator[Edit]:
         """Comments on lines of their own, and the comments of the arguments that stay, are kept."""
         for first in sorted(self._dropped):
             if first - 1 not in self._dropped:
-                following = next((one for one in self._kept if one > first), None)
+                following = next((one for one in self._kept_positions if one > first), None)
                 yield self._tail_removal(first) if following is None else self._removal_before(first, following)
 
     def _removal_before(self, first: int, following: int) -> Edit:
@@ -144,17 +144,17 @@ class CallEdit:
         return Edit(start, last, "")
 
     def _insertion(self, shift: int) -> Iterator[Edit]:
-        """What is added goes after the last argument that stays, but before one that has a comment on its line.
+        """Yield the edits that insert new arguments after the last kept one, but before one with a comment.
 
         ``shift``: by how many columns arguments move that are aligned with the opening parenthesis.
         """
         if not self._added:
             return
-        if not self._kept:
+        if not self._kept_positions:
             end = self._module.span(self._call)[1] - 1
             yield Edit(end, end, ", ".join(self._added))
             return
-        module, last = self._module, self._kept[-1]
+        module, last = self._module, self._kept_positions[-1]
         start, end = self._spans[last]
         separator = ", "
         if self._opens_line(last):
@@ -176,8 +176,8 @@ class CallEdit:
         start = self._spans[position][0]
         return not self._module.text[self._module.line_start(start) : start].strip()
 
-    def _realigned(self, shift: int) -> Iterator[Edit]:
-        """Lines that are aligned with the opening parenthesis stay so when it moves by ``shift`` columns."""
+    def _realign_lines(self, shift: int) -> Iterator[Edit]:
+        """Yield lines that are aligned with the opening parenthesis stay so when it moves by ``shift`` columns."""
         if not shift or not self._spans or self._opens_line(0):
             return
         column = self._column(0)
@@ -185,7 +185,7 @@ class CallEdit:
             line = self._module.line_start(start)
             aligned = self._module.text[line:start] == " " * column
             # An argument after removed ones takes their place; a removed one only holds its line for such a successor.
-            stays = position <= max(self._kept)
+            stays = position <= max(self._kept_positions)
             if aligned and stays and position - 1 not in self._dropped:
                 yield Edit(line, line, " " * shift) if shift > 0 else Edit(line, line - shift, "")
 
@@ -197,7 +197,7 @@ class CallEdit:
         have their place in its layout.
         """
         module, style = self._module, self._style
-        if style is None or not self._kept or is_laid_out(module, style, self._call):
+        if style is None or not self._kept_positions or is_laid_out(module, style, self._call):
             return ()
         start, end = module.span(self._call)
         first, last = module.line_start(start), module.line_end(end - 1)
@@ -208,7 +208,7 @@ class CallEdit:
         if (not self._hangs(shift) and all(len(line) <= longest for line in lines)) or "#" in module.text[start:end]:
             return ()
         groups, ends = list(self._in_groups()), len(module.text[end:last].rstrip())
-        wishes = [(one, wanted) for one in (*groups, *self._filled(wanted))]
+        wishes = [(one, wanted) for one in (*groups, *self._fill_lines(wanted))]
         for text, limit in (*wishes, *((one, longest) for one in groups)):
             written = (module.text[first:start] + text).splitlines()
             if max(map(len, written)) <= limit and len(written[-1]) + ends <= limit:
@@ -216,14 +216,14 @@ class CallEdit:
         return (Edit(start, end, self._one_per_line()),)
 
     def _hangs_at(self) -> int:
-        """The column at which later lines are aligned with the first argument; 0 if none is."""
+        """Return the column at which later lines are aligned with the first argument; 0 if none is."""
         positions = range(1, len(self._spans))
         aligned = any(self._opens_line(n) and self._column(n) == self._column(0) for n in positions)
         return self._column(0) if aligned and not self._opens_line(0) else 0
 
     @property
     def _indents(self) -> tuple[str, str]:
-        """The indentation of the line that the call begins in, and that of its arguments."""
+        """Return the indentation of the line that the call begins in, and that of its arguments."""
         indent = self._module.indentation(self._module.span(self._call)[0])
         return indent, indent + ("\t" if "\t" in indent else "    ")
 
@@ -232,21 +232,21 @@ class CallEdit:
         return f"{self._callee or self._module.source(self._call.func).strip()}("
 
     def _texts(self) -> list[str]:
-        """The arguments that stay, as they are named, and those that are added."""
+        """Return the arguments that stay, as they are named, and those that are added."""
         named = [[one for one in self._named if start <= one.start < end] for start, end in self._spans]
-        return [edited(self._module.text, self._spans[n], named[n]) for n in self._kept] + self._added
+        return [edited(self._module.text, self._spans[n], named[n]) for n in self._kept_positions] + self._added
 
     def _in_groups(self) -> Iterator[str]:
-        """The call with those arguments together on a line that were, below its name."""
-        if not any(self._opens_line(n) for n in self._kept[1:]):
+        """Yield the call with those arguments together on a line that were, below its name."""
+        if not any(self._opens_line(n) for n in self._kept_positions[1:]):
             return
         (indent, inner), texts = self._indents, self._texts()
         groups: list[list[str]] = []
-        for n, text in zip(self._kept, texts, strict=False):
+        for n, text in zip(self._kept_positions, texts, strict=False):
             if not groups or self._opens_line(n):
                 groups.append([])
             groups[-1].append(text)
-        for text in texts[len(self._kept) :]:
+        for text in texts[len(self._kept_positions) :]:
             groups.append([text])
         module, close = self._module, self._module.span(self._call)[1] - 1
         tail = module.text[self._spans[-1][1] : close]
@@ -255,7 +255,7 @@ class CallEdit:
         last = "" if behind else f"{',' if ',' in tail else ''}{module.newline}{indent}"
         yield f"{self._head}{module.newline}{inner}{lines}{last})"
 
-    def _filled(self, longest: int) -> Iterator[str]:
+    def _fill_lines(self, longest: int) -> Iterator[str]:
         """The call with as many arguments on each line as fit, where the file ends calls behind them; else with all
         of them on one line, if they fit.
         """
@@ -274,7 +274,7 @@ class CallEdit:
         yield module.newline.join([self._head, *lines])
 
     def _one_per_line(self) -> str:
-        """The call with one argument a line."""
+        """Return the call with one argument a line."""
         indent, inner = self._indents
         newline = self._module.newline
         return f"{self._head}{newline}{''.join(f'{inner}{text},{newline}' for text in self._texts())}{indent})"

@@ -53,7 +53,7 @@ class _Dead:
 
 
 def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style: ImportStyle) -> Iterator[list[Edit]]:
-    """Edits that remove imports and variables that are unused in ``after`` but were used in ``before``.
+    """Yield edits that remove imports and variables that are unused in ``after`` but were used in ``before``.
 
     What these used themselves may be dead then: the edits come in lists, each of the text that those before it leave.
 
@@ -76,7 +76,7 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style:
         }
         if names:
             dead = _without_idle_submodules(before, dead)
-            dead |= _needless(before, after, is_public)
+            dead |= _needless_imports(before, after, is_public)
         edits = _removals(after, dead, style)
         if not edits:
             return
@@ -99,7 +99,7 @@ def _without_idle_submodules(before: str, dead: dict[_Binding, list[_Dead]]) -> 
     return {binding: places for binding, places in found.items() if places}
 
 
-def _needless(before: str, after: str, is_public: Callable[[str], bool]) -> dict[_Binding, list[_Dead]]:
+def _needless_imports(before: str, after: str, is_public: Callable[[str], bool]) -> dict[_Binding, list[_Dead]]:
     """Top-level imports that give nothing any more: ``import torch.utils.data`` beside ``import torch``, which imports
     it by itself, and ``import *`` from there.
     """
@@ -119,7 +119,7 @@ def _needless(before: str, after: str, is_public: Callable[[str], bool]) -> dict
 
 
 def top_level_names(text: str) -> set[str]:
-    """Names that :func:`newly_dead` might find dead at the top level of a module."""
+    """Return names that :func:`newly_dead` might find dead at the top level of a module."""
     names = _names_of(text)
     return {binding.name for binding in names.bindings if not binding.scope} | (
         _GIVEN_BY_STAR if names.stars else set()
@@ -127,7 +127,7 @@ def top_level_names(text: str) -> set[str]:
 
 
 class _Names:
-    """What a module binds that can be dead, and what it reads, by scopes: ``.function.inner``, or "" for the module."""
+    """The names that a module binds and reads, by scopes: ``.function.inner``, or "" for the module."""
 
     def __init__(self, text: str) -> None:
         self._outline = Outline("", text)
@@ -135,10 +135,10 @@ class _Names:
 
     @cached_property
     def bindings(self) -> dict[_Binding, list[_Dead]]:
-        """Imports, and in functions other functions and variables, where they are bound."""
+        """Yield imports, and in functions other functions and variables, at their bindings."""
         found: dict[_Binding, list[_Dead]] = {}
         for statement in self._outline.find(ast.Import, ast.ImportFrom, ast.Assign, ast.FunctionDef):
-            around = self._around(statement)
+            around = self._enclosing_definitions(statement)
             if around and isinstance(around[0], ast.ClassDef):
                 continue
             scope, block = self._scope(around), self._blocks[statement]
@@ -154,23 +154,24 @@ class _Names:
         return found
 
     def bound(self, names: Collection[str]) -> dict[_Binding, list[_Dead]]:
-        """What is bound by one of ``names``, where nothing can be seen of computing it."""
+        """Return the bindings of ``names`` whose computation has no visible effect."""
         named = {one: places for one, places in self.bindings.items() if one.name in names}
         pure = {one: [place for place in places if _is_pure(place.statement)] for one, places in named.items()}
         return {one: places for one, places in pure.items() if places}
 
     def unused(self, names: Collection[str]) -> dict[_Binding, list[_Dead]]:
-        """What is bound by one of ``names`` and not read."""
+        """Return the bindings of ``names`` that no code reads."""
         bound = self.bound(names).items()
         return {
             one: places
             for one, places in bound
-            if {one.name, "locals"}.isdisjoint(self._read(one.scope)) and not (one.scope == "" and self._is_quoted(one))
+            if {one.name, "locals"}.isdisjoint(self._read(one.scope))
+            and not (one.scope == "" and self._appears_in_string(one))
         }
 
     @cached_property
     def submodules(self) -> dict[str, list[_Dead]]:
-        """Top-level ``import package.module`` beside an ``import package``, by what they import."""
+        """Return top-level ``import package.module`` next to an ``import package``, by their modules."""
         body = self._outline.tree.body
         plain = [(one, alias) for one in body if isinstance(one, ast.Import) for alias in one.names if not alias.asname]
         packages = {alias.name for _, alias in plain}
@@ -204,17 +205,17 @@ class _Names:
 
     @cached_property
     def free(self) -> frozenset[str]:
-        """Names that are read and that no import, assignment or definition of the module is seen to give."""
+        """Return names that are read and that no import, assignment or definition of the module is seen to give."""
         bound = {one.name for one in self.bindings} | {one.name for one in self._outline.functions}
         bound |= {one.name for one in self._outline.find(ast.ClassDef)}
         return frozenset(self._read("") - bound)
 
     def names_in_strings(self, path: str) -> bool:
-        """Whether code in a string reads a name, or the first name of a path that the string has."""
+        """Return whether code in a string reads a name, or the first name of a path that the string has."""
         return any(path in text and path.partition(".")[0] in _read_in_string(text) for text in self._strings)
 
-    def _is_quoted(self, binding: _Binding) -> bool:
-        """Whether code in a string reads a name of the module: a quoted type, code to evaluate, a doctest."""
+    def _appears_in_string(self, binding: _Binding) -> bool:
+        """Return whether code in a string reads a name of the module: a quoted type, code to evaluate, a doctest."""
         return self.names_in_strings(binding.name)
 
     @cached_property
@@ -222,15 +223,17 @@ class _Names:
         return [one.value for one in self._outline.find(ast.Constant) if isinstance(one.value, str)]
 
     def _read(self, scope: str) -> set[str]:
-        """Names that are read in a scope, those inside it included."""
+        """Return names that are read in a scope, those inside it included."""
         if scope not in self._loads:
             tree, inside = self._outline.tree, self._outline.inside
-            functions = (one for one in self._outline.functions if self._scope((one, *self._around(one))) == scope)
+            functions = (
+                one for one in self._outline.functions if self._scope((one, *self._enclosing_definitions(one))) == scope
+            )
             read = (_loads([function, *inside(function)]) for function in functions)
-            self._loads[scope] = set().union(*read) if scope else _loads(inside(tree)) | _exported(tree)
+            self._loads[scope] = set().union(*read) if scope else _loads(inside(tree)) | _exported_names(tree)
         return self._loads[scope]
 
-    def _around(self, node: ast.AST) -> list[_Definition]:
+    def _enclosing_definitions(self, node: ast.AST) -> list[_Definition]:
         return [ancestor for ancestor in self._outline.ancestors(node) if isinstance(ancestor, _DEFINITIONS)]
 
     def _scope(self, around: Sequence[_Definition]) -> str:
@@ -238,7 +241,7 @@ class _Names:
 
     @cached_property
     def _blocks(self) -> dict[ast.AST, list[ast.stmt]]:
-        """The block that each statement stands in."""
+        """Return the block of each statement."""
         tree = self._outline.tree
         nodes = (tree, *self._outline.inside(tree))
         fields = (value for node in nodes for _, value in ast.iter_fields(node) if isinstance(value, list))
@@ -251,7 +254,7 @@ def _names_of(text: str) -> _Names:
 
 
 def _loads(nodes: Sequence[ast.AST]) -> set[str]:
-    """Names that are read in code, and words of annotations written as strings."""
+    """Return names that are read in code, and words of annotations written as strings."""
     found: set[str] = set()
     annotations: list[ast.expr | None] = []
     for one in nodes:
@@ -274,7 +277,7 @@ def _loads(nodes: Sequence[ast.AST]) -> set[str]:
 
 @lru_cache(maxsize=256)
 def _read_in_string(text: str) -> frozenset[str]:
-    """Names that code in a string reads: all of it, or the examples of a doctest; none of prose.
+    """Return names that code in a string reads: all of it, or the examples of a doctest; none of prose.
 
     A word alone is a key as a rule; one that begins with a capital may name a class.
     """
@@ -293,7 +296,7 @@ def _read_in_string(text: str) -> frozenset[str]:
     return frozenset(found.union(*(_WORD.findall(one) for one in quoted if one != text)))
 
 
-def _exported(tree: ast.Module) -> set[str]:
+def _exported_names(tree: ast.Module) -> set[str]:
     names: set[str] = set()
     for statement in tree.body:
         targets = statement.targets if isinstance(statement, ast.Assign) else []
@@ -328,7 +331,7 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) 
         end = offset(statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
         if isinstance(statement, ast.Import | ast.ImportFrom) and len(aliases) < len(statement.names):
             removals = _alias_removals(text, statement.names, aliases, offset)
-            written = _collapsed(text[start:end], edited(text, (start, end), removals), style)
+            written = _shorten_import(text[start:end], edited(text, (start, end), removals), style)
             edits += removals if written is None else [Edit(start, end, written)]
             continue
         if gone[id(block)] + 1 >= len(block):
@@ -353,13 +356,13 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) 
 
 
 def _blank_at(lines: list[str], statement: ast.stmt) -> bool:
-    """Whether the line after an import is blank."""
+    """Return whether the line after an import is blank."""
     following = statement.end_lineno or statement.lineno
     is_import = isinstance(statement, ast.Import | ast.ImportFrom)
     return is_import and following < len(lines) and not lines[following].strip()
 
 
-def _collapsed(statement: str, after: str, style: ImportStyle) -> str | None:
+def _shorten_import(statement: str, after: str, style: ImportStyle) -> str | None:
     """An import of several lines without some of its names, as the project writes it; None where it is as it is."""
     if "\n" not in statement or "#" in statement:
         return None

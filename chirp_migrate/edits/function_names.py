@@ -1,4 +1,4 @@
-"""What a function is called that takes the place of a lambda: after what the lambda does, or what it is given for.
+"""Names of functions that replace lambdas: by what the lambda does, or what it is for.
 
 Each name is a verb, with an object where the verb alone says too little (``_add_noise``), or the role of the function
 (``_collate_fn``).
@@ -62,7 +62,7 @@ _VERBS = frozenset(
 
 
 def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
-    """Names for the function that takes the place of a lambda, the best one first.
+    """Return names for the function that takes the place of a lambda, the best one first.
 
     Args:
         module: where it stands.
@@ -70,7 +70,7 @@ def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
         given_for: the name of what it is given to or assigned to.
     """
     wish, outer = given_for.strip("_").partition(_FOR)[0], outer_name(module, node).partition(_FOR)[0]
-    does, vague = _what(node.body, node), _vague_verb(wish)
+    does, vague = _name_for_expression(node.body, node), _vague_verb(wish)
     wish = wish if vague is None else vague
     if isinstance(node.body, cst.Lambda):  # the wish is for what it makes
         wish += _FOR + "_".join(parameters(node))
@@ -83,25 +83,25 @@ def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
 
 
 def _vague_verb(name: str) -> str | None:
-    """The verb for a name that says nothing of what a function does; ``None`` of a name that says something."""
+    """Return the verb of a name that does not describe a function; ``None`` of a descriptive name."""
     for names, verb in _VAGUE_VERBS.items():
         if (found := names.fullmatch(name)) is not None:
             return (found.groupdict().get("of") or "") + verb
     return None
 
 
-def _what(body: cst.BaseExpression, function: cst.Lambda) -> str | None:
+def _name_for_expression(body: cst.BaseExpression, function: cst.Lambda) -> str | None:
     """What an expression does with the parameters of a function, as a name; ``None`` where that takes many words."""
     match body:
         case cst.Name(value=name):
             return "identity" if name in parameters(function) else None
         case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value=name))) if name in _HOLDS:
-            inner = _what(value, function)
-            return _called(body, function) if inner in (None, "identity") else inner
+            inner = _name_for_expression(value, function)
+            return _name_from_call(body, function) if inner in (None, "identity") else inner
         case cst.Attribute(value=value, attr=cst.Name(value=name)) if name in _HOLDS:
-            return _what(value, function)
+            return _name_for_expression(value, function)
         case cst.Call():
-            return _called(body, function)
+            return _name_from_call(body, function)
         case cst.Attribute(attr=cst.Name(value=name)):
             return f"get_{_snake(name)}"
         case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index(value=key))]):
@@ -110,26 +110,26 @@ def _what(body: cst.BaseExpression, function: cst.Lambda) -> str | None:
         case cst.Subscript():
             return "select"
         case cst.BinaryOperation():
-            return _computed(body, function)
+            return _name_from_arithmetic(body, function)
         case cst.Comparison():
             return "threshold" if len(body.comparisons) == 1 else None
         case cst.UnaryOperation(operator=operator):
             return "negate" if isinstance(operator, cst.Minus) else "invert"
         case cst.IfExp(body=one, orelse=other):
-            named = [_what(part, function) for part in (one, other)]
+            named = [_name_for_expression(part, function) for part in (one, other)]
             return next((name for name in named if name not in (None, "identity")), None)
         case cst.ListComp(elt=element):
-            each = _what(element, function)
+            each = _name_for_expression(element, function)
             return None if each is None or each == "select" else f"{each}_each"
     return None
 
 
-def _called(call: cst.Call, function: cst.Lambda) -> str | None:
+def _name_from_call(call: cst.Call, function: cst.Lambda) -> str | None:
     match call.func:
         case cst.Name(value=name) | cst.Attribute(attr=cst.Name(value=name)):
             pass
         case cst.Call():  # Resize(32)(x)
-            return _called(call.func, function)
+            return _name_from_call(call.func, function)
         case _:
             return None
     if name == "to":
@@ -148,7 +148,7 @@ def _called(call: cst.Call, function: cst.Lambda) -> str | None:
     return "_".join([named, *(text for text in texts if text.isidentifier())])
 
 
-def _computed(body: cst.BinaryOperation, function: cst.Lambda) -> str | None:
+def _name_from_arithmetic(body: cst.BinaryOperation, function: cst.Lambda) -> str | None:
     inner = body.left.operator if isinstance(body.left, cst.BinaryOperation) else None
     if isinstance(body.operator, _MULTIPLIES) and isinstance(inner, cst.Add | cst.Subtract):
         is_standard = isinstance(inner, cst.Subtract) and isinstance(body.operator, cst.Divide)
@@ -170,7 +170,7 @@ def _reads(node: cst.BaseExpression, function: cst.Lambda) -> bool:
 
 
 def _with_object(verb: str, node: cst.BaseExpression) -> str:
-    """``add_1`` or ``add_noise``; ``shift`` where what is added has no short name."""
+    """Return ``add_1`` or ``add_noise``; ``shift`` where what is added has no short name."""
     match node:
         case cst.Integer(value=value) if value.isdigit():
             return f"{verb}_{value}"

@@ -31,24 +31,24 @@ _Statement = cst.Import | cst.ImportFrom
 
 
 def runtime(clause: str) -> Import:
-    """A name from the runtime package."""
+    """Return a name from the runtime package."""
     return (_RUNTIME, clause)
 
 
 def bound_name(clause: str) -> str:
-    """The name an import clause binds (``SpecAugment as Shipped`` binds ``Shipped``)."""
+    """Return the name an import clause binds (``SpecAugment as Shipped`` binds ``Shipped``)."""
     return clause.split()[-1]
 
 
 def conflicting(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
-    """Names of ``needed`` that already mean something else at the top level of the module.
+    """Return names of ``needed`` that already mean something else at the top level of the module.
 
     Also by an ``import *`` from a module of the project.
     """
     return {
         bound_name(clause)
         for source, clause in needed
-        if _meanings(module, project, clause) - {_qualified(source, clause)}
+        if _meanings(module, project, clause) - {_qualified_name(source, clause)}
     }
 
 
@@ -62,7 +62,7 @@ def conflicting_elsewhere(module: Module, project: Project, needed: Collection[I
         for source, clause in needed
         if (name := bound_name(clause)) not in module.scopes.module.bindings
         and (table is None or table.exports(name))
-        and project.means_otherwise(module.path, name, _qualified(source, clause))
+        and project.means_otherwise(module.path, name, _qualified_name(source, clause))
     }
 
 
@@ -73,7 +73,7 @@ def hidden(module: Module, needed: Collection[Import], edits: Collection[Edit]) 
         for source, clause in needed
         for name in (bound_name(clause),)
         for scope in module.scopes.binding_locally(name)
-        if any(module.absolute(one.qualified) != _qualified(source, clause) for one in scope.bindings[name])
+        if any(module.absolute(one.qualified) != _qualified_name(source, clause) for one in scope.bindings[name])
         for start, end in (module.span(scope.node),)
         if any(start <= edit.start < end and re.search(rf"\b{name}\b", edit.replacement) for edit in edits)
     }
@@ -82,7 +82,7 @@ def hidden(module: Module, needed: Collection[Import], edits: Collection[Edit]) 
 def import_edits(
     module: Module, needed: Collection[Import], style: ImportStyle, first_use: int | None = None
 ) -> list[Edit]:
-    """Edits that make ``needed`` available at the top level; none when it all is.
+    """Return edits that make ``needed`` available at the top level; none when it all is.
 
     Args:
         module: where it is needed.
@@ -100,7 +100,7 @@ def import_edits(
         if missing and existing is not None:
             edits += _as_written(module, existing, _beside_names(module, existing, missing, style), style)
         elif missing and source == _RUNTIME and (guarded := _guarded_import(module)) is not None:
-            edits += _beside(module, guarded, _line(source, missing), style)
+            edits += _insert_next_to(module, guarded, _line(source, missing), style)
         elif missing:
             edits += _in_order(module, source, missing, style, first_use)
     return edits
@@ -127,12 +127,12 @@ def local_import_edits(module: Module, name: cst.Name, needed: Import, style: Im
         edit
         for statement in statements
         if not _has_neighbour(module, statement, line)
-        for edit in _beside(module, statement, line, style)
+        for edit in _insert_next_to(module, statement, line, style)
     ]
 
 
 def _is_in_script(module: Module, statement: cst.CSTNode) -> bool:
-    """Whether a statement stands in the block of ``if __name__ == "__main__":`` at the top level."""
+    """Return whether a statement is in the block of ``if __name__ == "__main__":`` at the top level."""
     block = module.parents[module.parents[statement]]
     match module.parents.get(block):
         case cst.If(test=test, body=body) as guard if body is block:
@@ -141,25 +141,25 @@ def _is_in_script(module: Module, statement: cst.CSTNode) -> bool:
     return False
 
 
-def _qualified(source: str, clause: str) -> str:
+def _qualified_name(source: str, clause: str) -> str:
     return f"{source}.{clause.split()[0]}"
 
 
 def _meanings(module: Module, project: Project, clause: str) -> set[str]:
-    """What the name that ``clause`` would bind stands for at the top level now; an empty string for own code."""
+    """Return what the name of ``clause`` refers to at the top level now; an empty string for own code."""
     bindings = module.scopes.module.bindings.get(bound_name(clause), ())
     own = {module.absolute(binding.qualified) if binding.kind is Kind.IMPORT else "" for binding in bindings}
     return own | project.meanings_from_elsewhere(module, bound_name(clause))
 
 
 def _is_bound(module: Module, clause: str) -> bool:
-    """Whether the name that ``clause`` would bind is bound at the top level wherever the module's code runs."""
+    """Return whether the name that ``clause`` would bind is bound at the top level wherever the module's code runs."""
     bindings = module.scopes.module.bindings.get(bound_name(clause), ())
     return any(binding.kind is not Kind.IMPORT or is_reached(module, binding.node) for binding in bindings)
 
 
 def is_reached(module: Module, statement: cst.CSTNode) -> bool:
-    """Whether an import is run where its module or function is: under no condition, or that of what needs the runtime.
+    """Return whether an import always runs with its module or function, or with the code that needs it.
 
     An import for type checkers alone, or for one system or version, binds nothing elsewhere.
     """
@@ -203,7 +203,7 @@ def _beside_names(module: Module, statement: cst.ImportFrom, clauses: list[str],
 
 
 def _as_written(module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], style: ImportStyle) -> list[Edit]:
-    """``edits`` of an import statement, laid out as the project's own tools would."""
+    """Return ``edits`` of an import statement, laid out as the project's own tools would."""
     edits, (start, end) = list(edits), module.span(statement)
     after = edited(module.text, (start, end), edits)
     before, new = (text.replace(module.newline, "\n") for text in (module.text[start:end], after))
@@ -242,7 +242,7 @@ def _in_order(module: Module, source: str, clauses: list[str], style: ImportStyl
 def _loader_import(
     module: Module, imports: Mapping[int, list[str]], run: Sequence[int], first_use: int | None
 ) -> cst.CSTNode | None:
-    """The import below which that of the runtime goes, among those at the positions ``run``.
+    """Return the import below which that of the runtime goes, among those at the positions ``run``.
 
     It is the one that ``DataLoader`` comes from, else another one of ``torch.utils.data``, else the first of torch; or
     the last of those of torch on the lines that follow.
@@ -259,7 +259,7 @@ def _loader_import(
 
 
 def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
-    """The top-level statement that takes names from ``source`` and is run (see :func:`is_reached`)."""
+    """Return the top-level statement that takes names from ``source`` and is run (see :func:`is_reached`)."""
     for statement in module.find(cst.ImportFrom):
         if isinstance(statement.names, cst.ImportStar) or statement.relative or statement.module is None:
             continue
@@ -270,7 +270,7 @@ def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
 
 
 def _imports_in(module: Module, body: Sequence[cst.CSTNode]) -> dict[int, list[str]]:
-    """Positions in a block of the statements that only import, each with the modules that it imports from."""
+    """Return positions in a block of the statements that only import, each with the modules that it imports from."""
     return {
         position: [source for small in statement.body for source in _sources(module, small)]
         for position, statement in enumerate(body)
@@ -294,7 +294,7 @@ def _loads_torch(module: Module) -> bool:
 
 
 def _guarded_import(module: Module) -> cst.CSTNode | None:
-    """The first import of torch, where the module imports it only under some condition."""
+    """Return the first import of torch, where the module imports it only under some condition."""
     if _loads_torch(module):
         return None
     for statement in sorted(module.find(cst.Import, cst.ImportFrom), key=lambda statement: module.span(statement)[0]):
@@ -310,21 +310,21 @@ def _is_for_checkers(module: Module, statement: cst.CSTNode) -> bool:
     return any("TYPE_CHECKING" in module.source(guard.test) for guard in guards)
 
 
-def _beside(module: Module, statement: cst.CSTNode, line: str, style: ImportStyle) -> list[Edit]:
-    """``line`` among the imports around one of them, where the project sorts them; else below it."""
+def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, style: ImportStyle) -> list[Edit]:
+    """Return ``line`` among the imports around one of them, where the project sorts them; else below it."""
     parent = module.parents[statement]
     if not isinstance(parent, cst.SimpleStatementLine) or parent.body[-1] is not statement:
         end = module.span(statement)[1]
         return [Edit(end, end, f"; {line}")]
     body: Sequence[cst.CSTNode] = getattr(module.parents[parent], "body", (parent,))
     imports = _imports_in(module, body)
-    run = _around(imports, body.index(parent))
+    run = _neighbouring_imports(imports, body.index(parent))
     edits = _sorted_in(module, body[run[0]], body[run[-1]], line, style) if style.is_configured else None
     return [_line_after(module, _last_of_torch(body, imports, body.index(parent)), line)] if edits is None else edits
 
 
 def _last_of_torch(body: Sequence[cst.CSTNode], imports: Mapping[int, list[str]], position: int) -> cst.CSTNode:
-    """The import at a position of a block, or the last of those of torch on the lines that follow."""
+    """Return the import at a position of a block, or the last of those of torch on the lines that follow."""
     following = position + 1
     while all(map(_TORCH.match, imports.get(following, ["-"]))) and not getattr(body[following], "leading_lines", ()):
         position, following = following, following + 1
@@ -352,7 +352,7 @@ def _sorted_in(
 
 
 def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
-    """Whether the block of ``statement`` imports the same already."""
+    """Return whether the block of ``statement`` imports the same already."""
     block = module.parents[module.parents[statement]]
     return any(
         module.source(small).strip() == line
@@ -363,7 +363,7 @@ def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
 
 
 def _run(module: Module, source: str) -> Sequence[int]:
-    """Positions in the body of the imports among which one from ``source`` goes; none where there are none.
+    """Return positions in the body of the imports among which one from ``source`` goes; none where there are none.
 
     They follow one another, and are the first. For the runtime, torch is first imported among them, if it is: what a
     module sets up before it imports torch stays before it. They are after a top-level change of ``sys.path``, which
@@ -372,7 +372,7 @@ def _run(module: Module, source: str) -> Sequence[int]:
     imports = _imports_in(module, module.tree.body)
     start = next(iter(imports), -1)
     if source != _RUNTIME:
-        return _around(imports, start)
+        return _neighbouring_imports(imports, start)
     torch = (position for position, sources in imports.items() if any(map(_NEEDS_TORCH.match, sources)))
     start = next(torch, start)
     paths = [n for n, statement in enumerate(module.tree.body) if _changes_path(statement)]
@@ -380,10 +380,10 @@ def _run(module: Module, source: str) -> Sequence[int]:
         if paths[-1] + 1 not in imports:
             return [paths[-1]]
         start = paths[-1] + 1
-    return _around(imports, start)
+    return _neighbouring_imports(imports, start)
 
 
-def _around(imports: Mapping[int, list[str]], start: int) -> Sequence[int]:
+def _neighbouring_imports(imports: Mapping[int, list[str]], start: int) -> Sequence[int]:
     if start < 0:
         return ()
     first = last = start
@@ -395,7 +395,7 @@ def _around(imports: Mapping[int, list[str]], start: int) -> Sequence[int]:
 
 
 def _line_after(module: Module, statement: cst.CSTNode, line: str) -> Edit:
-    """``line`` on one of its own after that of a statement, and indented as that."""
+    """Return ``line`` on one of its own after that of a statement, and indented as that."""
     start, end = module.span(statement)
     after = module.line_end(end)
     lead = "" if module.text[:after].endswith(("\n", "\r")) else module.newline

@@ -25,7 +25,7 @@ _TOKEN = re.compile(r"\s+|\w+|[^\w\s]")
 
 
 def is_laid_out(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
-    """Whether the lines of the statement around ``node`` are as the project's formatter writes them."""
+    """Return whether the lines of the statement around ``node`` are as the project's formatter writes them."""
     for one in (node, *module.ancestors(node)):
         found = _lines(module, one)
         if found is not None:
@@ -36,7 +36,7 @@ def is_laid_out(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
 def layout_edits(
     module: Module, edits: Mapping[Edit, Owners], others: Iterable[Edit], style: CodeStyle
 ) -> list[tuple[Edit, Owners]]:
-    """Edits that lay out the statements in which ``edits`` change something, as they would have been before.
+    """Return edits that lay out the statements in which ``edits`` change something, as they would have been before.
 
     Args:
         module: the text before.
@@ -83,12 +83,12 @@ class _Comment:
 
 
 def _comments_kept(module: Module, style: CodeStyle, lines: tuple[int, int], after: str) -> Iterator[Edit]:
-    """Edits of ``after`` by which comments that stood in one column with those of neighbouring lines still do.
+    """Yield edits of ``after`` by which comments that stood in one column with those of neighbouring lines still do.
 
     The column moves to the right where code gets too long for it, if it is that of no line besides these.
     """
     before = module.text[slice(*lines)]
-    pairs = list(_pairs(_comments(before), _comments(after)))
+    pairs = list(_matching_comments(_comments(before), _comments(after)))
     if not pairs or style.is_kept(before, module.text):
         return
     columns = {one.line: one.column for one in _comments(module.text)}
@@ -110,8 +110,8 @@ def _comments_kept(module: Module, style: CodeStyle, lines: tuple[int, int], aft
                 yield Edit(start + now.code, start + now.column, " " * (column - now.code))
 
 
-def _pairs(old: Sequence[_Comment], new: Sequence[_Comment]) -> Iterator[tuple[_Comment, _Comment]]:
-    """The comments that are in both; where one of several that say the same is gone, it is not known which."""
+def _matching_comments(old: Sequence[_Comment], new: Sequence[_Comment]) -> Iterator[tuple[_Comment, _Comment]]:
+    """Yield the comments that both versions have; of equal comments, it is not known which is missing."""
     for text in dict.fromkeys(one.text for one in new):
         was, now = ([comment for comment in comments if comment.text == text] for comments in (old, new))
         if len(was) == len(now):
@@ -119,7 +119,7 @@ def _pairs(old: Sequence[_Comment], new: Sequence[_Comment]) -> Iterator[tuple[_
 
 
 def _in_one_column(columns: Mapping[int, int], line: int) -> tuple[int, int]:
-    """The first and the last of the lines around ``line`` that have their comments in the same column."""
+    """Return the first and the last of the lines around ``line`` that have their comments in the same column."""
     top = bottom = line
     while columns.get(top - 1) == columns[line]:
         top -= 1
@@ -130,7 +130,7 @@ def _in_one_column(columns: Mapping[int, int], line: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def _comments(text: str) -> tuple[_Comment, ...]:
-    """The comments after code, as far as ``text`` can be read."""
+    """Return the comments after code, as far as ``text`` can be read."""
     found: list[_Comment] = []
     if "#" not in text:
         return ()

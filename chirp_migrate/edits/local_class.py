@@ -1,4 +1,4 @@
-"""Whether a dataset class inside a function can move to the module, and what it takes along from the function."""
+"""Whether a dataset class inside a function can move to the module, and the captured values that it needs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OWN_STATE = re.compile(
 )
 #: What attributes for captured values begin with.
 KEPT = "_captured_"
-#: Attributes that tell where a class was defined, or what its objects keep.
+#: Attributes that show where a class was defined, or what its objects store.
 _TELLING = frozenset({"__dict__", "__qualname__", "__subclasses__"})
 #: Functions that give the attributes of an object.
 _LISTING = frozenset({"vars", "dir", "getmembers"})
@@ -69,7 +69,7 @@ class LocalClass:
         self.init = next((method for method in self.methods if method.name.value == "__init__"), None)
 
     def method_of(self, read: cst.CSTNode) -> cst.FunctionDef | None:
-        """The method in whose body a name is read."""
+        """Return the method in whose body a name is read."""
         around = set(self.module.ancestors(read))
         return next((method for method in self.methods if method.body in around), None)
 
@@ -79,7 +79,7 @@ class LocalClass:
         return own.removeprefix(old)
 
     def check(self) -> None:
-        """See that it can move, and objects keep what it takes along.
+        """Check that the class can move, and that its objects keep the captured values.
 
         Raises:
             NotMovable: it cannot, for the reason given.
@@ -94,71 +94,73 @@ class LocalClass:
         check_body(module, node)
         self._check_class_state()
         for name in captures(module, *(base.value for base in node.bases)):
-            raise NotMovable(f"its base class comes from `{name}` of the function")
+            raise NotMovable(f"its base class is the local name `{name}`")
         for one in (*self.values, *self.imports):
             if re.fullmatch(r"__\w*[^\W_]", one.name):
-                raise NotMovable(f"`{one.name}` would be mangled inside of a class")
+                raise NotMovable(f"Python would mangle `{one.name}` in a class")
             self._check_reads(one)
         check_values(module, self.project, node, (*self.values, *self.imports))
         check_class(module, self.project, node, insertion_offset(module, node))
         if KEPT in module.source(node):
-            raise NotMovable(f"names with `{KEPT}` in it are taken")
+            raise NotMovable(f"names with `{KEPT}` are already in use")
         if not all(_is_plain(self.project, base) for base in base_names(module, self.project, node)):
-            raise NotMovable("its base class may keep state on each class, or look at attributes of the objects")
+            raise NotMovable("its base class may store state on subclasses, or inspect attributes of the objects")
         for pattern in _CLASS_STATE:
             for attribute in self.project.captured(pattern, "type", "__class__"):
                 if _has_word(module, self.project, node, attribute):
-                    raise NotMovable(f"the project sets `{attribute}` of the class of an object")
+                    raise NotMovable(f"the project sets `{attribute}` on the class of an object")
         if self.values:
             self._check_constructor()
             if lists_names(module):
                 raise NotMovable("its objects would have more attributes, and the module lists attributes or names")
             if may_be_copied(module, self.project, node):
-                raise NotMovable("a deep copy of what holds its objects would copy the values that it uses as well")
+                raise NotMovable(
+                    "a deep copy of an object that holds one of its objects would also copy the captured values"
+                )
 
     def _check_class_state(self) -> None:
-        """See that nothing tells the class that every call made from the one that all share then."""
+        """Check that no code can distinguish the class of one call from a class that all calls share."""
         for read in reads_of(self.module, self.title, self.scope):
             parent = self.module.parents[read]
             of_super = isinstance(parent, cst.Arg) and is_super(self.module.parents[parent])
             if holds(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
-                raise NotMovable("it uses itself by its name")
+                raise NotMovable("it uses its own name")
         if _COMPARES.search(self.module.text) is not None:
             raise NotMovable("the module compares classes of objects, or lists classes")
         if (code := use_of_class(self.module, self.node)) is not None:
-            raise NotMovable(f"`{code}` in it is about this one class")
+            raise NotMovable(f"`{code}` in it refers to this one class")
         for one in find_in(self.node, cst.Attribute):
             if is_name(one.value, self.title) and mention(self.module, one) in _STORED:
-                raise NotMovable(f"`{self.module.source(one)}` in it is about this one class")
+                raise NotMovable(f"`{self.module.source(one)}` in it refers to this one class")
 
     def _check_constructor(self) -> None:
-        """See that the constructor can take what is captured, and that objects keep it."""
+        """Check that the constructor accepts the captured values, and that objects keep them."""
         if any(_OWN_STATE.fullmatch(method.name.value) for method in self.methods):
-            raise NotMovable("it makes or keeps its objects in its own way")
+            raise NotMovable("it overrides how its objects are created or pickled")
         if self.init is None:
             if not _has_no_constructor(self.module, self.project, self.node):
                 raise NotMovable("the constructor of its base class would have to be called")
         elif not isinstance(self.init.body, cst.IndentedBlock):
             raise NotMovable("its constructor is written in one line")
         elif self.module.scopes.names_bound(self.init, nested=True) & {value.name for value in self.values}:
-            raise NotMovable("its constructor has a name of its own for what another method captures")
+            raise NotMovable("its constructor assigns a name that another method captures")
 
     def _check_reads(self, captured: Capture) -> None:
         """See that a captured name is only read in methods, where ``self`` is known."""
         for read in captured.reads:
             method = self.method_of(read)
             if method is None:
-                raise NotMovable(f"its class body uses `{read.value}` of the function")
+                raise NotMovable(f"its class body uses the local name `{read.value}`")
             if captured.is_import or method is self.init:
                 continue
             own = self.module.scopes.lookup("self", read)
             first = method.params.params[:1]
             if method.decorators or own is None or [one.node for one in own[1]] != list(first):
-                raise NotMovable(f"`{read.value}` of the function is used where `self` is not known")
+                raise NotMovable(f"the local name `{read.value}` is used where `self` is not available")
 
 
 def _has_word(module: Module, project: Project, node: cst.ClassDef, word: str, depth: int = 0) -> bool:
-    """Whether the code of a class, or of a base in the project, has a word."""
+    """Return whether the code of a class, or of a base in the project, has a word."""
     if re.search(rf"\b{re.escape(word)}\b", module.source(node)) is not None:
         return True
     bases = (
@@ -168,7 +170,7 @@ def _has_word(module: Module, project: Project, node: cst.ClassDef, word: str, d
 
 
 def use_of_class(module: Module, node: cst.ClassDef) -> str | None:
-    """Code of a class that may tell it from another class with the same code, or keep something on it; None: none.
+    """Return code of a class that may distinguish it from an equal class, or store state on it; None: there is none.
 
     The class of an object of it, and the first parameter of a class method, may be called, or asked for an attribute.
     """
@@ -212,7 +214,7 @@ def _is_first_parameter(module: Module, node: cst.BaseExpression, *, of_class: b
 
 
 def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, depth: int = 0) -> bool:
-    """Whether surely none of the bases of a class has a constructor."""
+    """Return whether provably none of the bases of a class has a constructor."""
     for base in node.bases:
         names = project.resolved_names(module, base.value)
         if not names or not all(_BARE.fullmatch(name) or _is_without(project, name, depth) for name in names):
@@ -221,7 +223,7 @@ def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, de
 
 
 def _is_without(project: Project, qualified: str, depth: int) -> bool:
-    """Whether a class of the project surely has no constructor, of its own or from a base."""
+    """Return whether a class of the project provably has no constructor, of its own or from a base."""
     found = project.class_definition(qualified) if depth < _BASES_LIMIT else None
     if found is None or project.holds(set_from_outside("__init__"), "__init__"):
         return False

@@ -1,4 +1,4 @@
-"""What keeps a definition from being moved out of the functions and classes around it.
+"""Reasons why a definition cannot move out of its enclosing functions and classes.
 
 At the top of the module it is made when that is imported: its bases, decorators, defaults and annotations have to be
 the same by then.
@@ -15,9 +15,9 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem, has_value
 from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
+    is_bound_once,
     is_imported_alike,
     is_replaced,
-    is_settled,
     lists_names,
     may_be_set,
 )
@@ -47,32 +47,32 @@ def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef
     Raises:
         NotMovable: something does.
     """
-    if (respelled := module.once(_respelled)) is not None:
+    if (respelled := module.once(_normalized_name)) is not None:
         raise NotMovable(f"Python reads `{respelled}` as `{unicodedata.normalize('NFKC', respelled)}`")
     if "__getattr__" in module.scopes.module.bindings:
-        raise NotMovable("the module's `__getattr__` answers for names that the module does not have")
+        raise NotMovable("the module's `__getattr__` provides names that the module does not define")
     outer = module.enclosing_function(node)
     if outer is not None and (word := looks_at_names(module, outer)) is not None:
-        raise NotMovable(f"`{word}` in the function around it may look at its names")
+        raise NotMovable(f"`{word}` in the enclosing function may read its local names")
     for one in walk(node.body):
         if isinstance(one, cst.Nonlocal):
             for item in one.names:
                 owner = module.scopes.lookup(item.name.value, one)
                 if owner is None or node not in (owner.scope.node, *module.ancestors(owner.scope.node)):
-                    raise NotMovable(f"it rebinds `{item.name.value}` of the function around it")
+                    raise NotMovable(f"it rebinds `{item.name.value}` of the enclosing function")
         elif isinstance(one, cst.Name) and one.value in (_OF_FUNCTION | _OF_CLASS):
             is_moved = one.value in _OF_CLASS and _own_class(module, one, node) is not None
             called = isinstance(module.parents[one], cst.Call) or one.value == "__class__"
             if called and not is_moved and module.scopes.lookup(one.value, one) is None:
-                raise NotMovable(f"`{one.value}` in it depends on where it stands")
+                raise NotMovable(f"`{one.value}` in it depends on its place in the code")
         elif isinstance(one, cst.Name) and re.fullmatch(r"__\w*(?<!__)", one.value):
             around = module.enclosing_class(one)
             if around is not None and around is not _own_class(module, one, node):
-                raise NotMovable(f"`{one.value}` in it is private to the class around it")
+                raise NotMovable(f"`{one.value}` in it is private to the enclosing class")
 
 
-def _respelled(module: Module) -> str | None:
-    """A name of the module that Python takes for another spelling of one, if there is any."""
+def _normalized_name(module: Module) -> str | None:
+    """Return a name of the module that Python takes for another spelling of one, if there is any."""
     if module.text.isascii():
         return None
     names = (one.value for one in module.find(cst.Name))
@@ -80,13 +80,13 @@ def _respelled(module: Module) -> str | None:
 
 
 def _own_class(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.ClassDef | None:
-    """The class around ``name`` that is ``node``, or lies in it, and so moves with it."""
+    """Return the class around ``name`` that is ``node``, or lies in it, and so moves with it."""
     owner = module.enclosing_class(name)
     return owner if owner is not None and node in (owner, *module.ancestors(owner)) else None
 
 
 def check_values(module: Module, project: Project, node: cst.CSTNode, captured: Iterable[Capture]) -> None:
-    """See that captured values can be bound where ``node`` stands, and go to another process.
+    """Check that captured values can be bound at ``node``, and be sent to another process.
 
     Raises:
         NotMovable: one cannot.
@@ -98,14 +98,14 @@ def check_values(module: Module, project: Project, node: cst.CSTNode, captured: 
                 raise NotMovable(f"it uses the {kind} `{one.name}`, which would have to move first")
         sources = [binding.qualified for binding in one.bindings if binding.kind is Kind.IMPORT]
         if not all(is_imported_alike(module, project, source) for source in sources):
-            raise NotMovable(f"an import of `{one.name}` may give another value later")
+            raise NotMovable(f"an import of `{one.name}` may yield another value later")
     problem = early_binding_problem(module, project, node, captured)
     if problem is not None:
         raise NotMovable(problem)
 
 
 def _local_kind(module: Module, binding: Binding) -> str | None:
-    """What cannot be pickled by where it is defined, if that is what a name is bound to."""
+    """Return the kind of an unpicklable local definition behind a name, if it is one."""
     match module.parents.get(binding.node) if isinstance(binding.node, cst.AssignTarget) else binding.node:
         case cst.FunctionDef():
             return "local function"
@@ -132,11 +132,11 @@ def stays(module: Module, project: Project, default: cst.BaseExpression | None, 
     scope, places = owner
     # An attribute may have another value by then, but for those of other packages' modules.
     fixed = not dot or (places[0].kind is Kind.IMPORT and not _is_ours(module, project, places[0].qualified))
-    return fixed and isinstance(scope.node, cst.Module) and is_settled(module, project, path, places, offset)
+    return fixed and isinstance(scope.node, cst.Module) and is_bound_once(module, project, path, places, offset)
 
 
 def _is_ours(module: Module, project: Project, qualified: str) -> bool:
-    """Whether an import is one of the project's own: such a module may not be imported to its end by then."""
+    """Return whether an import is one of the project's own: such a module may not be imported to its end by then."""
     return qualified.startswith(".") or project.has_package(module.absolute(qualified).partition(".")[0])
 
 
@@ -168,7 +168,7 @@ def _postpones_annotations(statement: cst.ImportFrom) -> bool:
 
 
 def _names_read(module: Module, *expressions: cst.CSTNode) -> Iterator[tuple[str, Variable | None]]:
-    """Names that are read in expressions, each with what binds it."""
+    """Yield names that expressions read, each with its binding."""
     for name in (name for expression in expressions for name in find_in(expression, cst.Name)):
         if is_read(module, name):
             yield name.value, module.scopes.lookup(name.value, name)
@@ -186,7 +186,7 @@ def check_class(module: Module, project: Project, node: cst.ClassDef, offset: in
     """
     for base in node.bases:
         if not isinstance(base.value, cst.Name | cst.Attribute | cst.Subscript):
-            raise NotMovable("its base class would be made when the module is imported")
+            raise NotMovable("its base class would be created at import")
         _check_known(module, project, base.value, offset)
     for statement in node.body.body:
         if isinstance(statement, cst.FunctionDef):
@@ -196,9 +196,9 @@ def check_class(module: Module, project: Project, node: cst.ClassDef, offset: in
             check_annotations(module, statement, offset)
             for name, parameter in parameters(statement).items():
                 if not stays(module, project, parameter.default, offset):
-                    raise NotMovable(f"the default of `{name}` would be made when the module is imported")
+                    raise NotMovable(f"the default of `{name}` would be evaluated at import")
         elif not _is_constant(module, project, statement, offset):
-            raise NotMovable("its body does more than define methods, and would when the module is imported")
+            raise NotMovable("its body does more than define methods, and would do so at import")
 
 
 def _check_decorator(module: Module, project: Project, node: cst.BaseExpression, offset: int) -> None:
@@ -207,11 +207,11 @@ def _check_decorator(module: Module, project: Project, node: cst.BaseExpression,
     called = node.func if isinstance(node, cst.Call) else node
     known = all(_DECORATORS.fullmatch(name) for name in project.resolved_names(module, called))
     if not known or not all(stays(module, project, one.value, offset) for one in given):
-        raise NotMovable("a decorator in it may keep something, for all calls when it is at module level")
+        raise NotMovable("a decorator in it may store state, which all calls would share at module level")
 
 
 def has_plain_decorators(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Whether the decorators of a class's methods keep nothing that they could keep for each class apart."""
+    """Return whether the decorators of a class's methods keep nothing that they could keep for each class apart."""
     decorators = (one.decorator for method in methods_of(node).values() for one in method.decorators)
     called = (one.func if isinstance(one, cst.Call) else one for one in decorators)
     names = (project.resolved_names(module, one) for one in called)
@@ -219,7 +219,7 @@ def has_plain_decorators(module: Module, project: Project, node: cst.ClassDef) -
 
 
 def _is_constant(module: Module, project: Project, statement: cst.CSTNode, offset: int) -> bool:
-    """Whether a statement of a class does nothing, or names what is the same at ``offset`` of the module."""
+    """Return whether a statement of a class does nothing, or names what is the same at ``offset`` of the module."""
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
     for small in statement.body:
@@ -239,7 +239,7 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
                 raise NotMovable(f"the module does not define `{name}`")
             continue
         if not isinstance(owner.scope.node, cst.Module):
-            continue  # of the function: told of elsewhere
+            continue  # of the function: reported elsewhere
         imported = {binding.qualified for binding in owner.bindings}
         # Imported again, it is the same; otherwise what stands further down may make it another.
         decisive = min if len(imported) == 1 and imported != {""} else max
@@ -249,7 +249,7 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
             raise NotMovable(f"`{name}` may not be defined when the module is imported")
         path = dotted(expression) or name
         if is_replaced(module, project, path):
-            raise NotMovable(f"other code gives `{path}` a value after the module is imported")
+            raise NotMovable(f"other code assigns `{path}` after the import of the module")
         ours = any(one.kind is Kind.IMPORT and _is_ours(module, project, one.qualified) for one in owner.bindings)
         if path.startswith(f"{name}.") and ours:
             raise NotMovable(f"`{path}` may not be defined yet when the module is imported")
@@ -264,7 +264,7 @@ def outer_name(module: Module, node: cst.CSTNode) -> str:
 
 
 def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool:
-    """Whether a name of a function's ``scope`` is free around it and in the module, and nothing reads it there.
+    """Return whether a name of a function's ``scope`` is free around it and in the module, and nothing reads it there.
 
     What pytest takes for a test at the top of a module, by its name, is read.
     """

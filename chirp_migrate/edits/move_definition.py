@@ -29,11 +29,11 @@ class NotMovable(Exception):
 
 
 def free_name(module: Module, wishes: Sequence[str], taken: Collection[str] = ()) -> str:
-    """The first of ``wishes`` that the module does not use as a word, or the first one with a number after it.
+    """Return the first of ``wishes`` that the module does not use as a word, or the first one with a number after it.
 
     Wishes that are too long to read are passed over, or lose words in the middle.
     """
-    wishes = [wish for wish in wishes if len(wish) <= _LONGEST_NAME] or [_shortened(wishes[-1])]
+    wishes = [wish for wish in wishes if len(wish) <= _LONGEST_NAME] or [_shorten_name(wishes[-1])]
     words = {*re.findall(r"\w+", module.text), *taken}
     found = next((wish for wish in wishes if wish not in words), None)
     number = 2
@@ -43,7 +43,7 @@ def free_name(module: Module, wishes: Sequence[str], taken: Collection[str] = ()
     return found
 
 
-def _shortened(name: str) -> str:
+def _shorten_name(name: str) -> str:
     words = name.split("_")
     while len(words) > 3 and len("_".join(words)) > _LONGEST_NAME:
         del words[-2]
@@ -70,7 +70,7 @@ def function_offset(module: Module, node: cst.CSTNode) -> int:
 
 
 def _defines_or_imports(statement: cst.CSTNode) -> bool:
-    """Whether functions may stand after a statement: after definitions, and after imports, guarded ones too."""
+    """Return whether functions may follow a statement: definitions, and imports, guarded ones too."""
     if isinstance(statement, cst.FunctionDef | cst.ClassDef):
         return True
     guarded = isinstance(statement, cst.If | cst.Try) and isinstance(statement.body, cst.IndentedBlock)
@@ -96,7 +96,7 @@ def insert_at(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
 
 
 def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tuple[int, int]:
-    """Lines of a definition, the comments straight above it and those at the end of its body included."""
+    """Return lines of a definition, the comments straight above it and those at the end of its body included."""
     first = module.statement_start(node)
     indent = module.indentation(first)
     start = with_comments(module, module.line_start(first), indent)
@@ -113,7 +113,7 @@ def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tu
 
 
 def joined(edits: Iterable[Edit]) -> tuple[Edit, ...]:
-    """``edits`` with removals that overlap, because both take the blank lines between them, made one."""
+    """Return ``edits`` with removals that overlap, because both take the blank lines between them, made one."""
     found: list[Edit] = []
     for edit in sorted(edits, key=lambda one: (one.start, one.end)):
         if found and edit.start < found[-1].end and not edit.replacement and not found[-1].replacement:
@@ -124,7 +124,7 @@ def joined(edits: Iterable[Edit]) -> tuple[Edit, ...]:
 
 
 def moved(module: Module, project: Project, span: tuple[int, int], indent: str, edits: Iterable[Edit] = ()) -> str:
-    """Text of the lines in ``span`` at another indentation, with ``edits`` (in offsets of the module) applied.
+    """Return text of the lines in ``span`` at another indentation, with ``edits`` (in offsets of the module) applied.
 
     The insides of strings of several lines stay as they are. Docstrings move with the code, as ``inspect.cleandoc``
     and Python 3.13 read them, unless the project reads ``__doc__``, which older versions leave indented.
@@ -176,7 +176,7 @@ def returned_text(module: Module, node: cst.BaseExpression, indent: str) -> str:
 
 
 def _blanks(indent: str, width: int) -> str:
-    """An indentation of this width that begins with ``indent``, if that is not wider."""
+    """Return an indentation of this width that begins with ``indent``, if that is not wider."""
     rest = width - len(indent.expandtabs())
     return indent + " " * rest if rest >= 0 else " " * width
 
@@ -258,7 +258,7 @@ def import_lines(module: Module, captured: Iterable[Capture]) -> list[str]:
 
 
 def left_over_imports(module: Module, span: tuple[int, int], captured: Iterable[Capture]) -> Iterator[Edit]:
-    """Edits that remove imports of the functions around which only the lines in ``span`` use, and now repeat.
+    """Yield edits that remove imports of the functions around which only the lines in ``span`` use, and now repeat.
 
     Modules that may do something when they are imported do it where they did.
     """

@@ -1,4 +1,4 @@
-"""Functions and lambdas on their way out of the functions around them: what they take along, and what replaces them."""
+"""Functions and lambdas that move out of their enclosing functions: captured values, and replacements."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from chirp_migrate.analysis.dataflow.function_looks import CODE, DETAILS, place_
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     has_relatives,
-    is_asked_for,
+    is_accessed_by_name,
     is_probed,
     is_replaced,
     lists_names,
     may_be_set,
+    may_get_other_objects,
     may_set_computed,
-    takes_other_objects,
 )
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Entry, Given, Member, step_of
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations
@@ -38,7 +38,8 @@ from chirp_migrate.syntax.scopes import Variable
 #: The name of a function of the module, and the edits that define it.
 Defined = tuple[str, tuple[Edit, ...]]
 
-#: Tells partial objects from functions: what stands between ``isinstance`` and the class may itself have brackets.
+#: Code that distinguishes partial objects from functions. The text between ``isinstance`` and the class may have
+#: brackets.
 _TELLS_PARTIALS = (
     r"\bisinstance\s*\([^;]{0,200}?[,|][\s(]*(?:\w+\.)*partial\b(?!\s*\()"
     r"|(?:\btype\([^()]*\)|__class__)\s*(?:[!=]=|\b(?:is|is\s+not|in|not\s+in)\b)[^\n]{0,200}\bpartial\b"
@@ -86,7 +87,7 @@ class MovedFunction:
 
     @property
     def is_changed(self) -> bool:
-        """Whether what replaces it is more than a function by its name."""
+        """Return whether the replacement is more than a reference to a function."""
         return bool(self.captives or self.bound or self.method)
 
     def check(self) -> None:
@@ -99,7 +100,7 @@ class MovedFunction:
         self.import_lines = move.import_lines(self.module, self.imports)
         check_values(self.module, self.project, self.node, self.captured)
         if self.method is not None and not self._takes_methods():
-            raise NotMovable("it would be a method, and the class, a base or a metaclass may look at its methods")
+            raise NotMovable("it would be a method, and the class, a base or a metaclass may inspect its methods")
         if self.method is not None and self._takes_other_objects(self.method):
             name = self.method.name.value
             raise NotMovable(f"it would be a method, and `{name}` may be called with an object of another class")
@@ -107,10 +108,10 @@ class MovedFunction:
 
     def _takes_other_objects(self, method: cst.FunctionDef) -> bool:
         owner = self.module.enclosing_class(method)
-        return owner is None or takes_other_objects(self.module, self.project, owner, method.name.value)
+        return owner is None or may_get_other_objects(self.module, self.project, owner, method.name.value)
 
     def _takes_methods(self) -> bool:
-        """Whether nothing looks at the methods of the class around, so that one more makes no difference."""
+        """Return whether no code inspects the methods of the enclosing class, so that one more is invisible."""
         owner = self.module.enclosing_class(self.method or self.node)
         if self.project.holds(r"\bdef\s+__getattribute__\b", "__getattribute__"):
             return False
@@ -126,7 +127,7 @@ class MovedFunction:
         moving = [n for n, one in enumerate(defaulted) if not self._stays(one)]
         taken = defaulted[: moving[-1] + 1] if moving else []
         if any(one in given.posonly_params for one in taken):
-            raise NotMovable("a positional-only parameter has a default that is evaluated where the function stands")
+            raise NotMovable("the default of a positional-only parameter is evaluated where the function is defined")
         return taken + [parameter for parameter in given.kwonly_params if not self._stays(parameter)]
 
     def _stays(self, parameter: cst.Param) -> bool:
@@ -148,7 +149,7 @@ class MovedFunction:
             return
         name = bound[0].name.value
         raise NotMovable(
-            f"the default of `{name}` is evaluated where the function stands, and a caller may pass `{name}` by "
+            f"the default of `{name}` is evaluated where the function is defined, and a caller may pass `{name}` by "
             f"position; make `{name}` keyword-only"
         )
 
@@ -174,13 +175,13 @@ class MovedFunction:
         replaced: bool = False,
         by_partial: bool = False,
     ) -> None:
-        """See that nothing can tell it from what it becomes.
+        """Check that no code can distinguish it from its replacement.
 
         Args:
             uses: where it stands, or is read by its name.
             called: what it is called.
             replaced: whether that is another function than its own.
-            by_partial: whether that has values bound, whatever it captures.
+            by_partial: whether the replacement binds values, with or without captured names.
 
         Raises:
             NotMovable: something may.
@@ -188,30 +189,30 @@ class MovedFunction:
         uses = list(uses)
         holds = replaced or by_partial or self.is_changed
         if any(isinstance(step_of(self.module, use), Member) for use in uses):
-            raise NotMovable("attributes of it are used")
+            raise NotMovable("the code uses attributes of it")
         if any(self._is_inspected(use) for use in uses):
-            raise NotMovable("`inspect` looks at it")
+            raise NotMovable("`inspect` reads it")
         if (place := place_of_look(self.project, CODE)) is not None:
             raise NotMovable(f"the project reads names or code of functions ({place})")
         if holds and (place := place_of_look(self.project, DETAILS)) is not None:
-            raise NotMovable(f"the project reads attributes of functions that what takes its place has not ({place})")
-        kept = self._kept_as(uses, called)
+            raise NotMovable(f"the project reads function attributes that the replacement does not have ({place})")
+        kept = self._names_of_function(uses, called)
         names = "|".join(map(re.escape, kept))
         set_directly = rf"\b(?:{names})\s*\.\s*\w+\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)"
         if self.project.search(rf"{set_directly}|\bsetattr\s*\([^,()\n]*\b(?:{names})\s*,", *kept):
-            raise NotMovable("the project sets attributes of what is called as it is")
+            raise NotMovable("the project sets attributes on an object of the same name")
         if (
             (by_partial or self.captives or self.bound)
             and not replaced
             and (self.project.holds(_TELLS_PARTIALS, "partial") or is_probed(self.project, "func", "keywords"))
         ):
-            raise NotMovable("the project asks whether something is a `partial`, which would bind its values")
+            raise NotMovable("the project checks for `partial` objects, and the rewrite would create one")
         if holds and any(self._may_be_method(use) for use in uses):
-            raise NotMovable("as an attribute of a class it is a method, and what takes its place would not be")
+            raise NotMovable("as a class attribute it is a method, and its replacement would not be one")
         if holds and may_be_copied(self.module, self.project, self.node):
-            raise NotMovable("a deep copy of what holds it would copy the values that it uses as well")
+            raise NotMovable("a deep copy of an object that holds it would also copy the captured values")
 
-    def _kept_as(self, uses: Iterable[cst.CSTNode], called: Collection[str]) -> list[str]:
+    def _names_of_function(self, uses: Iterable[cst.CSTNode], called: Collection[str]) -> list[str]:
         """The names that it has: those of its own, of what it is given for, and of attributes that this is kept in."""
         destinations = self.module.once(Destinations, self.project)
         names = {*called, *filter(None, map(destinations.of, uses))}
@@ -262,7 +263,7 @@ class MovedFunction:
         return len(positional) != 1 or positional[0].name.value == "self" or isinstance(given.star_arg, cst.Param)
 
     def free_name(self, wishes: list[str], taken: Collection[str]) -> str:
-        """A free name, of a method also in classes that share methods with its class.
+        """Return a free name, of a method also in classes that share methods with its class.
 
         For a method only those of ``taken`` count that stand after ``self.``.
 
@@ -275,20 +276,22 @@ class MovedFunction:
             set_elsewhere = {wish for wish in wishes if may_be_set(self.module, project, wish)}
             return move.free_name(self.module, wishes, set_elsewhere.union(taken))
         if may_set_computed(self.module, project, owner):
-            raise NotMovable("it would be a method, and attributes are set by computed names, which may hide it")
+            raise NotMovable(
+                "it would be a method, and the project sets attributes with computed names, which may hide it"
+            )
         if _has_private_names(self.module, project, owner):
             around = f"_{outer_name(self.module, self.node)}_"
             wishes = [one if one.startswith(around) else around + one.lstrip("_") for one in wishes]
         related = has_relatives(self.module, project, owner)
         used = {one.removeprefix("self.") for one in taken if one.startswith("self.")}
         name = move.free_name(self.module, wishes, used)
-        while is_asked_for(project, name) or (related and project.search(rf"\b{name}\b", name)):
+        while is_accessed_by_name(project, name) or (related and project.search(rf"\b{name}\b", name)):
             used.add(name)
             name = move.free_name(self.module, wishes, used)
         return name
 
     def spelled(self, name: str) -> str:
-        """How what is called ``name`` is named where it stood."""
+        """Return the expression for ``name`` at the old place."""
         return name if self.method is None else f"self.{name}"
 
     def value(self, name: str, around: int) -> tuple[str, frozenset[Import]]:
@@ -303,7 +306,7 @@ class MovedFunction:
         return self.partial_of(self.spelled(name), values, around) if values else (self.spelled(name), frozenset())
 
     def partial_of(self, function: str, values: Sequence[str], around: int) -> tuple[str, frozenset[Import]]:
-        """Source of a function with values bound, and the import that this takes; ``around``: columns beside it.
+        """Return source of a function with values bound, and the import that this takes; ``around``: columns beside it.
 
         Raises:
             NotMovable: ``partial`` means something else there.
@@ -325,12 +328,12 @@ class MovedFunction:
             owner = module.scopes.lookup("partial", node)
             is_hidden = owner is not None and not isinstance(owner.scope.node, cst.Module)
             if is_hidden or is_replaced(module, self.project, "partial"):
-                raise NotMovable("`partial`, which would bind its values, means something else there")
+                raise NotMovable("the name `partial`, which the rewrite needs, means something else there")
         indent, style = module.indentation(place), self.project.code_style
         return call_text(module, style, partial, [function, *values], indent=indent, around=around), imports
 
     def parameters(self) -> list[Edit]:
-        """Edits of its parameters: those whose values are bound stand first, where no caller can give others."""
+        """Return edits of its parameters: those whose values are bound stand first, where no caller can give others."""
         module, own = self.module, parameters(self.node)
         first = [*(["self"] if self.method is not None else []), *self.captives]
         if self.captives and not self.node.params.posonly_params:
@@ -343,11 +346,11 @@ class MovedFunction:
         return edits
 
     def parameter_text(self) -> str:
-        """The text of its parameters with these edits."""
+        """Return the text of its parameters with these edits."""
         return edited(self.module.text, self.module.span(self.node.params), self.parameters())
 
     def defined(self, text: str) -> tuple[Edit, ...]:
-        """Edits that put its new definition in its place."""
+        """Return edits that put its new definition in its place."""
         if self.method is None:
             return move.insert_at(self.module, self.place, text)
         offset, newline = move.definition_range(self.module, self.method)[1], self.module.newline
@@ -356,7 +359,7 @@ class MovedFunction:
 
 
 def _has_quiet_namespace(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
-    """Whether nothing beside a class, or a base in the project, may look at what the class defines."""
+    """Return whether no code near a class, or a base in the project, may inspect the class namespace."""
     if owner.keywords or owner.decorators or depth == _BASES_LIMIT or lists_names(module):
         return False
     for base in owner.bases:
@@ -384,7 +387,7 @@ def _has_private_names(module: Module, project: Project, owner: cst.ClassDef, de
 
 
 def _owning_method(module: Module, captured: Variable | Capture) -> cst.FunctionDef | None:
-    """The method whose ``self`` is captured, if it is one."""
+    """Return the method whose ``self`` is captured, if it is one."""
     method = captured.scope.node
     if not isinstance(method, cst.FunctionDef) or method.decorators:
         return None

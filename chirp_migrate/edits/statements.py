@@ -1,4 +1,4 @@
-"""Edits of whole statements: removed, put in front of others, taken apart, and declared to do what a class does."""
+"""Edits of whole statements: remove, insert, split, and add a decorator."""
 
 from __future__ import annotations
 

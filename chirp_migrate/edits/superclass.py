@@ -1,4 +1,4 @@
-"""A dataset class made a subclass of a shipped one: what its ``__init__`` stores, and the edits that hand it up."""
+"""A dataset class as a subclass of the runtime's: stored attributes, and the edits that pass them on."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ class Store:
 
 
 def read_stores(module: Module, init: cst.FunctionDef) -> list[Store]:
-    """What ``__init__`` stores, up to the first statement that does anything else with ``self``."""
+    """Return the attributes that ``__init__`` stores before its first other use of ``self``."""
     stores: list[Store] = []
     for statement in () if init.decorators else _statements(init):
         if is_super_init(statement):
             continue
-        read = _merged(module, statement, stores) if isinstance(statement, cst.If) else _stores(module, statement)
+        read = (
+            _merge_branches(module, statement, stores) if isinstance(statement, cst.If) else _stores(module, statement)
+        )
         if not read and "self" in names_in_code(statement):
             break
         stores += read
@@ -44,12 +46,12 @@ def read_stores(module: Module, init: cst.FunctionDef) -> list[Store]:
 
 
 def _statements(init: cst.FunctionDef) -> Sequence[cst.CSTNode]:
-    """The statements of a method; the suite itself where they stand on the line of its header."""
+    """Return the statements of a method; the suite itself where they stand on the line of its header."""
     return init.body.body if isinstance(init.body, cst.IndentedBlock) else [init.body]
 
 
 def _stores(module: Module, line: cst.CSTNode) -> list[Store]:
-    """The stores of a line that does nothing else."""
+    """Return the stores of a line that does nothing else."""
     found: list[Store] = []
     for small in line.body if isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite) else ():
         match small:
@@ -68,8 +70,8 @@ def _stores(module: Module, line: cst.CSTNode) -> list[Store]:
     return found
 
 
-def _merged(module: Module, statement: cst.If, above: list[Store]) -> list[Store]:
-    """``if c: self.a = x`` / ``else: self.a = y`` as one store of ``x if c else y``.
+def _merge_branches(module: Module, statement: cst.If, above: list[Store]) -> list[Store]:
+    """Return ``if c: self.a = x`` / ``else: self.a = y`` as one store of ``x if c else y``.
 
     Without ``else``, y is what ``above`` has for it, which is taken from there.
     """
@@ -92,7 +94,7 @@ def _merged(module: Module, statement: cst.If, above: list[Store]) -> list[Store
 
 
 def _values(module: Module, branch: cst.BaseSuite) -> dict[str, str]:
-    """What a branch stores by attribute; nothing if it does anything else."""
+    """Return the values that a branch stores, by attribute; empty if it does anything else."""
     lines = [_stores(module, line) for line in statements_of(branch)]
     return {store.attribute: store.value for line in lines for store in line} if all(lines) else {}
 
@@ -103,13 +105,13 @@ def _operand(source: str) -> str:
 
 
 def _reads_self(module: Module, statement: cst.CSTNode) -> bool:
-    """Whether a statement reads an attribute of ``self``."""
+    """Return whether a statement reads an attribute of ``self``."""
     attributes = () if is_super_init(statement) else (node for node in walk(statement) if is_on_self(node))
     return any(not isinstance(module.parents[attribute], cst.AssignTarget) for attribute in attributes)
 
 
 def _obsolete_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> list[str]:
-    """``__getitem__``, ``__len__`` and the private methods that only they use."""
+    """Return ``__getitem__``, ``__len__`` and the private methods that only they use."""
     gone: list[str] = [key for key in ("__getitem__", "__len__") if key in methods]
     for key in gone:
         for other, method in methods.items():
@@ -130,7 +132,7 @@ def superclass_edits(
     provided: frozenset[str],
     style: CodeStyle,
 ) -> tuple[Edit, ...] | str:
-    """Edits that turn a class into a subclass of ``base``; or the reason why not.
+    """Return edits that turn a class into a subclass of ``base``; or the reason why not.
 
     Args:
         module: where the class stands.
@@ -151,17 +153,17 @@ def superclass_edits(
     if any(not store.alone for store in (*gone, *late)):
         return "one statement of its `__init__` stores several attributes"
     if not gone:
-        return "its attributes have other names than the shipped class keeps"
+        return "its attributes have other names than those of the runtime's class"
     if kept and any(is_on_self(target, *kept) for target in targets):
         return "a method assigns one of the attributes that the samples depend on"
     if any(re.search(r"\bself\b", store.value) for store in consumed):
-        return "what it stores is computed from its own attributes"
+        return "its `__init__` computes attributes from other attributes"
     statements = list(_statements(methods["__init__"]))
     anchor = max(gone, key=lambda store: statements.index(store.statement)).statement
     replaced = [store.statement for store in (*gone, *late)]
     above = statements[: statements.index(anchor)]
     if any(_reads_self(module, one) for one in above if one not in replaced):
-        return "its `__init__` reads attributes that the shipped class sets later"
+        return "its `__init__` reads attributes that the runtime's class sets later"
     indent = module.indentation(module.span(anchor)[0])
     lines = [call_text(module, style, "super().__init__", arguments, indent=indent)]
     lines += [f"self.{store.attribute} = {store.value}" for store in late]

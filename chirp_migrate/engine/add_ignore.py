@@ -1,4 +1,4 @@
-"""``check --add-ignore``: comments that leave alone what is left, so that only what is new counts from now on."""
+"""``check --add-ignore``: comments that suppress all present findings, so that only new ones count."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def plan_ignores(plan: Plan, findings: Iterable[Finding]) -> Plan:
 
     Args:
         plan: what was found in the tree, and the bytes it was found in.
-        findings: those of it that are to be left alone.
+        findings: those of it that are to be suppressed.
 
     Raises:
         UnreadableSource: a file has changed since it was planned.

@@ -1,4 +1,4 @@
-"""What ``check`` finds in a plan: which findings are work, and what the run ends with."""
+"""Results of ``check`` from a plan: the findings that count as work, and the exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPEN = frozenset({Status.OPT_IN, Status.REPORT, Status.REFUSED})
 
 @dataclass(frozen=True)
 class Check:
-    """A plan, looked at for what is left to do.
+    """A plan, checked for work that is left.
 
     Attributes:
         plan: what ``apply`` would rewrite, made by :func:`~chirp_migrate.engine.plan_tree.plan_tree`.
@@ -32,37 +32,37 @@ class Check:
 
     @property
     def work(self) -> tuple[Finding, ...]:
-        """The findings that count."""
+        """Return the findings that count."""
         return self._with_status({Status.REWRITE, *_OPEN} if self.strict else {Status.REWRITE})
 
     @property
     def others(self) -> tuple[Finding, ...]:
-        """What is listed, advised or proposed and does not count."""
+        """Return remarks, advice and suggestions, which do not count."""
         return () if self.strict else self._with_status(_OPEN)
 
     @property
     def stopping(self) -> tuple[Finding, ...]:
-        """Those of the others that keep workers from starting where they are not forked."""
+        """Return the uncounted findings that keep workers from starting without fork."""
         codes = {rule.code for rule in all_rules() if rule.stops_workers}
         return tuple(finding for finding in self.others if finding.rule in codes and finding.status is Status.REPORT)
 
     @property
     def suppressed(self) -> tuple[Finding, ...]:
-        """What a comment or a setting leaves alone; it never counts."""
+        """Return findings that a comment or a setting suppresses; they never count."""
         return self._with_status({Status.SUPPRESSED})
 
     @property
     def unchanged(self) -> tuple[Finding, ...]:
-        """What could be rewritten and would gain nothing; it never counts."""
+        """Return loaders that could be rewritten without a gain; they never count."""
         return self._with_status({Status.UNCHANGED})
 
     @property
     def exit_code(self) -> ExitCode:
-        """``WORK_REMAINS`` when a finding counts or a file could not be handled, else ``OK``."""
+        """Return ``WORK_REMAINS`` when a finding counts or a file could not be handled, else ``OK``."""
         return ExitCode.WORK_REMAINS if self.work or self.plan.skipped else ExitCode.OK
 
     def is_suppressed_by_settings(self, finding: Finding) -> bool:
-        """Whether ``per-file-ignores`` asks for a suppressed finding to be left alone, and not a comment only."""
+        """Return whether ``per-file-ignores`` suppresses a finding, and not a comment only."""
         return finding.rule in self.settings.ignored_in(finding.path)
 
     def _with_status(self, statuses: Collection[Status]) -> tuple[Finding, ...]:

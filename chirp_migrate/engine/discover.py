@@ -1,4 +1,4 @@
-"""Which Python files a run looks at, and which it leaves out and why."""
+"""The Python files of a run, and excluded files with the reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from chirp_migrate.transaction.journal_schema import JOURNAL_FOLDER
 __all__ = ["Discovery", "discover", "journal_root", "root_of"]
 
 
-#: A file above this size is generated data rather than code that somebody maintains.
+#: A file above this size is generated data rather than maintained code.
 LARGEST_FILE_BYTES = 4 * 1024**2
 
 #: Notebooks carry their pictures; above this size they carry data.
@@ -89,7 +89,7 @@ class Discovery:
 
 
 def root_of(path: Path) -> Path:
-    """The absolute folder a run on ``path`` works in: ``path`` itself, or the folder of a single file.
+    """Return the absolute folder a run on ``path`` works in: ``path`` itself, or the folder of a single file.
 
     Raises:
         UsageProblem: there is nothing at ``path``, or it is neither a file nor a folder.
@@ -129,7 +129,7 @@ def journal_root(path: Path) -> Path:
 def discover(
     path: Path, *, notebooks: bool = True, left_out_by: Callable[[str], str | None] = lambda _: None
 ) -> Discovery:
-    """Find the Python files and notebooks at or below ``path``; only names are looked at.
+    """Find the Python files and notebooks at or below ``path``, by their names alone.
 
     Left out are what an earlier ``apply`` added, version control, virtual environments, installed packages, caches,
     build output, vendored code (folders called ``vendor``, ``third_party`` and the like, or ``extern`` and ``external``
@@ -153,7 +153,7 @@ def discover(
             raise UsageProblem(f"{path} is no Python file or notebook: give one, or the folder of your project.")
         too_large = _too_large(path.suffix, path.stat().st_size)
         if too_large is not None:
-            raise UsageProblem(f"{path} is {too_large}, so it is taken for data: split it, or leave it as it is.")
+            raise UsageProblem(f"{path} is {too_large}, so chirp-migrate treats it as data: split it, or leave it out.")
         # Its neighbours are read: what they import from it stays there.
         beside = sorted(one.name for one in root.iterdir() if one.suffix in _SIZE_LIMITS and _is_plain(one))
         is_notebook = path.suffix == ".ipynb"
@@ -225,7 +225,7 @@ def _walk(
                     folders.append((f"{relative}/", theirs))
             elif entry.name.endswith((".py", ".ipynb")):
                 reason = "ignored by git" if relative in ignored else _file_reason(entry, relative)
-                if reason is None and _is_added(root / relative, relative):
+                if reason is None and _was_added_by_apply(root / relative, relative):
                     reason = "added by an earlier apply"
                 if reason is None:
                     yield relative, vendored
@@ -252,7 +252,7 @@ def _is_small(entry: os.DirEntry[str] | Path) -> bool:
 
 
 def _is_plain(path: Path) -> bool:
-    """Whether it is a file that is worth reading, and no link."""
+    """Return whether it is a file that is worth reading, and no link."""
     try:
         found = path.lstat()
     except OSError:
@@ -261,7 +261,7 @@ def _is_plain(path: Path) -> bool:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a folder, or a link to one."""
+    """Return whether it is a folder, or a link to one."""
     try:
         return entry.is_dir()
     except OSError:  # a loop of links
@@ -288,24 +288,24 @@ def _is_vendored(folder: os.DirEntry[str]) -> bool:
 
 
 def _brings_along(folder: str, levels: int) -> bool:
-    """Whether there is something in a folder, or in one below it, that copied code brings along."""
+    """Return whether there is something in a folder, or in one below it, that copied code brings along."""
     try:
         with os.scandir(folder) as listed:
             entries = list(listed)
         below = [entry.path for entry in entries if levels > 1 and entry.is_dir(follow_symlinks=False)]
-    except OSError:  # whoever lists it next says so
+    except OSError:  # the next code that lists it reports that
         return False
     return any(_BROUGHT_ALONG.fullmatch(entry.name) for entry in entries) or any(
         _brings_along(path, levels - 1) for path in below
     )
 
 
-def _is_added(path: Path, relative: str) -> bool:
-    """Whether an earlier ``apply`` put a file there, to this folder or to one inside it."""
+def _was_added_by_apply(path: Path, relative: str) -> bool:
+    """Return whether an earlier ``apply`` put a file there, to this folder or to one inside it."""
     place = next((one for one in SCAFFOLD_PATHS if f"/{relative}".endswith(f"/{one}")), None)
     try:
         return place is not None and is_scaffold(place, path.read_bytes())
-    except OSError:  # whoever reads it next says so
+    except OSError:  # the next code that reads it reports that
         return False
 
 

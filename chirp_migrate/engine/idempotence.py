@@ -1,4 +1,4 @@
-"""The last look at a plan before it is written: what it writes is Python, and nothing is left to rewrite in it."""
+"""The last check of a plan before it is written: the result is valid Python, and nothing is left to rewrite."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import warnings
 from collections import defaultdict
 from pathlib import Path
 
-from chirp_migrate.console.progress import Progress, untold
+from chirp_migrate.console.progress import Progress, no_progress
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import Refused
@@ -22,9 +22,9 @@ def check_settled(
     *,
     edited: frozenset[str] = frozenset(),
     jobs: int | None = None,
-    progress: Progress = untold,
+    progress: Progress = no_progress,
 ) -> None:
-    """Compile what ``plan`` writes and plan it once more.
+    """Compile the result of ``plan`` and plan it once more.
 
     Args:
         path: what was planned: the folder of the backend, or one file of it.
@@ -32,7 +32,7 @@ def check_settled(
         settings: those that it was made with.
         edited: paths of files that the user edited hunks of; what they wrote may be anything that compiles.
         jobs: number of processes that plan.
-        progress: told of every file.
+        progress: called for every file.
 
     Raises:
         Refused: a rewritten file cannot be compiled, or has more to rewrite than what the user refused.
@@ -50,10 +50,10 @@ def check_settled(
             refused[one.path].add(one.rule)
     for one in again.findings:
         if one.status is Status.REWRITE and one.path not in edited and one.rule not in refused[one.path]:
-            raise _unsettled(one.path, f"{one.rule} would change it again, in line {one.place} of the result")
+            raise _refusal(one.path, f"{one.rule} would change it again, in line {one.place} of the result")
     for skipped in again.skipped:
         if skipped.path in rewritten:
-            raise _unsettled(skipped.path, skipped.reason)
+            raise _refusal(skipped.path, skipped.reason)
 
 
 def _compile(name: str, after: bytes) -> None:
@@ -62,10 +62,10 @@ def _compile(name: str, after: bytes) -> None:
             warnings.simplefilter("ignore")
             compile(after, name, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
-        raise _unsettled(name, f"it is no Python: {error}") from None
+        raise _refusal(name, f"it is no Python: {error}") from None
 
 
-def _unsettled(name: str, why: str) -> Refused:
+def _refusal(name: str, why: str) -> Refused:
     return Refused(
         f"the rewrite of {name} is not sound ({why}), so nothing was changed. Please report it; leaving that file out "
         "(exclude in [tool.chirp-migrate], or refusing it in a review) lets the others through."

@@ -1,4 +1,4 @@
-"""The whole migration of a backend as one plan: rewritten files, scaffold, dependency or vendored runtime."""
+"""The complete migration of a backend as one plan: rewritten files, scaffold, dependency or vendored runtime."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from chirp_migrate.additions.dependency import (
 from chirp_migrate.additions.pins import older_pythons
 from chirp_migrate.additions.scaffold import has_training_modules, scaffold_files
 from chirp_migrate.additions.vendor import PACKAGE, vendor_files
-from chirp_migrate.console.progress import Progress, untold
+from chirp_migrate.console.progress import Progress, no_progress
 from chirp_migrate.engine.discover import discover, journal_root
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.plans.plan import FilePlan, Plan
 from chirp_migrate.source.files import read_file
 
-_NO_PLACE = "There is no folder utils/ for what --scaffold adds: nothing of it was added."
+_NO_PLACE = "--scaffold needs a folder utils/, which does not exist: nothing was added."
 
 
 def plan_migration(
@@ -36,7 +36,7 @@ def plan_migration(
     scaffold: bool | None = None,
     vendor: bool = False,
     jobs: int | None = None,
-    progress: Progress = untold,
+    progress: Progress = no_progress,
 ) -> Plan:
     """Plan everything ``apply`` would do at ``path``; nothing is written.
 
@@ -47,7 +47,7 @@ def plan_migration(
             the modules of a training backend are in ``utils/``, and something imports the runtime now.
         vendor: copy the runtime into the backend instead of depending on it; neither is done where nothing imports it.
         jobs: number of processes that plan; ``None``: as many as pay.
-        progress: told of every file.
+        progress: called for every file.
 
     Raises:
         chirp_migrate.errors.ChirpMigrateError: when ``path`` is no backend.
@@ -57,7 +57,7 @@ def plan_migration(
     files = list(plan.files)
     notes = list(plan.notes)
     if path.is_dir() and not files and vendor and _imports_runtime(plan, settings):
-        files += _vendored(root)
+        files += _plan_vendoring(root)
     elif path.is_dir() and files:
         is_used = any(imports_runtime(file.after) for file in files)
         if scaffold is None:
@@ -70,7 +70,7 @@ def plan_migration(
         if not is_used:
             pass
         elif vendor:
-            files += _vendored(root)
+            files += _plan_vendoring(root)
         elif not (root / "chirpid_patch").is_dir():
             notes += older_pythons(root, journal_root(root))
             project = root if has_dependencies(root) else journal_root(root)
@@ -85,14 +85,14 @@ def plan_migration(
     return replace(plan, files=tuple(files), notes=tuple(notes), options=options)
 
 
-def _vendored(root: Path) -> list[FilePlan]:
-    """The copy of the runtime, which takes the place of a dependency that an earlier run added."""
+def _plan_vendoring(root: Path) -> list[FilePlan]:
+    """Return the copy of the runtime, which takes the place of a dependency that an earlier run added."""
     removal = dependency_removal(root)
     return [*vendor_files(root), *([] if removal is None else [removal])]
 
 
 def _imports_runtime(plan: Plan, settings: Settings | None) -> bool:
-    """Whether a file of a project, which was migrated before, imports the runtime."""
+    """Return whether a file of a project, which was migrated before, imports the runtime."""
     settings = settings or Settings()
     found = discover(plan.root, notebooks=settings.notebooks is not False, left_out_by=settings.why_left_out)
     for path in (*found.files, *found.notebooks):

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import structs
 
 from chirp_migrate.analysis.removed_names import removed_from_numpy
-from chirp_migrate.console.progress import Progress, Step, untold
+from chirp_migrate.console.progress import Progress, Step, no_progress
 from chirp_migrate.console.text import count
 from chirp_migrate.engine.discover import discover
 from chirp_migrate.engine.rewrite_file import FileResult, concerned_rules
@@ -43,7 +43,7 @@ def plan_tree(
     *,
     settings: Settings | None = None,
     jobs: int | None = None,
-    progress: Progress = untold,
+    progress: Progress = no_progress,
     overlay: Mapping[str, bytes] | None = None,
     vendor: bool = False,
 ) -> Plan:
@@ -56,7 +56,7 @@ def plan_tree(
         root: folder of the backend, or one Python file or notebook.
         settings: which files and rules; by default all.
         jobs: number of processes; ``None``: as many as pay.
-        progress: told of every file.
+        progress: called for every file.
         overlay: bytes that files (by posix path relative to the root) would have; then only these are planned.
         vendor: the runtime will be copied into ``root``: imports of it stand with the project's own.
 
@@ -88,7 +88,7 @@ def plan_tree(
     )
     planned = (path for path in (*found.files, *found.notebooks) if overlay is None or path in overlay)
     looked_at = [path for path in planned if path in sources]
-    # Whoever rewrites a file finds out which rules concern it; most files have not even a word for one.
+    # The rewrite of a file finds the rules that concern it; most files have not even a word for one.
     words = {word for rule in rules for word in rule.trigger}
     named = set(project.holding(*set().union(*(rule.names(project) for rule in rules))))
     concerned = [path for path in looked_at if path in named or any(word in texts[path] for word in words)]
@@ -120,16 +120,16 @@ def plan_tree(
                 files.append(FilePlan(result.path, source.data, after, "rewrite", result.hunks, result.public))
             except UnreadableSource as error:
                 problem = str(error)
-        notes += [*result.notes, *_unseen(result.path, source, rules)]
+        notes += [*result.notes, *_unchecked_cells(result.path, source, rules)]
         if problem is None:
-            findings += _placed(result.findings, source)
+            findings += _locate_findings(result.findings, source)
         else:
             skipped.append(Skipped(result.path, problem))
-    files = _joined_across(files)
+    files = _hunks_joined_across_files(files)
     if overlay is None:
         findings += (one for path, text in held_settings.items() for one in loaders_in_settings(path, text, rules))
     if any(hunk.imports for file in files for hunk in file.hunks) and project.import_style.problem:
-        notes.append(f"{project.import_style.problem}: imports are where isort has them by default.")
+        notes.append(f"{project.import_style.problem}: imports follow isort's defaults.")
     if overlay is None and any(hunk.imports for file in files for hunk in file.hunks):
         notes += removed_from_numpy(project)
     skipped.sort(key=lambda one: one.path)
@@ -149,8 +149,8 @@ def plan_tree(
     return Plan(found.root, tuple(files), tuple(findings), tuple(skipped), tuple(notes), left_out, options)
 
 
-def _joined_across(files: Sequence[FilePlan]) -> list[FilePlan]:
-    """The files with hunks that are joined by what they have in common with hunks of other files alone."""
+def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
+    """Return the files with hunks that are joined by what they have in common with hunks of other files alone."""
     named = Counter(one for file in files for one in frozenset[str]().union(*(hunk.together for hunk in file.hunks)))
     shared = frozenset(one for one, number in named.items() if number > 1)
     return [
@@ -166,7 +166,7 @@ def _package_name(folder: Path) -> str:
 
 
 def source_of(path: str, data: bytes) -> Source:
-    """The text in the bytes of a file of the backend, whatever kind its suffix says it is.
+    """Return the text in the bytes of a file of the backend, for every suffix.
 
     Raises:
         UnreadableSource: the bytes are not text that round-trips, or no notebook of Python.
@@ -182,7 +182,7 @@ def _without_idle_tests(
     settings: Settings,
     jobs: int | None,
 ) -> tuple[Skipped, ...]:
-    """What was left out, with the number of loaders in tests; tests without one are no news."""
+    """Return the excluded files, with the number of loaders in tests; without tests that have none."""
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
     worded = [path for path in tests if any(rule.concerns(texts.get(path, ""), project) for rule in settings.rules)]
     loaders = {
@@ -204,7 +204,7 @@ class _Reader:
         return source_of(path, (self._root / path).read_bytes() if data is None else data)
 
     def raw_text(self, path: str) -> str:
-        """Text of a file for looking up words in it; one that cannot be read holds nothing we could know of."""
+        """Return text of a file for looking up words in it; one that cannot be read holds nothing we could know of."""
         try:
             data = self._overlay.get(path)
             return ((self._root / path).read_bytes() if data is None else data).decode("utf-8", errors="replace")
@@ -213,7 +213,7 @@ class _Reader:
 
 
 def _read_all(read: _Reader, paths: Iterable[str]) -> tuple[dict[str, Source], dict[str, UnreadableSource | OSError]]:
-    """The files that can be read, and why the others cannot."""
+    """Return the readable files, and why all others cannot be read."""
     sources: dict[str, Source] = {}
     unread: dict[str, UnreadableSource | OSError] = {}
     for path in paths:
@@ -225,11 +225,11 @@ def _read_all(read: _Reader, paths: Iterable[str]) -> tuple[dict[str, Source], d
 
 
 def _has_a_word(text: str, rules: Sequence[Rule]) -> bool:
-    """Whether a notebook is worth taking apart: some rule looks for a word that occurs in it."""
+    """Return whether a notebook is worth taking apart: some rule looks for a word that occurs in it."""
     return any(word in text for rule in rules for word in rule.trigger)
 
 
-def _placed(findings: Iterable[Finding], source: Source) -> list[Finding]:
+def _locate_findings(findings: Iterable[Finding], source: Source) -> list[Finding]:
     """Findings with the place a person would look at: in a notebook, the cell and the line in it."""
     if isinstance(source, SourceFile):
         return list(findings)
@@ -237,14 +237,14 @@ def _placed(findings: Iterable[Finding], source: Source) -> list[Finding]:
     return [replace(finding, cell=cell, line=line) for finding, (cell, line) in places]
 
 
-def _unseen(path: str, source: Source, rules: Sequence[Rule]) -> list[str]:
+def _unchecked_cells(path: str, source: Source, rules: Sequence[Rule]) -> list[str]:
     """Notes on cells of a notebook that no rule has seen though they may build a loader."""
     if isinstance(source, SourceFile):
         return []
     reasons = dict(source.unreadable)
     counting = [rule for rule in rules if rule.counts_sites]
     cells = sorted({cell for cell, _, text in source.masked if _has_a_word(text, counting)})
-    return [f"{path}: cell {cell}: {reasons.get(cell, 'magics are')} not looked at." for cell in cells]
+    return [f"{path}: cell {cell}: {reasons.get(cell, 'magics are')} not checked." for cell in cells]
 
 
 def _reason(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""The user's own command after a rewrite: what it says about the tree decides whether the rewrite stays."""
+"""The user's own command after a rewrite: its exit code decides whether the rewrite stays."""
 
 from __future__ import annotations
 

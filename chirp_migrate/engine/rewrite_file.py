@@ -1,4 +1,4 @@
-"""One file through the rules: what they propose, what the user wants left alone, and what is spliced in."""
+"""The rules on one file: their findings, suppressed findings, and the edits that are applied."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DEFINITION = re.compile(r"^(?:async def|def|class) (\w+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class FileResult:
-    """What the rules make of one file; it can be sent from one process to another.
+    """The result of the rules on one file; it can be sent between processes.
 
     Attributes:
         path: posix path relative to the root.
@@ -61,13 +61,13 @@ class FileResult:
 
 
 def migrate_file(path: str, text: str, project: Project, settings: Settings) -> FileResult:
-    """Rewrite one file as the settings say. It never raises: one bad file must not keep the others from migrating.
+    """Rewrite one file by the settings. It never raises: one bad file must not keep the others from migrating.
 
     Args:
         path: posix path relative to the root.
         text: its text.
         project: the backend it belongs to, whose view of the file becomes the new text.
-        settings: which rules, and which findings are to be left alone.
+        settings: which rules to run, and which findings to suppress.
     """
     try:
         suppressions = read_suppressions(text)
@@ -90,7 +90,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
         else:
             problem = "expressions nested too deeply to be read"
     except Exception as error:  # a defect of one rule
-        problem = f"internal error in a rule, please report it: {type(error).__name__}: {_begin_of(str(error))}"
+        problem = f"internal error in a rule, please report it: {type(error).__name__}: {_shorten_message(str(error))}"
     else:
         notes = tuple(f"{path}:{line}: {note}." for line, note in suppressions.notes)
         return replace(result, notes=notes)
@@ -98,8 +98,8 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
     return FileResult(path, text, problem=problem)
 
 
-def _begin_of(message: str) -> str:
-    """The first line of a message, which may hold a whole syntax tree, cut to what one reads."""
+def _shorten_message(message: str) -> str:
+    """Return the first line of a message, which may contain a whole syntax tree, shortened."""
     line, _, rest = message.partition("\n")
     return line if not rest and len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} …"
 
@@ -113,7 +113,7 @@ def rewrite(
     rules: Sequence[Rule] | None = None,
     by_gain: bool = False,
 ) -> tuple[str, list[Finding]]:
-    """The new text and the findings of :func:`rewrite_in_hunks`."""
+    """Return the new text and the findings of :func:`rewrite_in_hunks`."""
     result = rewrite_in_hunks(path, text, project, unsafe=unsafe, rules=rules, by_gain=by_gain)
     return result.text, list(result.findings)
 
@@ -136,7 +136,7 @@ def rewrite_in_hunks(
         project: the backend it belongs to, whose view of the file becomes the new text.
         unsafe: also apply rules that change behaviour.
         rules: the rules; ``None`` means all.
-        ignored: codes whose findings are left alone in this file.
+        ignored: codes whose findings are suppressed in this file.
         by_gain: whether what buys nothing stays as it is (see :class:`~chirp_migrate.plans.plan.Gain`).
 
     Returns:
@@ -144,7 +144,7 @@ def rewrite_in_hunks(
 
     Raises:
         UnparsableModule: when ``text`` cannot be parsed.
-        UnreadableComments: when it cannot be told what the user wants left alone.
+        UnreadableComments: the comments that suppress findings cannot be read.
     """
     asked = selected = all_rules() if rules is None else rules
     work: _Rewriting | None = None
@@ -167,7 +167,7 @@ def rewrite_in_hunks(
         if not chosen:
             findings += [work.finding(r, p, s) for r, p, s in remaining if s is not Status.FINE]
             break
-        asked = _asked_again(selected, module, project, proposals, chosen)
+        asked = _rules_to_repeat(selected, module, project, proposals, chosen)
         text = work.splice(module, chosen, proposals)
         project.update(path, text)
     if work is None:
@@ -187,11 +187,11 @@ def _check_passes(path: str, text: str, number: int) -> None:
         return
     if nesting > _PASS_LIMIT:
         raise UnparsableModule("functions nested too deeply to be rewritten")
-    raise AssertionError(f"the rules do not settle on {path}")
+    raise AssertionError(f"the rules do not reach a fixpoint on {path}")
 
 
 class _Rewriting:
-    """What the passes over one file have done so far."""
+    """The state of the passes over one file."""
 
     def __init__(self, module: Module, project: Project) -> None:
         self._original, self._project = module, project
@@ -204,7 +204,7 @@ class _Rewriting:
         self._passes = 0
 
     def finding(self, rule: Rule, proposal: Proposal, status: Status) -> Finding:
-        """What is found at a place of the text as it is now, told of the text as it was."""
+        """Return a finding of the current text, with its place in the original text."""
         line, column = self._original.position(self._pieces.origin(proposal.offset))
         return Finding(
             rule=rule.code,
@@ -223,7 +223,7 @@ class _Rewriting:
     def splice(
         self, module: Module, chosen: Sequence[tuple[Rule, Proposal]], proposals: Sequence[tuple[Rule, Proposal]]
     ) -> str:
-        """The text with what a pass has chosen from its proposals."""
+        """Return the text with the edits that a pass has chosen."""
         first = len(self._done)
         self._passes += 1
         owners: dict[Edit, frozenset[int]] = {}
@@ -263,13 +263,13 @@ class _Rewriting:
         return self._pieces.text
 
     def _calls_of(self, rule: Rule, proposal: Proposal) -> frozenset[tuple[str, int]]:
-        """The calls that build loaders, by their lines as read, with which a proposal stands or falls."""
+        """Return the calls that build loaders, by their lines as read, with which a proposal stands or falls."""
         if not rule.counts_sites:
             return proposal.together
         return frozenset({(self._original.path, self._original.position(self._pieces.origin(proposal.offset))[0])})
 
     def _named(self, numbers: Iterable[int]) -> frozenset[str]:
-        """The calls with which some rewrites stand or fall, as a hunk has them."""
+        """Return the calls that are decided together with some rewrites."""
         return frozenset(f"{path}:{line}" for number in numbers for path, line in self._calls[number])
 
     def _is_public(self, module: Module, name: str) -> bool:
@@ -277,7 +277,7 @@ class _Rewriting:
         return project.imported_elsewhere(module, name) or is_named_in_strings(module, project, name)
 
     def result(self, text: str, findings: list[Finding]) -> FileResult:
-        """The text with its hunks, and the findings with the hunks that they are in."""
+        """Return the text with its hunks, and the findings with the hunks that they are in."""
         path = self._original.path
         if not self._done:
             return FileResult(path, text, tuple(sorted(findings, key=_place)))
@@ -286,7 +286,7 @@ class _Rewriting:
         if None in numbers or (
             self._passes > 1 and compose(self._original, hunks, public, self._project.import_style) != text
         ):
-            # What the passes did to each other cannot be told apart.
+            # The effects of the passes cannot be separated.
             together = self._named(range(len(self._done)))
             hunks, numbers = (
                 (Hunk(1, changed_lines(self._original.text, text), together=together),),
@@ -296,7 +296,7 @@ class _Rewriting:
         return FileResult(path, text, tuple(sorted(findings, key=_place)), hunks, public)
 
     def _hunks(self) -> tuple[tuple[Hunk, ...], list[int | None]]:
-        """The hunks, and for each rewrite the number of its one; None where later ones left nothing of it."""
+        """Return the hunks, and for each rewrite the number of its one; None where later ones left nothing of it."""
         edits = list(self._pieces.edits())
         joined = {*self._joined, *self._pieces.joined, *sharing_lines(edits, self._original.line_starts)}
         groups = grouped(len(self._done), joined)
@@ -328,12 +328,12 @@ class _Rewriting:
 def concerned_rules(
     rules: Sequence[Rule], path: str, text: str, project: Project, *, rewritten: bool = False
 ) -> tuple[Rule, ...]:
-    """Those of ``rules`` that can have something to say about a module: by its words, then by what ``ast`` tells.
+    """Return the rules that may find something in a module: by its words, then by its ``ast``.
 
     Args:
         rules: the rules.
         path: where the module is.
-        text: its text; where it is no Python, its words decide alone, so that somebody says so.
+        text: its text; where it is no Python, its words decide alone, so that the error is reported.
         project: the backend it belongs to.
         rewritten: whether it has been rewritten by them.
     """
@@ -347,14 +347,14 @@ def concerned_rules(
     return tuple(rule for rule in by_words if (rule.may_have_more if rewritten else rule.may_find)(outline, project))
 
 
-def _asked_again(
+def _rules_to_repeat(
     rules: Sequence[Rule],
     module: Module,
     project: Project,
     proposals: Sequence[tuple[Rule, Proposal]],
     chosen: Sequence[tuple[Rule, Proposal]],
 ) -> Sequence[Rule]:
-    """Those of ``rules`` that may have something to say once what was chosen of the proposals is rewritten."""
+    """Return the rules that may find something after the chosen rewrites."""
     if not all(rule.in_place for rule, _ in chosen):
         return rules
     speaking, rewriters = {rule.code for rule, _ in proposals}, frozenset(rule.code for rule, _ in chosen)
@@ -405,12 +405,12 @@ def _choose(
 
 
 def _clash(module: Module, project: Project, proposal: Proposal) -> str:
-    """What keeps a module from importing what a proposal needs, or its code from using it; or an empty text."""
+    """Return why a module cannot import or use a needed name; an empty text if it can."""
     needed = proposal.imports
     clashes = {
         "this file": conflicting(module, project, needed),
         "another file, and this one is imported with `*`": conflicting_elsewhere(module, project, needed),
-        "the code around it": hidden(module, needed, proposal.edits),
+        "the surrounding code": hidden(module, needed, proposal.edits),
     }
     for where, clash in clashes.items():
         if clash:

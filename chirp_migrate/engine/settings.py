@@ -1,4 +1,4 @@
-"""What a run is to do: ``[tool.chirp-migrate]`` in the project's ``pyproject.toml``, and what the command line says.
+"""Settings of a run: ``[tool.chirp-migrate]`` in the project's ``pyproject.toml``, and the command line.
 
 The keys are documented in docs/settings.md.
 """
@@ -40,13 +40,13 @@ _TEST = re.compile(r"(?:.*/)?(?:tests/.*|test_[^/]*|[^/]*_test|conftest)\.(?:py|
 
 @dataclass(frozen=True)
 class Settings:
-    """What is looked at, which rules run and which of their rewrites are applied; by default everything safe.
+    """The files to check, the rules to run and the rewrites to apply; by default everything safe.
 
     Attributes:
         include: patterns of the files to look at; none means all.
         exclude: patterns of files that are not rewritten.
         codes: the rules to run; ``None`` means all.
-        file_ignores: patterns of files, and the codes whose findings are left alone there.
+        file_ignores: patterns of files, and the codes whose findings are suppressed there.
         unsafe: also apply rules that change behaviour.
         notebooks: whether notebooks are looked at; ``None``: those without stored outputs.
         tests: also look at tests.
@@ -72,11 +72,11 @@ class Settings:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules to run, by code."""
+        """Return the rules to run, by code."""
         return tuple(rule for rule in all_rules() if self.codes is None or rule.code in self.codes)
 
     def why_left_out(self, path: str) -> str | None:
-        """Why the file at ``path`` is not to be rewritten, or ``None``."""
+        """Return why the file at ``path`` is not to be rewritten, or ``None``."""
         name = self.prefix + path
         if any(pattern.fullmatch(name) for pattern in self.exclude):
             return f"excluded in {_FILE}"
@@ -87,11 +87,11 @@ class Settings:
         return "a test; --tests includes it" if self.leaves_as_test(path) else None
 
     def leaves_as_test(self, path: str) -> bool:
-        """Whether the file at ``path`` is a test (by its name or folder), and tests are left alone."""
+        """Return whether the file at ``path`` is a test (by its name or folder), and tests are excluded."""
         return not self.tests and _TEST.fullmatch(path) is not None
 
     def ignored_in(self, path: str) -> frozenset[str]:
-        """Codes whose findings are to be left alone in the file at ``path``."""
+        """Return codes whose findings are suppressed in the file at ``path``."""
         name = self.prefix + path
         return frozenset().union(*(codes for pattern, codes in self.file_ignores if pattern.fullmatch(name)))
 
@@ -108,7 +108,7 @@ class Settings:
         all_loaders: bool | None = None,
         exclude: Sequence[str] = (),
     ) -> Settings:
-        """These settings with what the command line says above them.
+        """Return the settings with the command line's options applied.
 
         ``select`` puts the settings' ``select`` and ``ignore`` aside; ``ignore`` alone takes further rules away, and
         ``exclude`` further files.
@@ -162,7 +162,7 @@ def read_settings(path: Path) -> Settings:
 
 def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any]]:
     """``[tool.chirp-migrate.COMMAND]`` of the file that :func:`read_settings` reads, and that file; what is in the
-    table is checked by whoever asks for it.
+    table is checked by the code that uses it.
 
     Returns:
         The file (that of the folder of the run where there is none) and the table (empty where there is none).
@@ -178,7 +178,7 @@ def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any
 
 
 def place_of(file: Path, key: str, command: str = "") -> str:
-    """Where a setting is said: the file, the line where the key begins one, the table and the key."""
+    """Return the place of a setting: the file, its line, the table and the key."""
     table = f"tool.{_TABLE}.{command}".rstrip(".")
     line, inside = "", False
     for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
@@ -191,7 +191,7 @@ def place_of(file: Path, key: str, command: str = "") -> str:
 
 
 def _nearest_table(root: Path) -> tuple[Path, Mapping[str, Any] | None]:
-    """The nearest file that has our table, and that; the file of ``root`` and None where there is none."""
+    """Return the nearest file that has our table, and that; the file of ``root`` and None where there is none."""
     above = [root, *root.parents]
     top = next((number for number, folder in enumerate(above) if (folder / ".git").exists()), 0)
     for folder in above[: top + 1]:
@@ -296,7 +296,7 @@ class _Reader:
 
 
 def _pattern_problem(glob: str) -> str:
-    """Why ``glob`` is no pattern; "" where it is one."""
+    """Return why ``glob`` is no pattern; "" where it is one."""
     if glob.startswith("!") or "[" in glob:
         return f"{glob!r} has what patterns do not have here (there is no ! and no […]): use *, ** and ?"
     return ""
@@ -304,7 +304,7 @@ def _pattern_problem(glob: str) -> str:
 
 @lru_cache(maxsize=256)
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """What ``glob`` matches among posix paths, in the manner of ``.gitignore``.
+    """Return a pattern for the posix paths that ``glob`` matches, in the manner of ``.gitignore``.
 
     ``*`` and ``?`` stay within one folder, ``**`` goes through any number of them; what has no slash but at its end
     matches at any depth; a folder that matches stands for everything below it.

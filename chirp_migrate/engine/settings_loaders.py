@@ -16,7 +16,7 @@ _MESSAGE = (
 
 
 def loaders_in_settings(path: str, text: str, rules: Sequence[Rule]) -> Iterator[Finding]:
-    """The loaders that a file of settings names, as findings of the rule that counts loaders.
+    """Yield the loaders that a file of settings names, as findings of the rule that counts loaders.
 
     Args:
         path: posix path relative to the root.

@@ -1,4 +1,4 @@
-"""``# chirp: ignore[CODE]``: what the user wants left alone, said in the code itself.
+"""``# chirp: ignore[CODE]``: suppressed findings, by comments in the code.
 
 Three forms; each takes codes, beginnings of codes or names of rules in brackets, and means every rule without them:
 
@@ -29,12 +29,12 @@ _LAYOUT = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.I
 
 
 class UnreadableComments(Exception):
-    """The file asks for something to be left alone, but its comments cannot be told from its code."""
+    """The file has comments that suppress findings, but its comments cannot be separated from its code."""
 
 
 @dataclass
 class Suppressions:
-    """What the comments of one file ask for.
+    """The suppressed findings of one file, by its comments.
 
     Attributes:
         lines: codes that are to be ignored, by 1-based line of the finding.
@@ -47,12 +47,12 @@ class Suppressions:
     notes: list[tuple[int, str]] = field(default_factory=list)
 
     def covers(self, code: str, line: int) -> bool:
-        """Whether findings of rule ``code`` in ``line`` are to be left alone."""
+        """Return whether findings of rule ``code`` in ``line`` are suppressed."""
         return code in self.everywhere or code in self.lines.get(line, ())
 
 
 def read_suppressions(text: str) -> Suppressions:
-    """The comments of a file that speak to this program; strings that look like them are not comments.
+    """Return the comments of a file that speak to this program; strings that look like them are not comments.
 
     Raises:
         UnreadableComments: the file cannot be tokenized, and may hold such a comment.
@@ -80,7 +80,7 @@ def read_suppressions(text: str) -> Suppressions:
 
 
 def with_ignores(text: str, codes: Mapping[int, Collection[str]]) -> str:
-    """``text`` with a comment above each statement that has one of the given lines.
+    """Return ``text`` with a comment above each statement that has one of the given lines.
 
     Args:
         text: source that can be tokenized.

@@ -1,4 +1,4 @@
-"""The files of a run through the rules, in several processes where that takes less time.
+"""The rules on all files of a run, in several processes if that takes less time.
 
 Every file is rewritten against the backend as it was read, so that the result depends on neither the order nor the
 number of processes.
@@ -39,7 +39,7 @@ def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jo
     Args:
         paths: files of ``project`` that some rule concerns.
         project: the backend; it is as it was when all results are there.
-        settings: which rules, and what is to be left alone.
+        settings: which rules to run, and which findings to suppress.
         jobs: number of processes; ``None`` chooses.
     """
     sizes = {path: len(project.text(path)) for path in paths}
@@ -47,7 +47,7 @@ def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jo
     if count < 2 or len(paths) < 2:
         yield from (_migrate(path, project, settings) for path in paths)
         return
-    # The largest first, so that no process is left alone with one of them at the end.
+    # The largest first, so that no process works alone on one of them at the end.
     yield from _in_processes(sorted(paths, key=sizes.__getitem__, reverse=True), project, settings, count)
 
 
@@ -72,7 +72,7 @@ def _in_processes(paths: list[str], project: Project, settings: Settings, count:
 
 
 def _alone(path: str, project: Project, settings: Settings) -> FileResult:
-    """One file in a process of its own, since it or another one ended the process it was in."""
+    """Return one file in a process of its own, since it or another one ended the process it was in."""
     with _pool(project, settings, 1) as pool:
         try:
             return pool.submit(_migrate_here, path).result()

@@ -40,7 +40,7 @@ _UNFINISHED = (
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """What is to be done to one file; kept small, since LibCST sends all of them along with every file.
+    """The planned changes of one file; small, since LibCST sends all of them with every file.
 
     Attributes:
         digest: SHA-256 of the bytes that the plan was made from.
@@ -81,7 +81,7 @@ class BackendPlan(BaseMetadataProvider[PlannedFile]):
 
 
 def planned_files(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -> dict[str, PlannedFile]:
-    """What ``chirp-migrate apply`` at ``root`` would do to the Python files at ``paths``; nothing is written.
+    """Return the changes of ``chirp-migrate apply`` at ``root`` to the Python files at ``paths``.
 
     The settings in ``pyproject.toml`` hold; files that a run leaves out have that as their obstacle.
 
@@ -115,16 +115,16 @@ def planned_files(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -
         contents[names[path]] = data
     if contents:
         plan = plan_tree(root, settings=settings, overlay=contents)
-        planned |= {path: _planned(plan, name, contents[name]) for path, name in names.items()}
+        planned |= {path: _planned_file(plan, name, contents[name]) for path, name in names.items()}
     return planned
 
 
 def _absolute(path: str | Path) -> Path:
-    """An absolute path, links not followed: a link to a file is not the file."""
+    """Return an absolute path, links not followed: a link to a file is not the file."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
-def _planned(plan: Plan, name: str, data: bytes) -> PlannedFile:
+def _planned_file(plan: Plan, name: str, data: bytes) -> PlannedFile:
     obstacles = [] if name.endswith(".py") else ["it is no .py file."]
     obstacles += [skipped.reason for skipped in plan.skipped if skipped.path == name]
     # What was left out is the file, or a folder it is in.

@@ -1,4 +1,4 @@
-"""All rules as one LibCST command, and what the commands of single rules share with it."""
+"""All rules as one LibCST command, and the code that it shares with the commands of single rules."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _REFORMATTED = "LibCST would change white space in it that is not to be changed:
 
 
 class PlannedCommand(CodemodCommand, ABC):
-    """Does to each file what the plan of the backend says; its one metadata dependency is a :class:`BackendPlan`."""
+    """Apply the plan of the backend to each file; its one metadata dependency is a :class:`BackendPlan`."""
 
     def transform_module(self, tree: cst.Module) -> cst.Module:
-        """The rewritten module.
+        """Return the rewritten module.
 
         Raises:
             libcst.codemod.SkipFile: there is no project to plan, the file is one that is left out or cannot be
@@ -38,7 +38,7 @@ class PlannedCommand(CodemodCommand, ABC):
         return super().transform_module(tree)
 
     def transform_module_impl(self, tree: cst.Module) -> cst.Module:
-        """The module with the edits of the plan; what is only reported becomes warnings."""
+        """Return the module with the edits of the plan; findings without edits become warnings."""
         (plan,) = self.METADATA_DEPENDENCIES
         planned = self.get_metadata(plan, tree)
         assert isinstance(planned, PlannedFile)

@@ -1,1 +1,1 @@
-"""What a run intends to do, as plain data: edits, hunks, findings and plans. It knows no other part of the tool."""
+"""Plans as plain data: edits, hunks and findings. The package imports no other part of the tool."""

@@ -73,7 +73,7 @@ class FileEntry(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, file: FilePlan) -> FileEntry:
-        """What a plan does to one file."""
+        """Return the entry of one file of a plan."""
         action: Literal["rewrite", "create"] = "create" if file.before is None else "rewrite"
         before = None if file.before is None else sha256(file.before)
         after = sha256(file.after)
@@ -97,7 +97,7 @@ class PlannedFile(FileEntry, frozen=True, kw_only=True):
 
 
 class Account(Struct, frozen=True, kw_only=True):
-    """What became of every loader (``sites``) and of the findings of every rule, by counts."""
+    """Counts of the outcomes of all loaders (``sites``) and of the findings of every rule."""
 
     sites: dict[str, int]
     listed_by_reason: dict[str, int]
@@ -106,7 +106,7 @@ class Account(Struct, frozen=True, kw_only=True):
 
 
 class RunDocument(Struct, frozen=True, kw_only=True):
-    """What was done, or would be; with ``check``, whether findings that are only listed count, and its exit code."""
+    """A finished or simulated run; for ``check``, also whether remarks count, and its exit code."""
 
     schema: Literal[1] = SCHEMA
     tool: str
@@ -121,7 +121,7 @@ class RunDocument(Struct, frozen=True, kw_only=True):
 
 
 class PlanDocument(Struct, frozen=True, kw_only=True):
-    """What ``plan`` writes, ``review`` decides on, and ``apply --plan`` applies.
+    """The document that ``plan`` writes, ``review`` decides on, and ``apply --plan`` applies.
 
     ``reviewed``: whether a review was begun; then every hunk must be decided before the plan is applied.
     """

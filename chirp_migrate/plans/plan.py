@@ -1,4 +1,4 @@
-"""What a run intends to do, as pure data: every file's new bytes, every finding with its place and reason."""
+"""A plan as pure data: every file's new bytes, every finding with its place and reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCHEMA: Final = 1
 
 
 class Safety(str, Enum):
-    """What applying a rule means for the training.
+    """The effect of a rule on the training.
 
     ``SAFE``: same samples, order and values, or the same distribution of augmentations. ``BEHAVIOUR``: fixes
     something whose result differs. ``ADVICE``: a hazard that is seen but not fixed.
@@ -45,9 +45,9 @@ class Safety(str, Enum):
 
 
 class Status(str, Enum):
-    """What happens to a finding: rewritten, rewritten only with ``--unsafe``, or only reported.
+    """The outcome of a finding: rewritten, rewritten only with ``--unsafe``, or only reported.
 
-    ``SUPPRESSED``: left alone because a comment or setting says so. ``REFUSED``: the user refused it in a review.
+    ``SUPPRESSED``: excluded by a comment or setting. ``REFUSED``: the user refused it in a review.
     ``FINE``: nothing to do, counted only. ``UNCHANGED``: the rewrite would gain nothing (see :class:`Gain`).
     """
 
@@ -61,7 +61,7 @@ class Status(str, Enum):
 
 
 class GainKind(str, Enum):
-    """What the rewrite of a loader, or of what a loader holds, buys; docs/apply.md describes each kind."""
+    """The kind of a gain; docs/apply.md describes each kind."""
 
     BATCHED = "batched-reading"
     AT_RUN_TIME = "decided-at-run-time"
@@ -71,13 +71,13 @@ class GainKind(str, Enum):
 
     @property
     def words(self) -> str:
-        """The kind as people read it."""
+        """Return the kind as people read it."""
         return self.value.replace("-", " ")
 
 
 @dataclass(frozen=True)
 class Gain:
-    """What a rewrite buys, and why.
+    """The gain of a rewrite, and the reason.
 
     Attributes:
         kind: what it buys.
@@ -93,7 +93,7 @@ class Gain:
 
     @property
     def text(self) -> str:
-        """The reason with its place."""
+        """Return the reason with its place."""
         return f"{self.why}, {self.path}:{self.line}" if self.path else self.why
 
 
@@ -170,14 +170,14 @@ class Finding:
 
     @property
     def message_with_gain(self) -> str:
-        """The message; of what gains something, also what and why."""
+        """Return the message, with kind and reason of the gain, if any."""
         if self.gain is None or self.status is Status.UNCHANGED:
             return self.message
         return f"{self.message}; gain: {self.gain.kind.words} ({self.gain.text})"
 
     @property
     def place(self) -> str:
-        """The line, and in a notebook the cell, as people are told of it."""
+        """Return the line, and in a notebook the cell, for messages."""
         return str(self.line) if self.cell is None else f"cell {self.cell}, line {self.line}"
 
 
@@ -191,7 +191,7 @@ class FilePlan:
         after: the bytes it is to have.
         note: why it is written.
         hunks: of a rewritten file, what can be accepted or refused in it.
-        public: of a rewritten file, names that others take from it, so that they stay whatever becomes of them here.
+        public: of a rewritten file, names that other files import from it, so that they stay.
     """
 
     path: str
@@ -203,12 +203,12 @@ class FilePlan:
 
 
 class Skipped(Struct, frozen=True, omit_defaults=True):
-    """A file that could not be handled, or what was not looked at, and why.
+    """A file that could not be handled, or an excluded one, and the reason.
 
     Attributes:
         path: posix path relative to the root of the plan.
-        reason: why, as people are told.
-        loaders: of a test that was left alone, how many loaders in it could be migrated.
+        reason: why, as a message.
+        loaders: of an excluded test, how many of its loaders could be migrated.
     """
 
     path: str
@@ -217,7 +217,7 @@ class Skipped(Struct, frozen=True, omit_defaults=True):
 
 
 class PlanOptions(Struct, frozen=True, kw_only=True):
-    """What a plan was asked for.
+    """The options of a plan.
 
     Attributes:
         rules: codes of the rules that ran; None means all.
@@ -260,7 +260,7 @@ class Plan:
     options: PlanOptions = field(default_factory=PlanOptions)
 
     def seen_from(self, folder: Path) -> Plan:
-        """The same plan with ``folder``, which the root is or lies in, as its root."""
+        """Return the plan with ``folder``, which contains or is the root, as its root."""
         between = self.root.relative_to(folder)
         return replace(
             self,
@@ -273,7 +273,7 @@ class Plan:
 
     @property
     def is_vendored(self) -> bool:
-        """Whether the runtime is copied into the tree."""
+        """Return whether the runtime is copied into the tree."""
         return any(file.note == "vendor" for file in self.files)
 
 

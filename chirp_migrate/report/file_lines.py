@@ -1,4 +1,4 @@
-"""The lines of one file before and after, as a reader sees them; each that changes belongs to the hunk that made it.
+"""The lines of one file before and after, for readers; each changed line belongs to a hunk.
 
 The hunks' own edits say which lines they wrote. What the result has besides (imports that they need, code that they
 left unused) is found by comparing with it, and belongs to no hunk. A notebook is its code cells.
@@ -75,7 +75,7 @@ class FileLines:
         self._lines = [line for line in every if self._place(line) is not None]
 
     def sections(self, number: int) -> Iterator[Section]:
-        """What the hunk with this number changes, with the lines around it; ``FOLLOWS`` for the rest.
+        """Yield the changes of the hunk with this number, with context; ``FOLLOWS`` for the rest.
 
         Lines that another hunk changes are no context, and a section ends with its cell.
         """
@@ -94,12 +94,12 @@ class FileLines:
                     yield Section(tuple(map(self._row, lines)), cell, self._within(lines[: first + 1]))
 
     def source_line(self, finding: Finding) -> str:
-        """The line before that a finding is about; empty where there is none."""
+        """Return the line before that a finding is about; empty where there is none."""
         place = (finding.cell, finding.line)
         return self._old.lines[self._old.places.index(place)] if place in self._old.places else ""
 
     def placed_after(self, finding: Finding) -> Finding:
-        """The finding at its line of the text after; where its line was rewritten, at the line most like it.
+        """Return the finding at its line of the text after; where its line was rewritten, at the line most like it.
 
         Only lines that the hunk of the finding wrote count.
         """
@@ -116,7 +116,7 @@ class FileLines:
         return line.before is not None and self._old.place(line.before) == (finding.cell, finding.line)
 
     def _most_similar(self, at: int, hunk: int | None) -> int | None:
-        """The number of the line, of those that a hunk added, which is most like the removed line at ``at``."""
+        """Return the number of the line, of those that a hunk added, which is most like the removed line at ``at``."""
         removed = self._old.lines[(self._lines[at].before or 1) - 1].strip()
         owners = self._lines[at].owners if hunk is None else {hunk}
         added = [n for n, line in enumerate(self._lines) if line.before is None and line.owners & owners]
@@ -129,12 +129,12 @@ class FileLines:
         return self._lines[max(added, key=likeness)].after if added else None
 
     def _next_after(self, at: int) -> int | None:
-        """The number of the first line of the text after at or below ``at``; of its last line, if none is."""
+        """Return the number of the first line of the text after at or below ``at``; of its last line, if none is."""
         following = (line.after for line in (*self._lines[at:], *reversed(self._lines[:at])))
         return next((number for number in following if number is not None), None)
 
     def _reach(self, at: int, step: int) -> int:
-        """The last position in one direction that still is context of ``at``."""
+        """Return the last position in one direction that still is context of ``at``."""
         for _ in range(_CONTEXT):
             beside = at + step
             if not 0 <= beside < len(self._lines) or self._lines[beside].owners:
@@ -149,7 +149,7 @@ class FileLines:
         return Row(line.sign, old and old[1], new and new[1], text.lines[number - 1], text.words(number))
 
     def _place(self, line: _Line) -> _Place | None:
-        """Where a reader finds a line; None for one that is only there for us."""
+        """Return the place of a line for readers; None for a line that is only internal."""
         return self._old.place(line.before) or self._new.place(line.after)
 
     def _cell(self, line: _Line) -> int | None:
@@ -157,7 +157,7 @@ class FileLines:
         return place and place[0]
 
     def _within(self, lines: Sequence[_Line]) -> str:
-        """What is around the last of the lines; around one that is added is what is around the line above it."""
+        """Return the definition around the last line; for an added line, that of the line above."""
         numbers = [line.before for line in lines if line.before is not None]
         return self._name_at(numbers[-1]) if numbers else ""
 
@@ -202,11 +202,11 @@ class _Text:
         self.lines = [masked.get(place, line) for place, line in zip(self.places, lines, strict=True)]
 
     def place(self, line: int | None) -> _Place | None:
-        """Where a reader finds a line; None for one that is in no cell."""
+        """Return the place of a line for readers; None for a line outside of all cells."""
         return None if line is None else self.places[line - 1]
 
     def words(self, line: int) -> tuple[Word, ...]:
-        """The words of a line; one of no kind for what is no Python, or was put back in the place of Python."""
+        """Return the words of a line; one of no kind for what is no Python, or was put back in the place of Python."""
         words, text = self._words[line - 1] if line <= len(self._words) else (), self.lines[line - 1]
         return words if "".join(word for _, word in words) == text else (("", text),)
 
@@ -238,7 +238,7 @@ def enclosing(text: str) -> Callable[[int], str]:
 
 
 def _runs(before: str, hunks: Sequence[Hunk]) -> list[_Run]:
-    """The runs of lines that hunks replace, in order; an edit that two hunks share belongs to both."""
+    """Return the runs of lines that hunks replace, in order; an edit that two hunks share belongs to both."""
     owners: dict[Edit, frozenset[int]] = {}
     for hunk in hunks:
         for edit in hunk.edits:
@@ -261,14 +261,14 @@ def _runs(before: str, hunks: Sequence[Hunk]) -> list[_Run]:
 
 
 def _lines(before: str, after: str, runs: Sequence[_Run]) -> Iterator[_Line]:
-    """Every line of both texts, once where it stays."""
+    """Yield every line of both texts, once where it stays."""
     old, new = SOURCE_LINE.findall(before), SOURCE_LINE.findall(after)
     middle: list[str] = []  # the lines before with all runs replaced and nothing else
     line = 0
     for run in runs:
         middle += [*old[line : run.first], *run.written]
         line = run.end
-    match, inserted = _compared([*middle, *old[line:]], new)
+    match, inserted = _match_lines([*middle, *old[line:]], new)
 
     def follows(position: int) -> Iterator[_Line]:
         return (_Line("+", None, number, _REST) for number in inserted.get(position, ()))
@@ -282,14 +282,14 @@ def _lines(before: str, after: str, runs: Sequence[_Run]) -> Iterator[_Line]:
             yield from follows(position)
             position += 1
         written = zip(match[position:], run.written, strict=False)
-        yield from _changed(run, old, [(there, text) for there, text in written if there is not None])
+        yield from _changed_lines(run, old, [(there, text) for there, text in written if there is not None])
         for _ in run.written:
             yield from follows(position)
             position += 1
         line = run.end
 
 
-def _compared(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | None], dict[int, list[int]]]:
+def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | None], dict[int, list[int]]]:
     """For each line of ``middle`` its number in ``new``, and those of ``new`` that come after which of ``middle``."""
     match: list[int | None] = [None] * len(middle)
     inserted: dict[int, list[int]] = {}
@@ -301,8 +301,8 @@ def _compared(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | Non
     return match, inserted
 
 
-def _changed(run: _Run, old: Sequence[str], written: Sequence[tuple[int, str]]) -> Iterator[_Line]:
-    """The lines of a run: those that it wrote as they were are no change."""
+def _changed_lines(run: _Run, old: Sequence[str], written: Sequence[tuple[int, str]]) -> Iterator[_Line]:
+    """Yield the lines of a run: those that it wrote as they were are no change."""
     for tag, i1, i2, j1, j2 in fewest_changes(old[run.first : run.end], [text for _, text in written]):
         removed = range(run.first + i1 + 1, run.first + i2 + 1)
         added = [there for there, _ in written[j1:j2]]

@@ -1,4 +1,4 @@
-"""One file of a plan as a report tells it: its hunks with their lines, places and reasons."""
+"""One file of a plan in a report: its hunks with their lines, places and reasons."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from chirp_migrate.review.selection import WHOLE_FILE, Choices
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
 
-__all__ = ["finding_story", "tell_file"]
+__all__ = ["finding_story", "story_of_file"]
 
 _ODD_IN_LINKS = re.compile(r"[^A-Za-z0-9_./-]+")
 
 
-def tell_file(
+def story_of_file(
     file: FilePlan, findings: Iterable[Finding], *, run: int | None, choices: Choices, edited_since: bool
 ) -> tuple[FileStory, tuple[FindingStory, ...]]:
-    """One file, and what was found in it and not rewritten.
+    """Return one file of a report, and its findings that were not rewritten.
 
     Args:
         file: what was, or is to be, written.
@@ -63,7 +63,7 @@ def tell_file(
 
 
 def finding_story(finding: Finding, source: str = "") -> FindingStory:
-    """A finding with the reason of its rule."""
+    """Return a finding with the reason of its rule."""
     return FindingStory(finding, _reasons().get(finding.rule, ""), source)
 
 
@@ -73,14 +73,14 @@ def _reasons() -> dict[str, str]:
 
 
 def _owner(finding: Finding, known: Collection[int]) -> int | None:
-    """The hunk that a finding belongs to; None for one that is only reported."""
+    """Return the hunk that a finding belongs to; None for one that is only reported."""
     if finding.hunk in known and finding.status in (Status.REWRITE, Status.REFUSED):
         return finding.hunk
     return FOLLOWS if finding.status is Status.REWRITE else None
 
 
 def _link(path: str, run: int | None, part: str = "") -> str:
-    """A name for links that stays the same; a path with odd characters gets a hash, so that no two are alike."""
+    """Return a name for links that stays the same; a path with odd characters gets a hash, so that no two are alike."""
     plain = _ODD_IN_LINKS.sub("-", path)
     if plain != path:
         plain += f"-{hashlib.sha256(path.encode('utf-8', errors='surrogateescape')).hexdigest()[:8]}"

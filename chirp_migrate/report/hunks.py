@@ -74,7 +74,7 @@ def side_by_side(rows: Iterable[Row]) -> Iterator[Pair]:
 
 
 def differing(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Where two lines differ, from the first to the last word that does: start and end in each.
+    """Return the range of words in which two lines differ: start and end in each.
 
     None where they have little in common, or only the blanks that they are indented by.
     """
@@ -89,5 +89,5 @@ def differing(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | N
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many words both begin with."""
+    """Return how many words both begin with."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -1,4 +1,4 @@
-"""What ``verify`` and ``doctor`` leave for a report: their JSON beside the last run that stands."""
+"""Results of ``verify`` and ``doctor`` for reports: their JSON next to the last applied run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def keep_verdict(root: Path, report: VerifyReport) -> str | None:
 
 
 def keep_problems(root: Path, report: DoctorReport) -> str | None:
-    """Keep what ``doctor`` found in the journal, as :func:`keep_verdict` keeps a verdict."""
+    """Store the result of ``doctor`` in the journal, as :func:`keep_verdict` stores a verdict."""
     return _keep(root, DOCTOR, doctor_document.encode(report), "The result")
 
 

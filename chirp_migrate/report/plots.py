@@ -28,7 +28,7 @@ def prepare(folder: Path) -> None:
 
 
 def drawn(folder: Path, report: VerifyReport) -> str:
-    """Draw what was measured into an existing folder, replacing files of the same names, and say so in one sentence.
+    """Draw the measurements into an existing folder, replacing files, and return one sentence about them.
 
     Raises:
         UsageProblem: a file cannot be written.

@@ -13,7 +13,7 @@ from chirp_migrate.doctor.document import DoctorReport
 from chirp_migrate.engine.discover import journal_root, root_of
 from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Skipped, Status
-from chirp_migrate.report.files import finding_story, tell_file
+from chirp_migrate.report.files import finding_story, story_of_file
 from chirp_migrate.report.kept_verdict import changed_since
 from chirp_migrate.report.story import FileStory, FindingStory, RunStory, Story
 from chirp_migrate.review.loader_account import Ledger
@@ -39,12 +39,12 @@ def read_story(
     verdict_file: Path | None = None,
     doctor_file: Path | None = None,
 ) -> Story:
-    """Read what there is to tell of the backend at ``path``; nothing is written.
+    """Read all data of a report on the backend at ``path``; nothing is written.
 
     Args:
         path: folder of the backend.
         run: only this run of ``apply``; by default all that stand.
-        plan_file: tell of this plan (see ``plan -o``) instead of what was applied.
+        plan_file: report this plan (see ``plan -o``) instead of the applied runs.
         verdict_file: what ``verify --json`` wrote; by default what ``verify`` kept with the runs.
         doctor_file: the same of ``doctor``.
 
@@ -61,7 +61,7 @@ def read_story(
 
 
 def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None, doctor: DoctorReport | None) -> Story:
-    """What was applied to the backend at ``path``."""
+    """Return the report on the applied runs at ``path``."""
     root = journal_root(path)
     runs = read_runs(root)
     if any(run.state is not State.APPLIED for run in runs):
@@ -78,41 +78,43 @@ def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None, do
     chosen = [run for run in runs if number is None or run.number == number]
     if not chosen:
         there = ", ".join(str(run.number) for run in runs)
-        raise UsageProblem(f"there is no run {number} in {path}: those that stand are {there}.")
+        raise UsageProblem(f"there is no run {number} in {path}: the applied runs are {there}.")
     verdict, kept_with = (
-        _kept(runs, VERDICT, decode) if verdict_file is None else (_document_in(verdict_file, "verify", decode), None)
+        _last_result(runs, VERDICT, decode)
+        if verdict_file is None
+        else (_document_in(verdict_file, "verify", decode), None)
     )
-    stories = [_tell_run(run, runs) for run in chosen]
-    doubts = [*_doubts(stories, verdict, kept_with, runs)]
+    stories = [_story_of_run(run, runs) for run in chosen]
+    doubts = [*_find_mismatches(stories, verdict, kept_with, runs)]
     if doctor is None:
-        doctor, kept_with = _kept(runs, DOCTOR, doctor_document.decode)
+        doctor, kept_with = _last_result(runs, DOCTOR, doctor_document.decode)
         if kept_with is not None and kept_with < runs[-1].number:
             doubts.append(f"Run {kept_with + 1} was applied after the last doctor: run doctor again.")
     return Story(root.name, tuple(stories), verdict, tuple(doubts), doctor)
 
 
 def _story_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> Story:
-    """What a plan would do to the backend at ``path``."""
+    """Return the report on a plan for the backend at ``path``."""
     root = root_of(path)
     found = load_plan(plan_file, root)
     verdict = None if verdict_file is None else _document_in(verdict_file, "verify", decode)
-    run = _tell_plan(found)
+    run = _story_of_found_plan(found)
     return Story(root.name, (run,), verdict, ("This is a plan: nothing of it is applied.",))
 
 
-def _tell_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
-    edited = _edited(run, runs)
+def _story_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
+    edited = _edited_files(run, runs)
     data = run.document(APPLIED_PLAN)
     if data is None:
         files = tuple(_file_of(run, file.path) for file in run.files)
-        return replace(_told(Plan(run.root, files, (), ()), run=run, edited=edited), ledger=None)
+        return replace(_run_story(Plan(run.root, files, (), ()), run=run, edited=edited), ledger=None)
     try:
         document = read_document(data)
         planned = [file.path for file in document.files]
-        plan = read_applied(document, run.root, _written(run, planned))
+        plan = read_applied(document, run.root, _written_contents(run, planned))
         written = {file.path for file in plan.files}
         left = tuple(Skipped(path, _NOT_WRITTEN) for path in planned if path not in written)
-        return _told(plan, left, run=run, edited=edited)
+        return _run_story(plan, left, run=run, edited=edited)
     except ValueError as error:  # edits that overlap are known when they are applied
         raise JournalDamaged(
             f"the plan kept with run {run.number} is damaged ({error}): remove {run.folder / APPLIED_PLAN} to report "
@@ -120,19 +122,19 @@ def _tell_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
         ) from None
 
 
-def _tell_plan(found: PlanFile) -> RunStory:
+def _story_of_found_plan(found: PlanFile) -> RunStory:
     plan, choices = found.plan, found.choices
-    # With every hunk, also the refused ones; those that somebody edited as edited.
+    # With every hunk, also the refused ones; edited hunks as edited.
     shown = select(plan, {one: replace(choice, accepted=True) for one, choice in choices.items()})
     refused = {one for one, choice in choices.items() if not choice.accepted}
     findings = tuple(
         replace(one, status=Status.REFUSED) if one.status is Status.REWRITE and (one.path, one.hunk) in refused else one
         for one in plan.findings
     )
-    return replace(_told(replace(shown, findings=findings), choices=choices), tool=found.tool)
+    return replace(_run_story(replace(shown, findings=findings), choices=choices), tool=found.tool)
 
 
-def _told(
+def _run_story(
     plan: Plan,
     left: tuple[Skipped, ...] = (),
     *,
@@ -140,7 +142,7 @@ def _told(
     edited: Collection[str] = (),
     choices: Choices | None = None,
 ) -> RunStory:
-    """A run, or without one a plan, from its parts.
+    """Return a run, or without one a plan, from its parts.
 
     Args:
         plan: what was planned.
@@ -160,7 +162,7 @@ def _told(
     reported: dict[str, tuple[FindingStory, ...]] = {}
     for file in plan.files:
         own, since = findings.get(file.path, ()), file.path in edited
-        story, reported[file.path] = tell_file(file, own, run=number, choices=choices or {}, edited_since=since)
+        story, reported[file.path] = story_of_file(file, own, run=number, choices=choices or {}, edited_since=since)
         files.append(story)
     for path in findings.keys() - reported.keys():
         reported[path] = tuple(finding_story(one) for one in findings[path] if one.status is not Status.FINE)
@@ -177,8 +179,8 @@ def _told(
     )
 
 
-def _written(run: JournalRun, planned: Collection[str]) -> Contents:
-    """The bytes of a run's files, by the path that its plan has for them; the journal knows where a link led."""
+def _written_contents(run: JournalRun, planned: Collection[str]) -> Contents:
+    """Return the bytes of a run's files, by the path that its plan has for them; the journal knows where a link led."""
     paths = {file.path for file in run.files}
     linked = {(file.sha256_before, file.sha256_after): file.path for file in run.files if file.path not in planned}
 
@@ -193,23 +195,23 @@ def _written(run: JournalRun, planned: Collection[str]) -> Contents:
 
 
 def _file_of(run: JournalRun, path: str) -> FilePlan:
-    """A file as a journal keeps it, which does not say why it was written."""
+    """Return a file as a journal keeps it, which does not say why it was written."""
     file = next(one for one in run.files if one.path == path)
     before = None if file.before is None else run.content(file.before.sha256)
     return FilePlan(path, before, run.content(file.sha256_after), "rewrite")
 
 
-def _edited(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]:
+def _edited_files(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]:
     """Files of a run that are not what it made of them, nor what a later run did."""
     later = {file.path for one in runs if one.number > run.number for file in one.files}
     mine = {file.path: file.sha256_after for file in run.files if file.path not in later}
     return frozenset(changed_since(run.root, mine))
 
 
-def _kept(
+def _last_result(
     runs: Sequence[JournalRun], name: str, read: Callable[[bytes], _Document]
 ) -> tuple[_Document | None, int | None]:
-    """What the last ``verify`` or ``doctor`` found, and the number of the run that was the last one then."""
+    """Return the last result of ``verify`` or ``doctor``, and the number of the last run at that time."""
     command = Path(name).stem
     for run in reversed(runs):
         data = run.document(name)
@@ -229,12 +231,16 @@ def _document_in(file: Path, command: str, read: Callable[[bytes], _Document]) -
     try:
         return read(read_file(file))
     except OSError as error:
-        raise UsageProblem(f"{file} cannot be read ({error.strerror}): give what `{command} --json` wrote.") from None
+        raise UsageProblem(
+            f"{file} cannot be read ({error.strerror}): give a file that `{command} --json` wrote."
+        ) from None
     except ValueError as error:
-        raise UsageProblem(f"{file} is no result of {command} ({error}): give what `{command} --json` wrote.") from None
+        raise UsageProblem(
+            f"{file} is no result of {command} ({error}): give a file that `{command} --json` wrote."
+        ) from None
 
 
-def _doubts(
+def _find_mismatches(
     stories: Sequence[RunStory], verdict: VerifyReport | None, kept_with: int | None, runs: Sequence[JournalRun]
 ) -> Iterator[str]:
     """What keeps the parts of a story from belonging together; the verdict was kept with the run ``kept_with``."""
@@ -250,7 +256,7 @@ def _doubts(
     if len(stories) < len(runs):
         others = ", ".join(str(run.number) for run in runs if run.number not in {one.number for one in stories})
         shown = stories[0].number
-        yield f"Only run {shown} is shown; {others} stand as well, and a verdict is on all of them together."
+        yield f"Only run {shown} is shown; {others} are applied as well, and a verdict covers all of them."
     if verdict is None:
         return
     changed = changed_since(runs[0].root, verdict.files)

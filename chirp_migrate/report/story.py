@@ -1,7 +1,7 @@
-"""Everything a report tells, as data and free of presentation; the page and the terminal render the same story.
+"""The contents of a report, as data without presentation; the page and the terminal render the same data.
 
 It is read from what ``apply`` and ``verify`` kept (the journal), or from a saved plan. The user's code is never
-imported or run. Texts are as they stand in the sources: whoever shows them escapes them.
+imported or run. Texts are those of the sources: the code that renders them escapes them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["FileStory", "FindingStory", "HunkStory", "RunStory", "Story", "repor
 
 @dataclass(frozen=True)
 class FindingStory:
-    """A finding with what a reader needs beside it.
+    """A finding with the details that a reader needs.
 
     Attributes:
         finding: rule, name, place, message, safety and status.
@@ -37,7 +37,7 @@ class FindingStory:
 
 @dataclass(frozen=True)
 class HunkStory:
-    """One change: what can be accepted or refused alone, or what follows from others.
+    """One change: a hunk, or edits that follow from hunks.
 
     Attributes:
         id: names it in links: the same whenever the same change is reported again. Letters, digits and ``_./:-`` only.
@@ -47,7 +47,7 @@ class HunkStory:
         findings: what it rewrites, by place; only of a ``rewrite``.
         imports: lines such as ``from chirpid_patch import SpecAugment`` that it needs.
         decision: in a plan, ``accepted`` or ``refused``; None where nothing was decided.
-        edited: whether somebody wrote other lines in a review; ``sections`` show these.
+        edited: whether the user wrote other lines in a review; ``sections`` show these.
         sections: runs of lines with context, in the order of the file.
     """
 
@@ -120,7 +120,7 @@ class RunStory:
 
 @dataclass(frozen=True)
 class Story:
-    """What became of one backend.
+    """The report on one backend.
 
     Attributes:
         name: of the backend's folder.
@@ -138,30 +138,30 @@ class Story:
 
     @property
     def files(self) -> tuple[FileStory, ...]:
-        """Those of all runs."""
+        """Return the files of all runs."""
         return tuple(file for run in self.runs for file in run.files)
 
     @property
     def findings(self) -> tuple[FindingStory, ...]:
-        """Those of all runs."""
+        """Return the findings of all runs."""
         return tuple(finding for run in self.runs for finding in run.findings)
 
     @property
     def is_plan(self) -> bool:
-        """Whether nothing of it is applied yet."""
+        """Return whether nothing of it is applied yet."""
         return any(run.number is None for run in self.runs)
 
 
 def reported_by_file(
     reported: Iterable[FindingStory],
 ) -> Iterator[tuple[str, list[tuple[str, list[list[FindingStory]]]]]]:
-    """What was seen and not rewritten: title → file → findings, those that say the same together."""
+    """Yield the findings that were not rewritten: title → file → findings, equal messages together."""
     for title, stories in sections(reported, lambda story: story.finding):
         files = groupby(stories, key=lambda story: story.finding.path)
-        yield title, [(path, _alike(of_file)) for path, of_file in files]
+        yield title, [(path, _group_equal(of_file)) for path, of_file in files]
 
 
-def _alike(stories: Iterable[FindingStory]) -> list[list[FindingStory]]:
+def _group_equal(stories: Iterable[FindingStory]) -> list[list[FindingStory]]:
     """Findings that say the same, together; in the order of the first of each."""
     kinds: dict[tuple[str, str], list[FindingStory]] = {}
     for story in stories:

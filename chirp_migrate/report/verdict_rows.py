@@ -1,4 +1,4 @@
-"""What is shown of a verification, made from its document: rows of times, of figures, and waits for batches."""
+"""Rows of a verification for reports, from its document: times, metrics, and waits for batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ _SIDES = ("before", "after", "cached")
 _TONES: dict[str, Literal["good", "open"]] = {
     "faster": "good",
     "faster, entry points inconclusive": "open",
-    "faster, entry points undecided": "open",
     "not shown to be faster": "open",
     "model-bound": "open",
 }
@@ -64,12 +63,12 @@ def short(label: str) -> str:
 
 
 def tone(verdict: str) -> Literal["good", "open", "bad"]:
-    """What a verdict means to somebody who wanted it to be ``faster``."""
+    """Return whether a verdict is good, open or bad for a user who expects ``faster``."""
     return _TONES.get(verdict, "bad")
 
 
 def all_together(report: VerifyReport) -> EntryTimes | None:
-    """All entry points; None where nothing was timed."""
+    """Return all entry points; None where nothing was timed."""
     if report.ratio is None:
         return None
     # A side that was left out of a round took no time in it.
@@ -78,7 +77,7 @@ def all_together(report: VerifyReport) -> EntryTimes | None:
 
 
 def entry_times(report: VerifyReport) -> list[EntryTimes]:
-    """Each entry point that was timed, in the order in which they ran."""
+    """Return each entry point that was timed, in the order in which they ran."""
     rows = []
     for label, ratio in report.ratios.items():
         seconds = {side: of[label] for side, of in report.seconds.items() if of.get(label) and side in _SIDES}

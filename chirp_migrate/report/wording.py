@@ -1,4 +1,4 @@
-"""What commands, the terminal and the page say alike: one place for each sentence."""
+"""Sentences that commands, the terminal and the page share: one place for each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 #: Why a file is written.
 NOTES = {
     "rewrite": "rewritten",
-    "ignore": "comments that leave findings alone",
+    "ignore": "comments that suppress findings",
     "scaffold": "added",
     "dependency": "dependency",
     "vendor": "vendored",
@@ -43,7 +43,7 @@ HUNK_KINDS = {
 }
 SAFETIES = {
     Safety.SAFE: "the same samples, order and values, or the same distribution of augmentations; applied by default",
-    Safety.BEHAVIOUR: "what training learns differs; proposed, and applied with --unsafe",
+    Safety.BEHAVIOUR: "what training learns differs; a suggestion, which --unsafe applies",
     Safety.ADVICE: "reported, never rewritten",
 }
 #: What became of a loader.
@@ -69,19 +69,19 @@ _TITLES = {
 
 
 def outcomes(counts: Mapping[Status, int]) -> list[tuple[Status, str, int]]:
-    """What a rule did with what it found: status, word and number of each that there is."""
+    """Return the outcomes of a rule's findings: status, word and number of each."""
     words = {**_FATES, Status.REWRITE: "rewritten", Status.FINE: "fine", Status.REPORT: "reported"}
     return [(status, word, counts[status]) for status, word in words.items() if counts.get(status)]
 
 
 def parts_of(ledger: Ledger, *, planned: bool) -> list[tuple[Status, str, int]]:
-    """What became of the loaders: status, word and number of each that there is."""
+    """Return the outcomes of the loaders: status, word and number of each."""
     words = {**_FATES, Status.REWRITE: "to migrate"} if planned else _FATES
     return [(status, word, ledger.sites[status]) for status, word in words.items() if ledger.sites.get(status)]
 
 
 def ledger_sentences(ledger: Ledger, *, planned: bool = False, listed: str = "") -> Iterator[str]:
-    """What became of the loaders; ``listed`` names the place of the list of those that are not rewritten."""
+    """Yield sentences on the loaders; ``listed`` names the place of the list of those that are not rewritten."""
     if ledger.counting:
         parts = parts_of(ledger, planned=planned)
         fates = [f"{'all' if len(parts) == 1 and ledger.found > 1 else number} {word}" for _, word, number in parts]
@@ -96,7 +96,7 @@ def ledger_sentences(ledger: Ledger, *, planned: bool = False, listed: str = "")
 
 
 def sections(found: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[tuple[str, list[_T]]]:
-    """What was seen and not rewritten, under titles, in the order in which it matters; none that is empty."""
+    """Return the findings that were not rewritten, under titles, the most important first."""
     rules = {rule.code: rule for rule in all_rules()}
 
     def title(finding: Finding) -> str:
@@ -115,7 +115,7 @@ def sections(found: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[t
 
 
 def unchanged_loaders(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
-    """The loaders that stay as they are because nothing would be gained: file and one sentence on it."""
+    """Yield the loaders that stay as they are because nothing would be gained: file and one sentence on it."""
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     by_file: dict[str, list[Finding]] = {}
     for one in findings:

@@ -1,4 +1,4 @@
-"""What people and machines look at between plan and commit: plan file, hunks accepted or refused, the account of sites.
+"""Review between plan and commit: plan file, hunks accepted or refused, the ledger of loaders.
 
 It may import ``engine`` and what is below.
 """

@@ -1,4 +1,4 @@
-"""A hunk as a person looks at it: runs of whole lines, before and after."""
+"""A hunk for readers: runs of whole lines, before and after."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Lines:
         self.starts: Sequence[int] = [0, *accumulate(map(len, self.lines))]
 
     def blocks(self, edits: Iterable[Edit]) -> list[Block]:
-        """The blocks of lines that ``edits`` change, in their order."""
+        """Return the blocks of lines that ``edits`` change, in their order."""
         runs: list[tuple[int, int, list[Edit]]] = []
         for edit in sorted(edits, key=lambda one: (one.start, one.end)):
             first, end = lines_of(edit, self.starts)
@@ -45,7 +45,7 @@ class Lines:
         return [self._block(*run) for run in runs]
 
     def edit(self, block: Block) -> Edit:
-        """The edit that makes a block's lines what it says."""
+        """Return the edit that gives a block its lines."""
         return Edit(self.starts[block.first - 1], self.starts[block.end - 1], block.after)
 
     def position(self, offset: int) -> tuple[int, int]:
@@ -54,7 +54,7 @@ class Lines:
         return line + 1, offset - self.starts[line] + 1
 
     def offset(self, line: int, column: int) -> int:
-        """The offset of a 1-based line and column.
+        """Return the offset of a 1-based line and column.
 
         Raises:
             ValueError: there is no such place.

@@ -1,4 +1,4 @@
-"""A hunk as lines to replace: the form in which editors and code hosts take a rewrite."""
+"""A hunk as lines to replace: the form of rewrites in editors and code hosts."""
 
 from __future__ import annotations
 

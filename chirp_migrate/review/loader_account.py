@@ -1,4 +1,4 @@
-"""The account of a run: every place that had to be looked at, and what became of it."""
+"""The ledger of a run: the outcome of every call site and finding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_WRITTEN = "file-not-written"
 
 @dataclass(frozen=True)
 class Ledger:
-    """What became of the findings of a run, by status.
+    """Counts of the findings of a run, by status.
 
     Attributes:
         sites: places found by rules that count them (``Rule.counts_sites``); the statuses add up to what was found.
@@ -37,7 +37,7 @@ class Ledger:
 
     @classmethod
     def of(cls, plan: Plan, left: Collection[Skipped] = ()) -> Ledger:
-        """Add up what a run found.
+        """Count the findings of a run.
 
         Args:
             plan: with its findings, the files that could not be handled, and the rules that ran.
@@ -61,11 +61,11 @@ class Ledger:
 
     @property
     def found(self) -> int:
-        """All sites."""
+        """Return all sites."""
         return sum(self.sites.values())
 
     def account(self) -> Account:
-        """The ledger as documents have it."""
+        """Return the ledger as documents have it."""
         return Account(
             sites={"found": self.found, **_by_name(self.sites)},
             listed_by_reason=dict(self.reasons),

@@ -1,4 +1,4 @@
-"""Where findings are for programs that show a repository: names from its top, and lines of the files themselves."""
+"""Places of findings for programs that show a repository: names from its top, and lines of the files."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ class Region:
 
 
 def top_of(root: Path) -> Path:
-    """The folder that names are told from: the top of the git work tree around ``root`` (absolute); outside of one
-    the current folder where ``root`` is in it, else ``root``.
+    """Return the folder that names are relative to.
+
+    It is the top of the git work tree around ``root`` (absolute). Outside of one, it is the current folder if ``root``
+    is in it, else ``root``.
     """
     for folder in (root, *root.parents):
         if (folder / ".git").exists():
@@ -99,11 +101,11 @@ class Places:
         self._prefix = PurePosixPath(plan.root.relative_to(top_of(plan.root)).as_posix())
 
     def name(self, path: str) -> str:
-        """A path of the plan, as a posix path from the top of the repository (see :func:`top_of`)."""
+        """Return a path of the plan, as a posix path from the top of the repository (see :func:`top_of`)."""
         return str(self._prefix / path)
 
     def file(self, path: str) -> CheckedFile:
-        """The file at a path of the plan.
+        """Return the file at a path of the plan.
 
         Raises:
             UsageProblem: it went away since it was planned, or cannot be read any more.
@@ -114,11 +116,11 @@ class Places:
                 data = (self._root / path).read_bytes() if data is None else data
                 self._files[path] = CheckedFile.from_bytes(path, data)
             except (OSError, UnreadableSource) as error:
-                raise _changed(path) from error
+                raise _change_error(path) from error
         return self._files[path]
 
     def region(self, finding: Finding) -> Region:
-        """Where to look in the file; in a notebook, the lines of its JSON that hold the cell's code.
+        """Return the place of a finding in the file; in a notebook, the lines of its JSON with the cell's code.
 
         Raises:
             UsageProblem: the file changed since it was planned.
@@ -127,11 +129,11 @@ class Places:
         if finding.cell is None:
             return Region(finding.line, finding.column)
         if finding.cell not in file.cells:
-            raise _changed(finding.path)
+            raise _change_error(finding.path)
         return file.cells[finding.cell]
 
     def line(self, finding: Finding) -> str:
-        """The line of code that a finding is about, without the space around it.
+        """Return the line of code that a finding is about, without the space around it.
 
         Raises:
             UsageProblem: the file changed since it was planned.
@@ -139,8 +141,8 @@ class Places:
         try:
             return self.file(finding.path).lines[finding.cell][finding.line - 1].strip()
         except LookupError as error:
-            raise _changed(finding.path) from error
+            raise _change_error(finding.path) from error
 
 
-def _changed(path: str) -> UsageProblem:
+def _change_error(path: str) -> UsageProblem:
     return UsageProblem(f"{path} was changed while it was checked: run the check again.")

@@ -1,7 +1,7 @@
 """A plan as a file: what was reviewed is what is applied, to the byte, on any machine that has the same sources.
 
 It holds edits, and of the files to be rewritten only the hashes, so that it says nothing about a tree that is not the
-one it was made from. It is read as something that anybody may have changed.
+one it was made from. It is read as a file that any program may have changed.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from chirp_migrate.transaction.journal_schema import checked_path
 __all__ = [
     "Contents",
     "PlanFile",
-    "carried_over",
     "load_plan",
     "plan_document",
     "read_applied",
     "read_document",
     "read_plan",
     "run_document",
+    "with_earlier_decisions",
 ]
 
 #: Bytes of a file before and after, by path and their SHA-256: after is None where the plan has to say what it becomes.
@@ -59,7 +59,7 @@ Contents = Callable[[str, str | None, str], tuple[bytes | None, bytes | None] | 
 
 @dataclass(frozen=True)
 class PlanFile:
-    """What a plan file says, checked against the tree it is for.
+    """A plan file, checked against its tree.
 
     Attributes:
         plan: the plan, as it was made.
@@ -75,7 +75,7 @@ class PlanFile:
 
 
 def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
-    """The plan as the document that :func:`read_plan` reads; ``choices`` when a review was begun."""
+    """Return the plan as the document that :func:`read_plan` reads; ``choices`` when a review was begun."""
     return PlanDocument(
         tool=f"chirp-migrate {__version__}",
         options=plan.options,
@@ -90,7 +90,7 @@ def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
 
 
 def run_document(plan: Plan, left: Sequence[Skipped], **more: Any) -> RunDocument:
-    """What was done, or would be, without the contents of files.
+    """Return the document of a finished or simulated run, without the contents of files.
 
     Args:
         left: files that could not be written.
@@ -109,21 +109,21 @@ def run_document(plan: Plan, left: Sequence[Skipped], **more: Any) -> RunDocumen
 
 
 def read_document(data: bytes) -> PlanDocument:
-    """The document in a file that anybody may have changed; nothing in it is compared with a tree.
+    """Return the document in a file that any program may have changed; nothing in it is compared with a tree.
 
     Raises:
         ValueError: it is no plan, or a newer version made it; the message says why.
     """
     found = read_json(data)
     if found.get("kind") != KIND:
-        raise ValueError("it is some other document")
+        raise ValueError("it is another kind of document")
     if found.get("schema") != SCHEMA:
         raise _Newer(f"{found.get('tool', 'another version')} with schema {found.get('schema')!r}")
     return read_as(found, PlanDocument)
 
 
 def load_plan(file: Path, root: Path) -> PlanFile:
-    """The plan in ``file`` for the tree at ``root``.
+    """Return the plan in ``file`` for the tree at ``root``.
 
     Raises:
         UsageProblem: the file cannot be read; and see :func:`read_plan`.
@@ -153,7 +153,7 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
         plan_file = _Reading(read_document(data), root, tree).plan_file
     except _Newer as error:
         raise UsageProblem(
-            f"{name} was made by {error}, which this version does not know: update chirp-migrate."
+            f"{name} was made by {error}, which this version does not support: update chirp-migrate."
         ) from None
     except ValueError as error:
         raise UsageProblem(
@@ -161,14 +161,14 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
         ) from None
     if tree.changed:
         raise Refused(
-            f"not as they were when {name} was made: {', '.join(tree.changed)}; nothing was changed. Make the plan "
-            f"anew: chirp-migrate plan {quote(str(root))} -o {quote(name)}"
+            f"changed since {name} was made: {', '.join(tree.changed)}; nothing was written. Make a new "
+            f"plan: chirp-migrate plan {quote(str(root))} -o {quote(name)}"
         )
     return plan_file
 
 
 def read_applied(document: PlanDocument, root: Path, written: Contents) -> Plan:
-    """What was applied, from the plan that was kept with the run; the files of the tree are not looked at.
+    """Return the applied changes of a run, from its stored plan, without reading the tree.
 
     Args:
         document: that plan.
@@ -181,17 +181,17 @@ def read_applied(document: PlanDocument, root: Path, written: Contents) -> Plan:
     return _Reading(document, root, written).plan_file.plan
 
 
-def carried_over(old: PlanDocument, new: PlanDocument) -> PlanDocument:
-    """The plan ``new`` with what a review of an ``old`` one decided on hunks that are the same in it.
+def with_earlier_decisions(old: PlanDocument, new: PlanDocument) -> PlanDocument:
+    """Return the plan ``new`` with the decisions of an ``old`` review on hunks that are the same.
 
     A hunk is the same when the source of its file and its edits are.
     """
     before = {entry.path: entry for entry in old.files}
-    files = [_decided(file, before[file.path]) if file.path in before else file for file in new.files]
+    files = [_with_decisions(file, before[file.path]) if file.path in before else file for file in new.files]
     return structs.replace(new, files=files, reviewed=True)
 
 
-def _decided(file: PlannedFile, old: PlannedFile) -> PlannedFile:
+def _with_decisions(file: PlannedFile, old: PlannedFile) -> PlannedFile:
     if old.sha256_before != file.sha256_before:
         return file
     if not file.hunks or not old.hunks:
@@ -263,7 +263,7 @@ class _Tree:
 
 
 class _Reading:
-    """One pass over a document, with what was decided in it."""
+    """One pass over a document, with its decisions."""
 
     def __init__(self, whole: PlanDocument, root: Path, contents: Contents) -> None:
         self._contents = contents
@@ -294,13 +294,13 @@ class _Reading:
         elif after is not None:
             return FilePlan(path, before, after, entry.note)
         elif entry.content is UNSET or entry.decision is UNSET:
-            raise ValueError(f"what becomes of {path} is missing")
+            raise ValueError(f"the new content of {path} is missing")
         else:
             file = FilePlan(path, before, entry.content.encode("utf-8", errors="surrogateescape"), entry.note)
             self._choose((path, WHOLE_FILE), entry.decision, None)
         if after is None and sha256(file.after) != entry.sha256_after:
             raise ValueError(
-                f"its edits of {path} do not give what it says, so it was changed or made by another version"
+                f"its edits of {path} do not match its hash, so the plan was edited, or another version made it"
             )
         return file
 

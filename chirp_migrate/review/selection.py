@@ -28,7 +28,7 @@ _SERVANTS = frozenset({"dependency", "vendor"})
 
 @dataclass(frozen=True)
 class Choice:
-    """What the user wants done with a hunk; ``edits`` go in the place of its own ones where they are given."""
+    """The decision on a hunk; ``edits`` replace its own ones."""
 
     accepted: bool
     edits: tuple[Edit, ...] | None = None
@@ -45,7 +45,7 @@ def decisions_of(plan: Plan) -> list[HunkId]:
 
 
 def select(plan: Plan, choices: Choices) -> Plan:
-    """``plan`` as ``choices`` leave it; what they do not mention is accepted.
+    """Return ``plan`` with ``choices`` applied; hunks without a choice are accepted.
 
     What makes the runtime available is left out when nothing is left that needs it.
 
@@ -69,7 +69,7 @@ def _select_in(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan
     if not file.hunks:
         return None if _is_refused(choices, (file.path, WHOLE_FILE)) else file
     kept = tuple(
-        _chosen(file, hunk, choices) for hunk in file.hunks if not _is_refused(choices, (file.path, hunk.number))
+        _choose_edits(file, hunk, choices) for hunk in file.hunks if not _is_refused(choices, (file.path, hunk.number))
     )
     if kept == file.hunks:
         return file
@@ -79,7 +79,7 @@ def _select_in(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan
     try:
         after = source.encode(compose(Module(file.path, source.text), kept, file.public, style))
     except (UnparsableModule, SyntaxError) as error:
-        raise Refused(f"{file.path}: what was accepted is no Python ({error}); nothing was changed.") from None
+        raise Refused(f"{file.path}: the accepted hunks are not valid Python ({error}); nothing was changed.") from None
     except UnreadableSource as error:
         raise Refused(
             f"{file.path}: these hunks go only with the refused ones: {error}; nothing was changed."
@@ -87,7 +87,7 @@ def _select_in(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan
     return replace(file, after=after, hunks=kept) if after != file.before else None
 
 
-def _chosen(file: FilePlan, hunk: Hunk, choices: Choices) -> Hunk:
+def _choose_edits(file: FilePlan, hunk: Hunk, choices: Choices) -> Hunk:
     choice = choices.get((file.path, hunk.number))
     return hunk if choice is None or choice.edits is None else replace(hunk, edits=choice.edits)
 

@@ -1,4 +1,4 @@
-"""A walk through a plan, hunk by hunk: what is decided, what comes next, and what a hunk looks like."""
+"""A review of a plan, hunk by hunk: decisions, the next hunk, and its diff."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MARKER = "#@@ chirp-migrate"
 
 
 class NotValid(Exception):
-    """An edited hunk that cannot be taken; the message says why."""
+    """An edited hunk is invalid, for the reason in the message."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Item:
 
     @property
     def kind(self) -> str:
-        """What "the rest of the rule" goes by: the code of the first rule, or why a whole file is written."""
+        """Return the key of "the rest of the rule": the code of the first rule, or why a whole file is written."""
         return self.findings[0].rule if self.findings else self.file.note
 
     def diff(self, edits: Iterable[Edit] | None = None) -> Iterator[str]:
@@ -58,7 +58,7 @@ class Item:
 
 
 class Review:
-    """What was decided of a plan, and where the user is in it."""
+    """The decisions on a plan, and the current item."""
 
     def __init__(self, plan: Plan, choices: Choices) -> None:
         self._root = plan.root
@@ -70,20 +70,20 @@ class Review:
 
     @property
     def current(self) -> Item | None:
-        """What is to be decided now; None when all is decided."""
+        """Return the next item to decide on; None if all are decided."""
         return self.items[self._position] if self._position < len(self.items) else None
 
     @property
     def number(self) -> int:
-        """Where the current item stands among all, from 1."""
+        """Return the position of the current item, from 1."""
         return self._position + 1
 
     def bound_to(self, item: Item) -> list[Item]:
-        """The items that are decided together with one, itself among them."""
+        """Return the items that are decided together with one, itself among them."""
         return self._bound[item.id]
 
     def undecided(self) -> int:
-        """How many items are left to decide."""
+        """Return how many items are left to decide."""
         return sum(item.id not in self.choices for item in self.items)
 
     def decide(self, accepted: bool) -> None:
@@ -146,7 +146,7 @@ class Review:
 
 
 def edit_buffer(item: Item, choice: Choice | None) -> str:
-    """The new lines of a hunk for an editor: each block under a marker that says which lines it replaces.
+    """Return the new lines of a hunk for an editor: each block under a marker with the lines it replaces.
 
     Raises:
         NotValid: there is no hunk to edit.
@@ -159,7 +159,7 @@ def edit_buffer(item: Item, choice: Choice | None) -> str:
 
 
 def read_buffer(item: Item, choice: Choice | None, text: str) -> tuple[Edit, ...]:
-    """The edits that an edited buffer stands for.
+    """Return the edits of an edited buffer.
 
     Raises:
         NotValid: markers are missing or changed.
@@ -209,7 +209,7 @@ def _bound(items: Sequence[Item]) -> dict[HunkId, list[Item]]:
 
 
 def _blocks(item: Item, choice: Choice | None) -> tuple[Lines, list[Block]]:
-    """The lines of an item's file, and the blocks of them that its hunk changes, as it was edited."""
+    """Return the lines of an item's file, and the blocks of them that its hunk changes, as it was edited."""
     if item.file.before is None or item.hunk is None:
         raise NotValid("a file that is added is accepted or refused as a whole")
     lines = Lines(source_of(item.file.path, item.file.before).text)

@@ -1,4 +1,4 @@
-"""The rules, one module each; a new module with a :class:`~chirp_migrate.rules.base.Rule` in it is found by itself."""
+"""The rules, one module each; a new module with a :class:`~chirp_migrate.rules.base.Rule` registers itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Proposal", "Rule", "all_rules", "codes_of", "selected_codes", "unkno
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
-    """One instance of every rule, by code.
+    """Return one instance of every rule, by code.
 
     Raises:
         ValueError: when two rules share a code.
@@ -49,7 +49,7 @@ def codes_of(selector: str) -> frozenset[str]:
 
 
 def unknown_rule(selector: str) -> str:
-    """What to say of a selector that means no rule: half a sentence that names one that is close."""
+    """Return the message for a selector without a rule: half a sentence that names the nearest rule."""
     names = {name.upper(): rule for rule in all_rules() for name in (rule.code, rule.name)}
     near = get_close_matches(selector.upper(), names, n=1)
     nearest = f"the nearest is {names[near[0]].code} ({names[near[0]].name}), " if near else ""
@@ -66,7 +66,7 @@ def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[st
 
 
 def _weights(selectors: Iterable[str]) -> dict[str, int]:
-    """How much the most telling selector says of each rule it means."""
+    """Return how specific the most specific selector of each matching rule is."""
     weights: dict[str, int] = {}
     for selector in selectors:
         for code in codes_of(selector):

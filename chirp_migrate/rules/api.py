@@ -1,4 +1,4 @@
-"""What rules are made of: a rule imports this, and what its own analysis and edits are called.
+"""Building blocks of rules: a rule imports this module, and its own analysis and edits.
 
 The tree and names of a module, the project around it, changes of calls, and what a rule says of both.
 """

@@ -1,4 +1,4 @@
-"""What a rule is: it reads one module and proposes; it never writes, prints or knows the command line."""
+"""The base class of rules: a rule reads one module and suggests edits; it never writes or prints."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def _has(text: str, sign: Sign) -> bool:
 
 
 def listed(parts: Sequence[str]) -> str:
-    """``a``, ``a and b`` or ``a, b and c``."""
+    """Return ``a``, ``a and b`` or ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
 def quoted(module: Module, *nodes: cst.CSTNode) -> str:
-    """The source of nodes, each on one line, as a message names them; what says the same is said once."""
+    """Return the source of nodes, each on one line, for a message; equal texts once."""
     return listed(list(dict.fromkeys(f"`{one_line(module, node)}`" for node in nodes)))
 
 
@@ -94,7 +94,7 @@ class Rule(ABC):
             named first; anything else is a note.
         stops_workers: whether what it only lists keeps workers from starting where they are not forked: it is said
             without ``--verbose``, and `check` does not call such code clean.
-        for_the_curious: whether what it only lists or proposes is said with ``--verbose`` and in reports alone.
+        verbose_only: whether what it only lists or proposes is said with ``--verbose`` and in reports alone.
     """
 
     code: ClassVar[str]
@@ -108,11 +108,11 @@ class Rule(ABC):
     counts_sites: ClassVar[bool] = False
     finds_bugs: ClassVar[bool] = False
     stops_workers: ClassVar[bool] = False
-    for_the_curious: ClassVar[bool] = False
+    verbose_only: ClassVar[bool] = False
 
     @property
     def summary(self) -> str:
-        """What the rule does, in one line: the first line of its module's docstring (or of its reason)."""
+        """Return the summary of the rule: the first line of its module's docstring (or of its reason)."""
         docstring = inspect.getdoc(inspect.getmodule(type(self)))
         line = (docstring or self.reason).partition("\n")[0]
         text = re.sub(rf"^{self.code}: |\s*\(R-[^)]*\)", "", line)
@@ -120,7 +120,7 @@ class Rule(ABC):
 
     @property
     def requires(self) -> str:
-        """What has to hold for the rule to rewrite, as Markdown: the docstring of its class; "" if it says nothing."""
+        """Return the conditions of a rewrite, as Markdown: the docstring of the class; "" without one."""
         return inspect.cleandoc(vars(type(self)).get("__doc__") or "").replace("``", "`")
 
     def names(self, project: Project) -> Set[str]:
@@ -128,19 +128,19 @@ class Rule(ABC):
         return frozenset()
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Whether the rule can have anything to say about a module with this text; decides who is parsed at all."""
+        """Return whether the rule may find something in a module with this text; other modules are not parsed."""
         named = any(word in text for word in self.trigger) or not words_of(text).isdisjoint(self.names(project))
         return named and all(_has(text, sign) for sign in self.beside)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Whether the rule can have anything to say about a module, by what ``ast`` tells of it.
+        """Return whether the rule may find something in a module, by its ``ast``.
 
         It is asked of modules with the words that the rule looks for (:meth:`concerns`), before LibCST reads them.
         """
         return True
 
     def may_have_more(self, outline: Outline, project: Project) -> bool:
-        """The same of a module that has been rewritten."""
+        """Return the same of a module that has been rewritten."""
         return self.may_find(outline, project)
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:

@@ -1,4 +1,4 @@
-"""CHP001: construct loaders through the factory (R-000-2.1, R-000-2.2, R-000-4.2)."""
+"""CHP001: build loaders with the factory (R-000-2.1, R-000-2.2, R-000-4.2)."""
 
 from __future__ import annotations
 
@@ -43,50 +43,49 @@ _NOT_REWRITTEN = {
     "to have PyTorch's migrated",
     "subclass": "not rewritten: {} subclasses `DataLoader`; unless it overrides `__iter__`, inherit from "
     "`chirpid_patch.BatchedDataLoader`, which takes the same arguments",
-    "used-as-value": "`DataLoader` is {}, so the call that builds the loader is not seen; call "
+    "used-as-value": "`DataLoader` is {}, so the rule does not see the call that builds the loader; call "
     f"`{FACTORY}.create_loader` there instead",
     "replaced": "not rewritten: `{}` is patched elsewhere (for example in a test), and the patch would no longer take "
     f"effect; patch `{FACTORY}` instead and migrate this call by hand",
-    "no-dataset": "not rewritten: `DataLoader` call without a dataset",
-    "too-many-arguments": "not rewritten: `DataLoader` call with more arguments than it takes, or one twice",
+    "no-dataset": "not rewritten: the `DataLoader` call has no dataset",
+    "too-many-arguments": "not rewritten: the `DataLoader` call has too many arguments, or one of them twice",
 }
 
 
 class DataLoaderFactory(Rule):
     """Requires, of a mention of the class:
 
-    - `surely-pytorchs`: the name stands for PyTorch's `DataLoader`, also through imports of the project, and no branch
-      or `import *` can give it another meaning.
-    - `only-called`: it is called here, or by `functools.partial`, or through a variable, parameter default or
+    - `surely-pytorchs`: the name refers to PyTorch's `DataLoader`, also through imports of the project. No branch or
+      `import *` can give it another meaning.
+    - `only-called`: the code calls it here, or with `functools.partial`, or through a variable, parameter default or
       attribute that is only called, in this file.
-    - `no-subclass`: it is not inherited from.
+    - `no-subclass`: no class inherits from it here.
     - `dataset-given`: a call names its dataset, or takes its arguments from `*` or `**`.
-    - `known-parameters`: a call gives no parameter twice, and no more positional arguments than there are.
-    - `not-replaced`: no file of the project puts something else in the place of the name in this module: by any kind of
-      `patch` or `setattr`, also of the module's ``__dict__``; by a string that ends as `module.name`; or by assigning
-      to an attribute of that name, or of `DataLoader`, but of ``self``; nor in the place of a method of it. What a
-      `patch` of PyTorch's own does to modules that have imported it is nothing.
-    - `name-not-hidden`: no function, class or comprehension around the call gives the factory's name another meaning;
-      other rules need the same of the names that they write.
+    - `known-parameters`: a call passes no parameter twice, and not too many positional arguments.
+    - `not-replaced`: no file of the project replaces the name in this module, or a method of the class. Replacements
+      are: any kind of `patch` or `setattr`, also of the module's ``__dict__``; a string that ends in `module.name`; an
+      assignment to an attribute of that name, or of `DataLoader`, except of ``self``. A `patch` of PyTorch's own module
+      does not affect modules that have imported the class.
+    - `name-not-hidden`: no function, class or comprehension around the call gives the factory's name another meaning.
+      Other rules require the same of the names that they write.
 
-    Loaders are built by `create_loader`, which takes the arguments of `DataLoader` as they are. Where each loader of a
-    file is clearly for training, validation or test, the factory's methods for these are used: names say which (of the
-    loader and its dataset, or of the functions around). All arguments stay, `pin_memory` too: a loader pins its
-    batches if the call asks for it.
+    `create_loader` builds the loaders; it takes the arguments of `DataLoader`. If each loader of a file is clearly for
+    training, validation or test, the factory's methods for these build them. The names of loader, dataset and enclosing
+    functions decide. All arguments stay, also `pin_memory`: a loader pins its batches if the call sets it.
 
-    By default only calls are rewritten that gain something: docs/apply.md lists the gains.
+    By default the rule only rewrites calls that gain something: docs/apply.md lists the gains.
 
-    A configuration is read only where the same function, or `__init__`, has surely called its `get` with one key (and a
-    number) by then. No class of the project may define a `get` or `__getattr__`, nor inherit from a mapping, and
-    nothing may be given a `get`.
+    The new code reads a configuration only where the same function, or `__init__`, has provably called its `get` with
+    one key (and a number) before. No class of the project may define a `get` or `__getattr__`, nor inherit from a
+    mapping, and no code may assign a `get`.
     """
 
     code = "CHP001"
     name = "dataloader-factory"
     reason = (
-        "A loader built by hand fixes its workers, pinning and prefetching for one machine and reads sample by sample. "
-        "The factory keeps everything the call says about data (batch size, order, sampler, collation, generator, "
-        "persistent_workers) and chooses the rest for the dataset and the machine at hand."
+        "A hand-written loader call fixes workers, pinning and prefetching for one machine, and reads sample by "
+        "sample. The factory keeps every argument about data (batch size, order, sampler, collation, generator, "
+        "persistent_workers). It chooses the rest for the dataset and the machine at hand."
     )
     safety = Safety.SAFE
     trigger = ("DataLoader", FACTORY, *FACTORY_FUNCTIONS)
@@ -94,7 +93,7 @@ class DataLoaderFactory(Rule):
     in_place = True
 
     def names(self, project: Project) -> Set[str]:
-        """Those that other modules gave the class."""
+        """Return the names of the class in other modules."""
         return project.aliases("DataLoader")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
@@ -128,13 +127,13 @@ class DataLoaderFactory(Rule):
                     mentions.append((node, use_of(module, project, node), " or ".join(sorted(foreign))))
         uses = [use for _, use, others in mentions if not others]
         # Loaders of a file are built in one style.
-        by_role = "create_loader" not in made and all(_says_its_role(module, use) for use in uses)
+        by_role = "create_loader" not in made and all(_shows_role(module, use) for use in uses)
         for node, use, others in mentions:
             yield from _proposal(module, project, node, use, others, by_role=by_role)
 
 
-def _says_its_role(module: Module, use: Use) -> bool:
-    """Whether what a mention is for makes clear what its loader is for; also where no loader is rewritten for it."""
+def _shows_role(module: Module, use: Use) -> bool:
+    """Return whether a mention shows the role of its loader; also where no loader is rewritten."""
     if use.call is None:
         return bool(use.why == "named" or use.what)
     values = _arguments(use.call)
@@ -142,7 +141,7 @@ def _says_its_role(module: Module, use: Use) -> bool:
 
 
 def _arguments(call: cst.Call) -> dict[str, cst.BaseExpression] | None:
-    """What a call gives by parameter; ``{}`` where that is not known, ``None`` where it is no call for a loader."""
+    """Return the arguments of a call by parameter; ``{}`` if not known, ``None`` if it builds no loader."""
     if any(argument.star for argument in call.args):
         return {}
     places = argument_positions(call)
@@ -154,7 +153,7 @@ def _arguments(call: cst.Call) -> dict[str, cst.BaseExpression] | None:
 def _proposal(
     module: Module, project: Project, node: cst.Name | cst.Attribute, use: Use, others: str, *, by_role: bool
 ) -> Iterable[Proposal]:
-    """The proposal for one mention of the class, if it is more than a mention."""
+    """Yield the proposal for one mention of the class, if it is more than a mention."""
     offset, root = module.span(node)[0], find_in(node, cst.Name)[0]
     if use.why == "named":
         return
@@ -163,7 +162,7 @@ def _proposal(
     elif use.call is not None:
         proposal = _rewrite(module, project, use.call, by_role=by_role)
         if proposal.edits:
-            proposal = _with_gain(module, project, use.call, proposal)
+            proposal = _add_gain(module, project, use.call, proposal)
     elif use.what:
         proposal = _not_rewritten(offset, use.why, use.what)
     else:
@@ -182,8 +181,8 @@ def _proposal(
     yield proposal
 
 
-def _with_gain(module: Module, project: Project, call: cst.Call, proposal: Proposal) -> Proposal:
-    """The rewrite with what it buys; where reading gains nothing, copies of its batches may."""
+def _add_gain(module: Module, project: Project, call: cst.Call, proposal: Proposal) -> Proposal:
+    """Return the rewrite with its gain; if reading gains nothing, copies of its batches may."""
     gains = loader_gains(project)
     gain = gains.of_call(module, call)
     if gain.kind is GainKind.PICKLABLE and not all(is_moved(project, one) for one in gains.held_by(module, call)):
@@ -194,7 +193,7 @@ def _with_gain(module: Module, project: Project, call: cst.Call, proposal: Propo
 
 
 def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribute, root: cst.Name) -> bool:
-    """Whether other code puts something else in the place of the class, here or in PyTorch, or of its methods."""
+    """Return whether other code replaces the class, here or in PyTorch, or its methods."""
     owner = module.scopes.lookup(root.value, node)
     asked_again = node is not root or owner is None or owner[0] is not module.scopes.module
     return (

@@ -1,4 +1,4 @@
-"""CHP002: dataset classes that standardise, augment or list samples declare what they do.
+"""CHP002: declare how dataset classes standardise, augment or list samples, for batched reading.
 
 R-000-1.1, R-000-1.2, R-000-1.3.
 """
@@ -29,7 +29,7 @@ _DOES = {
     "standardizes_samples": "standardises one sample at a time",
     "augments_samples": "augments one sample at a time",
     "augments_images": "masks an image of one sample at a time",
-    "lists_samples": "hands out the samples of a list",
+    "lists_samples": "returns the samples of a list",
 }
 
 
@@ -37,39 +37,40 @@ class WorkerSafeDatasetClass(Rule):
     """Requires, of a class at the top of a module:
 
     - `plain-base`: its only base is PyTorch's ``Dataset``, without class keywords.
-    - `no-decorator`: nothing decorates it.
-    - `methods-only`: its body holds methods, each name once, and a docstring.
+    - `no-decorator`: it has no decorator.
+    - `methods-only`: its body contains methods, each name once, and a docstring.
     - `plain-access`: it has a ``__getitem__``, and no ``__getitems__``, ``__iter__``, ``__getattr__`` or
       ``__getattribute__``.
-    - `plain-parameters`: ``__getitem__(self, index)`` and the methods that it calls are undecorated, not ``async``, and
-      take what they are given by position, without defaults.
+    - `plain-parameters`: ``__getitem__(self, index)`` and the methods that it calls have no decorator, are not
+      ``async``, and take positional arguments without defaults.
     - `straight-line`: these methods consist of assignments to names, ``if`` and ``return``.
-    - `known-samples`: samples are ``((x - mean) / (std + number), y)`` of ``x, y = dataset[indices[index]]``, with or
-      without the number, ``(transform(x), y)`` of ``x, y = dataset[index]``, with one transform or more, or
-      ``samples[index]`` as it is.
-    - `samples-not-paths`: what ``samples[index]`` is read from is not called ``paths``, ``files``, ``names``, ``urls``
-      or the like, and is not made by listing a folder.
+    - `known-samples`: samples have one of three forms: ``((x - mean) / (std + number), y)`` of ``x, y =
+      dataset[indices[index]]``, with or without the number; ``(transform(x), y)`` of ``x, y = dataset[index]``, with
+      one transform or more; or ``samples[index]`` unchanged.
+    - `samples-not-paths`: the source of ``samples[index]`` is not called ``paths``, ``files``, ``names``, ``urls`` or
+      the like, and is not the listing of a folder.
     - `own-state-only`: dataset, indices, mean, std, transforms, their switches and samples are attributes of the
       object.
-    - `plain-switches`: a switch is tested for being true; a transform may be tested for not being None instead.
-    - `nothing-besides`: everything that the methods evaluate becomes part of the sample or decides about it, and no
-      call is made twice.
-    - `clear-names`: names from outside of these methods are surely ``torch``, None, True or False.
+    - `plain-switches`: the code tests a switch for being true; it may test a transform for not being None instead.
+    - `nothing-besides`: every evaluated expression becomes part of the sample or decides about it, and no call occurs
+      twice.
+    - `clear-names`: names from outside of these methods are provably ``torch``, None, True or False.
     """
 
     code = "CHP002"
     name = "worker-safe-dataset-class"
     reason = (
-        "Standardising and augmenting one sample at a time costs more than reading it. A class that declares which of "
-        "its attributes hold dataset, indices, statistics and transforms is read a whole batch at a time, where that "
-        "gives the same; it stays what it was, and everything else is read by its own code."
+        "Standardising and augmenting one sample at a time costs more than reading it. A decorator names the "
+        "attributes of a class that contain dataset, indices, statistics and transforms. Loaders then read whole "
+        "batches where the result is equal. The class itself does not change, and its own code reads everything "
+        "else."
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)
     beside = ("__getitem__",)
 
     def names(self, project: Project) -> Set[str]:
-        """Those that other modules gave the class."""
+        """Return the names of the class in other modules."""
         return project.aliases("Dataset")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
@@ -84,18 +85,18 @@ class WorkerSafeDatasetClass(Rule):
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Decorate top-level dataset classes whose samples are understood."""
+        """Decorate top-level dataset classes whose samples are recognised."""
         for statement in module.tree.body:
             if isinstance(statement, cst.ClassDef):
                 declared = read_declared(module, project, statement)
                 if isinstance(declared, Declared):
-                    yield _decorated(module, project, statement, declared)
+                    yield _propose_decorator(module, project, statement, declared)
                 elif declared is not None:
                     title, place = statement.name.value, module.span(statement.name)[0]
                     yield Proposal(place, f"`{title}`: not rewritten: {declared}")
 
 
-def _decorated(module: Module, project: Project, node: cst.ClassDef, declared: Declared) -> Proposal:
+def _propose_decorator(module: Module, project: Project, node: cst.ClassDef, declared: Declared) -> Proposal:
     name = declared.decorator
     message = f"`{node.name.value}` {_DOES[name]}: `@{name}` declares it, so that whole batches are read at once"
     edit = class_decorator(module, project.code_style, node, name, declared.arguments)

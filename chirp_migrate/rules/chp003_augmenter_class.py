@@ -1,4 +1,4 @@
-"""CHP003: spectrogram masks and noise draw for a whole batch (R-000-1.2)."""
+"""CHP003: declare the masks and noise of augmenter classes, for batched augmentation (R-000-1.2)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.augmenter_grammar import DrawsOtherwise
+from chirp_migrate.analysis.datasets.augmenter_grammar import AugmentsOtherwise
 from chirp_migrate.analysis.datasets.augmenter_meaning import (
     MASK_PARAMETERS,
     adds_noise_like_gaussian_noise,
@@ -47,10 +47,10 @@ class WorkerSafeAugmenter(Rule):
     """Requires, of a top-level class with the constructor parameters of `SpecAugment` or `GaussianNoise`:
 
     - `nn-module`: its only base is PyTorch's `nn.Module`, and it has no decorator or keyword; or it has no base and is
-      called with images, which are grey: what is said of `forward`, `x.clone()` and `x` holds for `__call__`,
+      called with images, which are grey: the conditions of `forward`, `x.clone()` and `x` apply to `__call__`,
       `np.array(image)` and `Image.fromarray(x)` then.
     - `plain-methods`: each of its methods is defined once, and there is nothing else in it.
-    - `gate`: `forward` takes one sample, asks in one `if` for one `random.random()` against `self.p`, and returns the
+    - `gate`: `forward` takes one sample, compares in one `if` one `random.random()` with `self.p`, and returns the
       sample as it is where the gate is shut. Before it there are at most sizes, and whether there are two axes.
     - `clone`: masks are put into one `x.clone()`, which is returned as it is.
     - `two-axes`: samples of two axes and of three are masked; those of two may get one in front, if it goes again. The
@@ -62,7 +62,7 @@ class WorkerSafeAugmenter(Rule):
     - `width`: each mask draws `width = random.randint(0, min(parameter, size))`, of its own axis.
     - `start`: then `start = random.randint(0, size - width)`, perhaps in `max(0, …)`, perhaps only if `width > 0`.
     - `stretch`: then overwrites that stretch of all rows, or of all columns, with `self.mask_value`, and nothing
-      else is done. In `x[:, a:b, :]` the `x` surely has three axes: its shape was given to three names before.
+      else is done. In `x[:, a:b, :]` the `x` provably has three axes: its shape was given to three names before.
     - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`, perhaps through names that are used once.
     - `names-mean-it`: `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` are those modules
       and functions wherever it calls them.
@@ -71,9 +71,10 @@ class WorkerSafeAugmenter(Rule):
     code = "CHP003"
     name = "worker-safe-augmenter"
     reason = (
-        "Masks and noise drawn sample by sample from the global generators are slow and depend on which worker loads "
-        "what. A class that declares what it draws is drawn for a whole batch at a time, from the same distribution "
-        "and keyed by sample, so that a run repeats with any number of workers. It stays what it was when it is called."
+        "Masks and noise that are drawn sample by sample from the global generators are slow, and depend on which "
+        "worker loads which sample. A decorator declares the augmentation, so that loaders apply it to whole "
+        "batches, with the same distribution and with random numbers keyed by sample. A run then repeats with any "
+        "number of workers. Direct calls of the class run its own code."
     )
     safety = Safety.SAFE
     trigger = ("time_mask_param", "randn_like")
@@ -90,7 +91,7 @@ class WorkerSafeAugmenter(Rule):
         return False
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Decorate top-level ``nn.Module`` classes that draw like a shipped transform."""
+        """Decorate top-level ``nn.Module`` classes that augment like a transform of the runtime."""
         for statement in module.tree.body:
             if isinstance(statement, cst.ClassDef):
                 proposal = _examine(module, project, statement)
@@ -116,23 +117,25 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
         try:
             said = check(textwrap.dedent(module.source(node)))
             problem = _names_problem(module, project, node)
-        except DrawsOtherwise as reason:
+        except AugmentsOtherwise as reason:
             problem = str(reason)
         if problem is not None:
             return Proposal(
-                offset, f"`{title}`: not rewritten, as it may not draw as `@{decorator}` declares: {problem}"
+                offset, f"`{title}`: not rewritten, because it may not augment as `@{decorator}` declares: {problem}"
             )
         calls_made = [call.func for call in find_in(methods[entry], cst.Call)]
         called = [name for name in methods if any(is_on_self(one, name) for one in calls_made)]
         calls = [f"calls={tuple_of(called)}"] if called else []
         edit = class_decorator(module, project.code_style, node, decorator, [*said, *calls])
-        message = f"`{title}` draws sample by sample: `@{decorator}` declares it, so whole batches are drawn at once"
+        message = (
+            f"`{title}` augments single samples: `@{decorator}` declares it, so that loaders augment whole batches"
+        )
         return Proposal(offset, message, (edit,), frozenset({runtime(decorator)}))
     return None
 
 
 def _names_problem(module: Module, project: Project, node: cst.ClassDef) -> str | None:
-    """``random``, ``torch`` and others must be the modules, and nothing may stand for Python's own functions."""
+    """Return why ``random``, ``torch`` and others may not be the modules, or built-in functions not Python's."""
     for call in find_in(node, cst.Call):
         spelled = module.source(call.func)
         meant = f"builtins.{spelled}" if spelled in ("len", "max", "min", "range") else spelled

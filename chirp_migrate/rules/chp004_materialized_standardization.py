@@ -1,4 +1,4 @@
-"""CHP004: lists of standardised samples are made without temporaries (R-000-1.1, R-000-4.2)."""
+"""CHP004: build lists of standardised samples without temporary tensors (R-000-1.1, R-000-4.2)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from chirp_migrate.rules.api import (
 
 _SHIPPED = "standardized_samples"
 _FOUND = "samples standardised one by one"
-_MESSAGE = f"{_FOUND}: `{_SHIPPED}` makes the same list, at once where it can"
+_MESSAGE = f"{_FOUND}: `{_SHIPPED}` builds the same list, at once where possible"
 
 
 class MaterializedStandardization(Rule):
@@ -40,26 +40,27 @@ class MaterializedStandardization(Rule):
 
     - `standardised-samples`: the elements are ``((x - mean) / (std + number), y)``, with or without the number, of ``x,
       y = dataset[i]`` for each ``i`` of a sequence, or of each ``x, y`` of a dataset.
-    - `known-reads`: a sample is read once, and unpacked into two, or is read where the element is made: once for its
+    - `known-reads`: the code reads a sample once and unpacks it into two, or reads it within the element: once for its
       x, and once more for its y.
-    - `plain-loop`: one ``for`` over a name, without ``if``, ``else`` or ``async``, and not inside an f-string.
-    - `assignments-only`: a loop holds assignments to names, and at its end the ``append`` of one element.
-    - `made-empty`: ``samples = []`` stands before a loop in its block, and nothing between uses it or leaves the block.
+    - `plain-loop`: there is one ``for`` over a name, without ``if``, ``else`` or ``async``, and not inside an f-string.
+    - `assignments-only`: a loop contains assignments to names, and at its end the ``append`` of one element.
+    - `made-empty`: ``samples = []`` comes before a loop in the same block, and no statement between uses it or leaves
+      the block.
     - `unseen-till-done`: no function inside uses the list of a loop, and no code uses it after an error in the loop.
-    - `plain-names`: dataset, sequence, mean and std are names, which the loop does not bind, and not that of the list.
-    - `names-have-values`: these names surely have values in front of the loop, none is bound in the body of a class,
-      and no other function binds one.
-    - `nothing-besides`: everything that is evaluated becomes part of the element, and nothing is called.
-    - `loop-names-unread`: what a loop binds is a name of the function, or of the module, around it, and is surely not
-      read outside of it.
+    - `plain-names`: dataset, sequence, mean and std are names that the loop does not bind, and not that of the list.
+    - `names-have-values`: these names provably have values before the loop. The body of a class binds none of them, nor
+      does another function.
+    - `nothing-besides`: every evaluated expression becomes part of the element, and there is no call.
+    - `loop-names-unread`: a variable of the loop belongs to the enclosing function or module, and is provably not read
+      outside of the loop.
     """
 
     code = "CHP004"
     name = "materialized-standardization"
     reason = (
-        "A list of standardised samples is built one sample at a time, each through two temporaries. The shipped "
-        "function makes the same list, with tensors of their own, where the samples are rows of tensors in memory; "
-        "it reads any other samples one by one, as the code that it replaces does."
+        "The loop builds a list of standardised samples one at a time, each with two temporary tensors. The "
+        "runtime's function builds the same list at once where the samples are rows of tensors in memory. It reads "
+        "all other samples one by one, as the original code does."
     )
     safety = Safety.SAFE
     trigger = ("ataset",)
@@ -91,7 +92,7 @@ def _appends(statement: ast.stmt) -> bool:
 
 
 def _call(module: Module, project: Project, node: cst.CSTNode, found: StandardizedList, before: str) -> str:
-    """The call that makes the list, after the text ``before``."""
+    """Return the call that makes the list, after the text ``before``."""
     arguments = [str(one) for one in (found.dataset, found.indices, found.mean, found.std)]
     arguments += [f"eps={short(found.eps)}"] if found.eps else []
     arguments += [f"reads={found.reads}"] if found.reads != 1 else []
@@ -104,16 +105,16 @@ def _call(module: Module, project: Project, node: cst.CSTNode, found: Standardiz
 
 
 def _rewrite_loop(module: Module, project: Project, node: cst.For, found: StandardizedList) -> Proposal:
-    """``samples = []``, further down ``for i in indices: …; samples.append((standardised x, y))``."""
+    """Return ``samples = []``, further down ``for i in indices: …; samples.append((standardised x, y))``."""
     (offset, end), collected = module.span(node), found.collected
     empty = made_empty(module, node, collected)
     problem = ""
     if empty is None:
-        problem = f"`{collected} = []` does not stand before the loop, in its block and unused until then"
+        problem = f"`{collected} = []` is not in the same block before the loop, or is used before the loop"
     elif may_be_seen_unfinished(module, node, collected):
-        problem = f"other code may see `{collected}` before the loop is over"
+        problem = f"other code may see `{collected}` before the loop ends"
     elif any(may_be_read_outside(module, project, node, one) for one in sorted(names_in_code(node))):
-        problem = "a name of the loop may be read outside of it"
+        problem = "a variable of the loop may be read outside the loop"
     if empty is None or problem:
         return Proposal(offset, f"{_FOUND}; not rewritten: {problem}")
     made = Edit(offset, end, _call(module, project, node, found, f"{collected} = "))

@@ -1,4 +1,4 @@
-"""CHP005: datasets made by ``type(...)`` from lambdas that augment (R-000-1.3)."""
+"""CHP005: replace augmenting datasets that ``type(...)`` creates from lambdas (R-000-1.3)."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class DatasetWrapper(Rule):
       together perhaps only while a flag called ``training``, ``train`` or ``is_training`` is true.
     - `plain-switches`: a transform is applied always, and then is no parameter with the default None, or unless it is
       None; the flag is not tested for None.
-    - `straight-line`: what the lambdas call is a plain function, defined once beside them, of assignments to names,
+    - `straight-line`: what the lambdas call is a plain function, defined once next to them, of assignments to names,
       ``if`` and ``return``, none of whose names hides one from outside.
     - `nothing-besides`: everything that is evaluated becomes part of the sample or decides about it, every sample is
       read once, and no call is made twice.
     - `own-names-only`: dataset, transforms and flag are names of functions around.
-    - `bound-once`: these surely have their values by then, and mean the same whenever a sample is read.
-    - `not-probed`: no file of the project asks by `hasattr` or `getattr` for an attribute that the new object has, as
+    - `bound-once`: these provably have their values by then, and mean the same whenever a sample is read.
+    - `not-probed`: no file of the project reads with `hasattr` or `getattr` an attribute that the new object has, as
       loops do that look for what a dataset wraps.
     - `not-copied`: no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`, `AveragedModel`,
       `pickle.dumps`, but for `state_dict()` and `parameters()`), or the dataset, and the loader that holds it, are
@@ -72,15 +72,15 @@ class DatasetWrapper(Rule):
     code = "CHP005"
     name = "dataset-wrapper"
     reason = (
-        "A dataset class made by type() from lambdas cannot be sent to worker processes, and the augmentation object "
-        "it closes over is shared. What it does is what a shipped class does for whole batches."
+        "A dataset class that type() creates from lambdas cannot be sent to worker processes, and all its objects "
+        "share one captured augmentation object. A class of the runtime does the same for whole batches."
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)
     beside = ("__getitem__", re.compile(rf"\btype{CALL}"))
 
     def names(self, project: Project) -> Set[str]:
-        """Those that other modules gave the class."""
+        """Return the names of the class in other modules."""
         return project.aliases("Dataset")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
@@ -88,7 +88,7 @@ class DatasetWrapper(Rule):
         return any(last_name(call.func) == "type" and len(call.args) == 3 for call in outline.find(ast.Call))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Replace understood datasets where they are constructed."""
+        """Replace recognised datasets where they are constructed."""
         for call in module.find(cst.Call):
             match [call.func, *(argument.value for argument in call.args)]:
                 case [cst.Name(value="type"), cst.SimpleString(), cst.Tuple(elements=bases), cst.Dict() as entries]:
@@ -118,19 +118,21 @@ def _made_by_type(
         return None
     offset = module.span(node)[0]
     meaning = meaning_of_members(module, node, entries)
-    captured = None if meaning is None else _captured(module, node, meaning)
+    captured = None if meaning is None else _captured_names(module, node, meaning)
     if meaning is None or captured is None or any(construction.args for construction in constructions):
-        message = "this dataset is made by type() from functions in a way this rule does not know; make it a class"
+        message = (
+            "this dataset is made by type() from functions in a form that the rule does not know; write it as a class"
+        )
         return Proposal(offset, message)
     problem = next(
         (one for place in constructions if (one := early_binding_problem(module, project, place, captured))), None
     )
     if problem is None and is_probed(project, *_ATTRIBUTES):
-        problem = "the project asks objects for `dataset` or `transforms` by `hasattr` or `getattr`"
+        problem = "the project reads `dataset` or `transforms` of objects with `hasattr` or `getattr`"
     if problem is None and any(may_be_copied(module, project, place) for place in constructions):
-        problem = "a deep copy of what holds it would copy the dataset and the transforms as well"
+        problem = "a deep copy of an object that holds it would also copy the dataset and the transforms"
     if problem is not None:
-        return Proposal(offset, f"this dataset is made by type() from lambdas, but {problem}; make it a class")
+        return Proposal(offset, f"this dataset is made by type() from lambdas, but {problem}; write it as a class")
     training = "" if meaning.training is None else f"training={meaning.training}, "
     arguments = f"{meaning.dataset}, {training}transforms=[{', '.join(str(one.function) for one in meaning.stages)}]"
     built = f"{_SHIPPED}({arguments})"
@@ -139,8 +141,8 @@ def _made_by_type(
     return Proposal(offset, message, edits, frozenset({runtime(_SHIPPED)}))
 
 
-def _captured(module: Module, node: cst.Call, meaning: Augmenting) -> list[Capture] | None:
-    """The names of functions around that ``meaning`` is made of; ``None`` where it is made of anything else."""
+def _captured_names(module: Module, node: cst.Call, meaning: Augmenting) -> list[Capture] | None:
+    """Return the names of functions around that ``meaning`` is made of; ``None`` where it is made of anything else."""
     found: list[Capture] = []
     unconditional = [stage.function for stage in meaning.stages if stage.gate is None]
     for one in (meaning.dataset, *(stage.function for stage in meaning.stages), meaning.training):

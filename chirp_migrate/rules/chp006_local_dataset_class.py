@@ -1,4 +1,4 @@
-"""CHP006: dataset classes defined inside functions move to the module, where worker processes find them (R-000-1.3)."""
+"""CHP006: move dataset classes out of functions, so that worker processes find them (R-000-1.3)."""
 
 from __future__ import annotations
 
@@ -48,56 +48,57 @@ _NAMES_OF_CLASSES = re.compile(r"\.\s*__(?:name|qualname)__\b")
 class LocalDatasetClass(Rule):
     """Requires, of a dataset class inside a function (samplers stay in the main process):
 
-    - `only-constructed`: all that is done with it outside of itself is to call it, without ``*`` and ``**``, where
-      it surely has been defined, and with arguments that more can be added to.
-    - `straight-in-function`: it is defined straight in a function, not in the body of a class, nor alone in a
+    - `only-constructed`: outside of the class, the code only calls it, without ``*`` and ``**``. The class is provably
+      defined there, and the call accepts further arguments.
+    - `straight-in-function`: its definition is directly in a function, not in the body of a class, and not alone in a
       block.
     - `no-decorator`: it has no decorators and no class keywords.
-    - `plain-bases`: its bases are named, known where it moves, and PyTorch's or torchvision's, or classes of the
-      project over such, without metaclass, ``__init_subclass__``, methods that make, copy or look at objects and
-      their attributes (also by ``__dict__``, ``vars``, ``dir``), decorators that may keep something, and attributes
-      that are objects of classes of the project, which may see the class that they are asked for on. Their methods
-      only call the class of an object, or read its attributes.
-    - `plain-body`: its body holds methods and constants; decorators are those of Python and PyTorch that keep
-      nothing; these, bases, defaults and annotations are known where it moves, and the same: no other code gives a
-      name of the module another value, nor an attribute called so.
-    - `placeless`: nothing in it depends on where it stands: ``eval``, ``vars``, ``nonlocal``, ``__dict__``,
-      ``__qualname__``; nor does the function around call ``dir``, ``eval``, ``exec``, ``locals`` or ``vars``, and
+    - `plain-bases`: its bases are names that are known at module level. They are PyTorch's or torchvision's, or classes
+      of the project over such. The latter have no metaclass, no ``__init_subclass__``, no methods that create, copy or
+      inspect objects and their attributes (also by ``__dict__``, ``vars``, ``dir``), no decorators that may store
+      state, and no attributes that are objects of the project's classes, which may see the class on which they are
+      read. Their methods only call the class of an object, or read its attributes.
+    - `plain-body`: its body contains methods and constants. Decorators are those of Python and PyTorch that store
+      nothing. Decorators, bases, defaults and annotations are known at module level, with the same values: no other
+      code assigns these names of the module, nor an attribute of such a name.
+    - `placeless`: nothing in it depends on its place in the code: ``eval``, ``vars``, ``nonlocal``, ``__dict__``,
+      ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``, ``locals`` or ``vars``, and
       the module has no ``__getattr__``.
-    - `no-class-state`: the same holds of its own methods, and it uses itself by its name only for ``super`` and to
-      read attributes. No file of the project sets an attribute of the class of an object that it, or a base, names;
-      and the module compares no classes of two objects, and has no ``__subclasses__``.
-    - `captured-in-methods`: what it takes from the function is read in the bodies of methods, whose first parameter
-      is ``self``, or else in ``__init__``.
-    - `bound-once`: what is captured has its value before the class on every path there, is not deleted, not rebound
-      by an inner function and not the name of an exception. A `with` block counts only for context managers that
-      are known not to swallow exceptions, and `:=` only where it is always evaluated.
-    - `used-before-rebound`: such a name is never bound again; or only after the last use of the class and its
-      objects. Objects, and the loader that holds them, may be given to a loader call, iterated over, measured with
-      `len`, kept in a variable for the statements that follow in the same block, returned, or given to a function
-      of the project that does only these. A name of a comprehension is bound again. Methods give away neither the
-      object, nor one of its methods, nor a generator or function that reads the name; no base is one of the project.
-    - `plain-values`: what is captured is no local function, class or lambda, and its name does not begin with two
-      underscores; imports are those of one statement, and give one value (see CHP012).
-    - `plain-constructor`: if something is captured, an ``__init__`` is a block without ``**`` parameters and names
-      of its own for it, one from a base is not needed, and no method makes, copies or looks at objects and their
+    - `no-class-state`: the same applies to its own methods, and it uses its own name only for ``super`` and to read
+      attributes. No file of the project sets an attribute on the class of an object if this class or a base uses that
+      name. The module does not compare classes of two objects, and has no ``__subclasses__``.
+    - `captured-in-methods`: the bodies of methods read the captured names, with ``self`` as the first parameter, or in
+      ``__init__``.
+    - `bound-once`: each captured name has its value before the class on every path there. It is not deleted, not
+      rebound by an inner function and not the name of an exception. A `with` block counts only with context managers
+      that are known not to swallow exceptions, and `:=` only where it is always evaluated.
+    - `used-before-rebound`: a captured name is never bound again, or only after the last use of the class and its
+      objects. Objects, and the loader that holds them, may be passed to a loader call, iterated over, measured with
+      `len`, stored in a variable for the following statements of the same block, returned, or passed to a function of
+      the project that does only these. A name of a comprehension counts as bound again. Methods pass on neither the
+      object, nor one of its methods, nor a generator or function that reads the name. No base is a class of the
+      project.
+    - `plain-values`: a captured value is no local function, class or lambda, and its name does not begin with two
+      underscores. Imports are those of one statement, and yield one value (see CHP012).
+    - `plain-constructor`: with captured names, an ``__init__`` is a block without ``**`` parameters, and assigns none
+      of these names. No constructor of a base is necessary, and no method creates, copies or inspects objects and their
       attributes.
     - `not-copied`: if values are bound to its objects, no file of the project copies objects deeply (`deepcopy`,
-      `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, but for `state_dict()` and `parameters()`), or nothing
-      but what `used-before-rebound` allows is done with it or its objects, and they are not returned.
-    - `unlisted`: if something is captured, the module has no ``vars``, ``dir``, ``globals``, ``getmembers`` or
-      ``__dict__``: objects get attributes for what was captured.
+      `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the
+      class and its objects have only the uses that `used-before-rebound` permits, and are not returned.
+    - `unlisted`: with captured names, the module contains no ``vars``, ``dir``, ``globals``, ``getmembers`` or
+      ``__dict__``, because objects get attributes for the captured values.
     - `name-unread`: if its name is taken in the module, the module does not read names of classes.
 
-    Where its name is taken, or one that pytest collects, it moves under another one. Objects of it then have attributes
-    for what was captured.
+    If its name is taken, or pytest collects such a name, the class gets another one. Its objects then have attributes
+    for the captured values.
     """
 
     code = "CHP006"
     name = "local-dataset-class"
     reason = (
-        "Worker processes look a class up by its name in a module; a class inside a function has none, so its datasets "
-        "cannot be pickled. At module level it can, and what it took from the function comes in as arguments."
+        "Worker processes look a class up by its name in a module. A class inside a function has no such name, so "
+        "its datasets cannot be pickled. At module level it has one; the values that it captured become arguments."
     )
     safety = Safety.SAFE
     stops_workers = True
@@ -105,7 +106,7 @@ class LocalDatasetClass(Rule):
     beside = (re.compile(r"class\b(?<=[ \t\f]class)"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Those of dataset classes of the project, and of what makes classes for workers."""
+        """Return the names of the project's dataset classes, and of code that creates classes for workers."""
         return dataset_names(project) | unpicklable_words(project, Sort.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -146,12 +147,12 @@ class LocalDatasetClass(Rule):
 
 
 def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
-    """The edits that move the class; its new name is added to ``taken``."""
+    """Return the edits that move the class, and add its new name to ``taken``."""
     module, node, title = local.module, local.node, local.title
     local.check()
     calls = constructor_calls(module, node, title)
     if calls is None:
-        raise NotMovable("it is used as a value there")
+        raise NotMovable("the code uses it as a value")
     namesakes = [one for one in module.find(cst.ClassDef) if one.name.value == title and one is not node]
     is_free = not namesakes and movability.is_unused(module, local.project, title, local.scope)
     wish = f"_{title}" if title.startswith("Test") or module.scopes.stars else title
@@ -163,7 +164,11 @@ def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     start, end = move.definition_range(module, node)
     reads = reads_of(module, title, local.scope) if name != title else []
     own = [read for read in reads if start <= module.span(read)[0] < end]
-    inside = [*(Edit(*module.span(one), name) for one in (node.name, *own)), *_handed_in(local), *_imported(local)]
+    inside = [
+        *(Edit(*module.span(one), name) for one in (node.name, *own)),
+        *_store_arguments(local),
+        *_repeat_imports(local),
+    ]
     text = move.moved(module, local.project, (start, end), "", inside)
     edits = [lines_deletion(module, start, end), *move.insert_at(module, move.insertion_offset(module, node), text)]
     edits += move.left_over_imports(module, (start, end), local.imports)
@@ -173,27 +178,27 @@ def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
 
 
 def _construction(local: LocalClass, call: cst.Call, name: str) -> Iterator[Edit]:
-    """Edits of a constructor call: the name, and the captured values."""
+    """Yield edits of a constructor call: the name, and the captured values."""
     module = local.module
     if name != local.title:
         yield Edit(*module.span(call.func), name)
     for one in local.values:
         owner = module.scopes.lookup(one.name, call)
         if owner is None or owner.scope is not one.scope:
-            raise NotMovable(f"`{one.name}` means something else where it is constructed")
+            raise NotMovable(f"`{one.name}` means something else at a constructor call")
     if local.values:
         last = call.args[-1] if call.args else None
         if last is not None and isinstance(last.value, cst.GeneratorExp) and not last.value.lpar:
-            raise NotMovable("it is given a generator without brackets")
+            raise NotMovable("a constructor call passes a generator expression without parentheses")
         if last is not None and local.init is None:
-            raise NotMovable("it is given arguments for the constructor of its base class")
+            raise NotMovable("a constructor call passes arguments to the constructor of its base class")
         end = module.span(call)[1] - 1
         lead = ", " if last is not None and not isinstance(last.comma, cst.Comma) else ""
         yield Edit(end, end, lead + ", ".join(f"{value.name}={value.name}" for value in local.values))
 
 
-def _handed_in(local: LocalClass) -> Iterator[Edit]:
-    """Edits that keep what the constructor is given, and read it from ``self``."""
+def _store_arguments(local: LocalClass) -> Iterator[Edit]:
+    """Yield edits that store the constructor's arguments, and read them from ``self``."""
     module, init, names = local.module, local.init, [value.name for value in local.values]
     for one in local.values:
         for read in one.reads:
@@ -213,10 +218,10 @@ def _handed_in(local: LocalClass) -> Iterator[Edit]:
 
 
 def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequence[str]) -> Edit:
-    """Put keyword-only parameters after the others."""
+    """Return the edit that adds keyword-only parameters after the existing ones."""
     own = function.params
     if own.star_kwarg is not None:
-        raise NotMovable("its `**` parameter would take the values that are bound to it")
+        raise NotMovable("its `**` parameter would receive the captured values")
     pieces = (*own.posonly_params, own.posonly_ind, *own.params, own.star_arg, *own.kwonly_params)
     end = module.span(own)[0]
     for piece in pieces:
@@ -230,8 +235,8 @@ def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequen
     return Edit(end, end, f", {words}" if parameters(function) else words)
 
 
-def _imported(local: LocalClass) -> Iterator[Edit]:
-    """Edits that repeat imports of the function in the methods that use them."""
+def _repeat_imports(local: LocalClass) -> Iterator[Edit]:
+    """Yield edits that repeat imports of the function in the methods that use them."""
     for method in local.methods:
         used = [one for one in local.imports if any(local.method_of(read) is method for read in one.reads)]
         lines = move.import_lines(local.module, used)

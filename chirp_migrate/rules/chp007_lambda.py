@@ -1,4 +1,4 @@
-"""CHP007: lambdas that datasets and loaders hold become functions that can be pickled (R-000-1.3)."""
+"""CHP007: turn lambdas of datasets and loaders into functions that can be pickled (R-000-1.3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, may_be_set
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations, lambdas_may_go, may_have_destinations
 from chirp_migrate.analysis.datasets.declared_class import may_declare
-from chirp_migrate.analysis.datasets.lambda_meaning import means_the_same_early, shipped_instead
+from chirp_migrate.analysis.datasets.lambda_meaning import has_same_meaning_early, runtime_replacement
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.objects.pickled import Sort
 from chirp_migrate.edits import movability
@@ -50,62 +50,61 @@ _Made = dict[tuple[str, ...], Defined]
 
 
 class PicklableFunction(Rule):
-    """Requires, of a lambda that goes to a loader, a dataset or a transform:
+    """Requires, of a lambda that is passed to a loader, a dataset or a transform:
 
-    - `own-scope`: nothing in it depends on where it stands: no call of `dir`, `eval`, `exec`, `locals`, `vars`,
-      which the function around does not call either, or `super`, no `__class__`, no name private to the class
-      around, no `__getattr__` in the module. No name of the module is spelled in a way that Python reads as another
-      spelling.
-    - `no-local-helper`: it uses no local function, class or lambda: those would have to move first.
-    - `bound-once`: each name that it takes from the functions around has its value before it on every path there,
-      is not deleted, not rebound by an inner function and not the name of an exception. A `with` block counts only
-      for context managers that are known not to swallow exceptions, and `:=` only where it is always evaluated.
-    - `used-before-rebound`: such a name is never bound again; or only after the last use of the lambda. The lambda,
-      and the loader that holds it, may be given to a loader call, iterated over, measured with `len`, kept in a
-      variable for the statements that follow in the same block, returned, or given to a function of the project
-      that does only these. A name of a comprehension is bound again. No generator or function that it makes reads
-      the name, unless the call around uses it up.
-    - `one-import`: such a name that is imported there is so in one way only, and on every way there; a module of
-      the project gives it one value, and no file replaces it, or a module in `sys.modules`.
-    - `not-looked-at`: no attribute of it is used, `inspect` is not given it, no file of the project sets an
-      attribute of what is called as it is, or has `.__name__` (but of a class), `__qualname__`, `__code__`,
-      `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound,
-      no file has `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (but of a
-      class), nor asks whether anything is a `partial`.
-    - `not-copied`: if values are bound to what takes its place, no file of the project copies objects deeply
-      (`deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, but for `state_dict()` and `parameters()`),
-      or nothing but what `used-before-rebound` allows is done with it, and it is not returned.
+    - `own-scope`: nothing in it depends on its place in the code: no call of `super`, or of `dir`, `eval`, `exec`,
+      `locals`, `vars`, which the enclosing function does not call either; no `__class__`, no name that is private to
+      the enclosing class, no `__getattr__` in the module. Python reads no name of the module as another spelling.
+    - `no-local-helper`: it uses no local function, class or lambda: these would have to move first.
+    - `bound-once`: each captured name has its value before the lambda on every path there. It is not deleted, not
+      rebound by an inner function and not the name of an exception. A `with` block counts only with context managers
+      that are known not to swallow exceptions, and `:=` only where it is always evaluated.
+    - `used-before-rebound`: a captured name is never bound again, or only after the last use of the lambda. The lambda,
+      and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored in a
+      variable for the following statements of the same block, returned, or passed to a function of the project that
+      does only these. A name of a comprehension counts as bound again. No generator or function that the lambda creates
+      reads the name, unless the surrounding call consumes it.
+    - `one-import`: if a captured name is imported, there is only one such import, and it is on every path to the
+      lambda. A module of the project gives the name one value. No file replaces it, or a module in `sys.modules`.
+    - `not-looked-at`: no code uses an attribute of the lambda or passes it to `inspect`. No file of the project sets an
+      attribute of an object with the name under which it is called. No file contains `.__name__` (except of a class),
+      `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or
+      `LambdaType`. If values are bound, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
+      `.__globals__` or `.__module__` (except of a class), nor checks whether an object is a `partial`.
+    - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
+      `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the lambda has only the
+      uses that `used-before-rebound` permits, and is not returned.
     - `room-for-values`: then `partial` is `functools.partial` there.
-    - `kept-signature`: a parameter whose default is made where it stands is keyword-only. It may also be given by
-      position if the function goes nowhere but into loader calls as `collate_fn` or `worker_init_fn`, for which no
-      file asks, and takes another parameter.
-    - `not-a-method`: if values are bound, it does not stand in the body of a class, nor is it made an attribute of
-      a class, or of what may be one and would call it with itself first.
-    - `quiet-class`: if it becomes a method, as it uses `self`, neither the class nor a base in the project has a
-      metaclass, another keyword or a decorator, and their modules have no `__init_subclass__`, `vars`, `dir`,
-      `globals`, `getmembers` or `__dict__`; and every base is known by its name. No class of the project has a
+    - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. It may also be
+      positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file reads these
+      attributes, and the function has another parameter.
+    - `not-a-method`: if values are bound, the lambda is not in the body of a class, nor assigned to an attribute of a
+      class, or of an object that may be one and would pass itself first.
+    - `quiet-class`: if the lambda becomes a method, because it uses `self`, neither the class nor a base in the project
+      has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`, `dir`,
+      `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a
       `__getattribute__`.
-    - `own-objects`: then no file asks a class for the method around, which would get any object as its `self`; but
-      for a class that calls a method of its base.
-    - `written-names`: then no attributes of the class are set by computed names, which may hide the method.
+    - `own-objects`: then no file reads the enclosing method from a class, which could then get any object as its
+      `self`; except a class that calls a method of its base.
+    - `written-names`: then no code sets attributes of the class with computed names, which may hide the method.
 
-    What is shipped takes its place if every name of the module in it gets its value once, above it, and no call
-    passes an argument by the name of its parameter. `Standardize` has attributes `mean` and `std`, for which no
-    file may ask by `hasattr` or `getattr`.
+    A function of the runtime replaces the lambda if every name of the module in it is assigned once, above it, and no
+    call passes an argument by the name of its parameter. `Standardize` has attributes `mean` and `std`, which no file
+    may read with `hasattr` or `getattr`.
 
-    A lambda that only calls a function of the project, with constants and values of the functions around, becomes a
-    `partial` of that function: nothing may replace the function, and no call may pass a parameter of the lambda by its
-    name. A lambda that the module gives to a name becomes a function of this name, unless the name may get another
-    value. Any other lambda becomes a function that is called after what the lambda does, or is given for; also one that
-    only calls another function: other code may replace that one.
+    A lambda that only calls a function of the project, with constants and captured values, becomes a `partial` of that
+    function. Then no code may replace the function, and no call may pass a parameter of the lambda by its name. A
+    lambda that the module assigns to a name becomes a function of this name, unless the name may get another value. Any
+    other lambda becomes a function whose name describes what the lambda does, or what it is for; also a lambda that
+    only calls another function, which other code may replace.
     """
 
     code = "CHP007"
     name = "lambda-in-loader"
     reason = (
-        "A lambda has no name that a worker process could look up, so a dataset or loader that holds one cannot be "
-        "pickled. A module-level function can; what the lambda closed over is bound with functools.partial. What is "
-        "shipped for whole batches takes the place of a lambda that does the same."
+        "Worker processes look a function up by its name in a module. A lambda has no such name, so a dataset or "
+        "loader that holds one cannot be pickled. A module-level function can be pickled; functools.partial binds "
+        "the captured values. If a function of the runtime does the same for whole batches, it replaces the lambda."
     )
     safety = Safety.SAFE
     stops_workers = True
@@ -136,7 +135,7 @@ class PicklableFunction(Rule):
             if wish is not None:
                 seen.append(node)
                 try:
-                    yield _lift(module, project, node, wish, taken, made)
+                    yield _propose_function(module, project, node, wish, taken, made)
                 except NotMovable as reason:
                     message = f"lambda cannot be pickled for workers; not rewritten: {reason}"
                     yield Proposal(module.span(node)[0], message)
@@ -147,21 +146,23 @@ class PicklableFunction(Rule):
             yield next((one for one in found if one is not None), proposal)
 
 
-def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str], made: _Made) -> Proposal:
-    """Make a function of a lambda; its name is added to ``taken``, and for those that say the same to ``made``."""
+def _propose_function(
+    module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str], made: _Made
+) -> Proposal:
+    """Turn a lambda into a function, and add its name to ``taken``, and for equal lambdas to ``made``."""
     span, scope = module.span(node), module.scopes.scope_of(node)
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
     moved.check()
     named = _named(module, node)
     called = {wish, *named}
-    shipped = shipped_instead(module, project, node)
+    shipped = runtime_replacement(module, project, node)
     reads = [use for name in named for use in reads_of(module, name, scope)]
     moved.check_indistinguishable([node, *reads], called, replaced=shipped is not None)
     if shipped is None and _is_constant(module, project, node):
         return _defined_in_place(module, project, node)
     left_over = move.left_over_imports(module, span, moved.imports)
     if shipped is not None:
-        message = f"a lambda that {shipped.does}: {shipped.name} does it for whole batches"
+        message = f"a lambda that {shipped.does}: `{shipped.name}` does the same for whole batches"
         edits = move.joined([move.instead_of(module, node, shipped.source), *left_over])
         gain = loader_gains(project).of_held(module, span[0], reads_batches=True)
         return Proposal(span[0], message, edits, frozenset({runtime(shipped.name)}), gain=gain)
@@ -169,7 +170,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     if bound is not None:
         moved.check_indistinguishable([node, *reads], called, by_partial=True)
         value, imports = moved.partial_of(*bound, around=_columns_beside(module, project, span))
-        message = f"lambda cannot be pickled for workers: `{bound[0]}` with its values bound takes its place"
+        message = f"lambda cannot be pickled for workers: `{bound[0]}` with bound values"
         edits = move.joined([move.instead_of(module, node, value), *left_over])
         return Proposal(span[0], message, edits, imports, gain=loader_gains(project).of_held(module, span[0]))
     moved.check_callers([node, *reads])
@@ -179,7 +180,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     name = moved.free_name(wishes, taken)
     inner = moved.indent + module.tree.default_indent
     parameters, *lines = said = (moved.parameter_text(), *moved.import_lines, *_returned_lines(module, node, inner))
-    shared = None if moved.method else made.get(said) or _existing(module, project, node, wishes, said)
+    shared = None if moved.method else made.get(said) or _find_equal_function(module, project, node, wishes, said)
     if shared is None:
         head = f"{moved.indent}def {name}({parameters}):"
         shared = name, moved.defined(module.newline.join([head, *(inner + line for line in lines)]))
@@ -198,7 +199,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
 
 
 def _columns_beside(module: Module, project: Project, span: tuple[int, int]) -> int:
-    """Columns that others take on the lines of a span; none where these lines are too long already."""
+    """Return the columns of other code on the lines of a span; 0 if these lines are too long already."""
     lines = module.text[module.line_start(span[0]) : module.line_end(span[1] - 1)].splitlines()
     if max(map(len, lines)) > project.code_style.longest_line(module.text):
         return 0
@@ -209,7 +210,7 @@ def _columns_beside(module: Module, project: Project, span: tuple[int, int]) -> 
 def _existing_function(
     module: Module, project: Project, node: cst.Lambda, moved: MovedFunction
 ) -> tuple[str, list[str]] | None:
-    """The function of the project that a lambda only calls, and the arguments that ``partial`` is to bind.
+    """Return the function of the project that a lambda only calls, and the arguments that ``partial`` is to bind.
 
     The lambda passes its parameters on in their order, and besides them only constants and values of the functions
     around. Nothing may replace the function, nor pass an argument by the name of a parameter of the lambda.
@@ -220,7 +221,7 @@ def _existing_function(
         return None
     names = project.resolved_names(module, call.func)
     found = project.function_definition(next(iter(names))) if len(names) == 1 else None
-    if found is None or moved.method is not None or not means_the_same_early(module, project, node):
+    if found is None or moved.method is not None or not has_same_meaning_early(module, project, node):
         return None
     owner, function = found
     given = function.params
@@ -250,7 +251,7 @@ def _existing_function(
 
 
 def _is_bindable(value: cst.BaseExpression, captives: Collection[str]) -> bool:
-    """Whether a value is a constant, or that of a function around."""
+    """Return whether a value is a constant, or that of a function around."""
     constants = cst.Integer | cst.Float | cst.SimpleString
     return isinstance(value, constants) or is_name(value, "None", "True", "False", *captives)
 
@@ -268,7 +269,7 @@ def _is_constant(module: Module, project: Project, node: cst.Lambda) -> bool:
 
 
 def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal | None:
-    """A lambda of a name of the module as a function of that name; ``None`` where something may tell them apart."""
+    """A lambda of a name of the module as a function of that name; ``None`` if code may distinguish them."""
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
     named = _named(module, node)
     reads = [use for name in named for use in reads_of(module, name, module.scopes.module)]
@@ -281,7 +282,7 @@ def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal
 
 
 def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Proposal:
-    """``name = lambda x: …`` as ``def name(x): …``, with two blank lines around it."""
+    """Return ``name = lambda x: …`` as ``def name(x): …``, with two blank lines around it."""
     statement = module.parents[node]
     (name,) = _named(module, node)
     start, end = module.span(statement)
@@ -317,7 +318,7 @@ def _blank_lines(lines: Iterable[str]) -> int:
 
 
 def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
-    """Lines of the function: comments in front of the lambda's body, and its ``return``."""
+    """Return lines of the function: comments in front of the lambda's body, and its ``return``."""
     comments = [line.strip() for line in module.tree.code_for_node(node.colon).splitlines()[:-1]]
     comments = [line.lstrip(": ") for line in comments if "#" in line]
     body = move.returned_text(module, node.body, indent)
@@ -329,7 +330,7 @@ def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
     return [*comments, f"return {body}" if alone else f"return ({body})"]
 
 
-def _existing(
+def _find_equal_function(
     module: Module, project: Project, node: cst.Lambda, wishes: Collection[str], said: tuple[str, ...]
 ) -> Defined | None:
     """A function above that says the same and has one of the names ``wishes``: an earlier rewrite made it. Other code
@@ -351,7 +352,7 @@ def _existing(
 
 
 def _named(module: Module, node: cst.Lambda) -> set[str]:
-    """Names and attributes that a lambda is assigned to."""
+    """Return names and attributes that a lambda is assigned to."""
     parent = module.parents[node]
     targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
     last = [one.attr if isinstance(one, cst.Attribute) else one for one in targets]

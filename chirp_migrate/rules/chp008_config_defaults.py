@@ -1,4 +1,4 @@
-"""CHP008: configuration defaults for the loading options (R-000-4.1)."""
+"""CHP008: add the loading options to the default configuration (R-000-4.1)."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ def _names_keys(text: str) -> bool:
 class ConfigDefaults(Rule):
     """Requires:
 
-    - `config-read`: a file of the project holds `config.get(` and builds a loader.
-    - `default-config`: a dictionary display is assigned to one name, `default_config` (in capitals, too).
+    - `config-read`: a file of the project contains `config.get(` and builds a loader.
+    - `default-config`: a dictionary display is assigned to one name, `default_config` (also in capitals).
     - `training-keys`: three of its keys are those of a training, such as `batch_size`.
-    - `plain-keys`: nothing is spread into it.
-    - `read-with-default`: the key that is added stands nowhere in the project but as the key of a dictionary, and in
-      `.get(key, value)` with the value that it gets here.
-    - `only-looked-up`: whatever is called `…config` in the project is only asked for keys, tested, copied, merged and
-      given on under such a name, to functions of the project; nothing shows, saves, compares or spreads it.
+    - `plain-keys`: it unpacks no other dictionary.
+    - `read-with-default`: the project uses the added key only as the key of a dictionary, and in `.get(key, value)`
+      with the same value.
+    - `only-looked-up`: the project only reads every object called `…config` by key, tests, copies and merges it, and
+      passes it on under such a name, to functions of the project. No code prints, saves, compares or unpacks it.
 
-    Added are `optimize_dataloaders`, `benchmark_performance` and those flags of augmentation that the function has as
-    an argument or the project reads with `config.get`, as far as they are missing.
+    The rule adds `optimize_dataloaders`, `benchmark_performance` and those flags of augmentation that the function has
+    as an argument or the project reads with `config.get`, if they are missing.
     """
 
     code = "CHP008"
     name = "config-defaults"
     reason = (
-        "The migrated loaders read optimize_dataloaders (False gives the original loading back) and "
-        "benchmark_performance (True logs what each epoch waited for) from the configuration; the defaults show them."
+        "The migrated loaders read two keys of the configuration: optimize_dataloaders (False restores the original "
+        "loading) and benchmark_performance (True logs the data wait of each epoch). The defaults make both keys "
+        "visible."
     )
     safety = Safety.SAFE
     trigger = ("default_config", "DEFAULT_CONFIG")
@@ -89,7 +90,7 @@ def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | No
     names = ", ".join(f"`{one}`" for one in missing)
     found = f"the default configuration lacks {names}; add them by hand. Not rewritten: "
     if len(entries) < len(node.elements):
-        return Proposal(offset, f"{found}what is unpacked into it may have them")
+        return Proposal(offset, f"{found}a dictionary that is unpacked into it may contain them")
     shown = taken_whole(project)
     if shown is not None:
         return Proposal(offset, f"{found}`{shown}` uses all of its keys")

@@ -1,4 +1,4 @@
-"""CHP009: configuration flags for augmentation that nothing reads take effect (R-000-4.1). Changes training: opt-in."""
+"""CHP009: connect augmentation flags that no code reads (R-000-4.1). Changes training: opt-in."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ _WRAPPER = "create_augmented_dataset_wrapper"
 class WireAugmentation(Rule):
     """Requires, of a call of `create_training_loader`:
 
-    - `runtime-factory`: it is the runtime's `OptimalDataLoaderFactory` that it is called of.
-    - `wrapper-unused`: the module imports `create_augmented_dataset_wrapper` at its top level and mentions it nowhere.
-    - `wrapper-visible`: nothing else in the module has that name, where the call stands or at the top level.
-    - `known-flags`: the wrapper, a function of the project, has `use_spec_augment` and `use_gaussian_noise`, or
-      `training`, which is not its first parameter; all others but the first have defaults.
-    - `dataset-first`: the first argument is given by its position, without a star.
-    - `config-in-reach`: a configuration, called `config` or `cfg`, is read there with `get`.
+    - `runtime-factory`: it is a method of the runtime's `OptimalDataLoaderFactory`.
+    - `wrapper-unused`: the module imports `create_augmented_dataset_wrapper` at its top level and does not mention it
+      again.
+    - `wrapper-visible`: nothing else in the module has that name, neither at the call nor at the top level.
+    - `known-flags`: the wrapper, a function of the project, has the parameters `use_spec_augment` and
+      `use_gaussian_noise`, or `training`, which is not its first parameter. All parameters but the first have defaults.
+    - `dataset-first`: the first argument is positional, without a star.
+    - `config-in-reach`: the code there reads a configuration, called `config` or `cfg`, with `get`.
     """
 
     code = "CHP009"
     name = "wire-augmentation"
     reason = (
-        "The configuration has flags for augmentation and the module imports the wrapper, but never calls it: runs "
-        "that ask for augmentation train without. Wiring it in changes what such runs learn, so it is opt-in."
+        "The configuration has flags for augmentation and the module imports the wrapper, but never calls it. Runs "
+        "that enable augmentation train without it. The call changes what such runs learn, so it needs --unsafe."
     )
     safety = Safety.BEHAVIOUR
     trigger = (_WRAPPER,)

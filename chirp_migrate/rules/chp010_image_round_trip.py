@@ -1,4 +1,4 @@
-"""CHP010: augmentation that went through a rescaled 8-bit image works on the tensor. Changes training: opt-in."""
+"""CHP010: mask the tensor instead of a rescaled 8-bit image of it. Changes training: opt-in."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _CONSTRUCTION = re.compile(
 class ImageRoundTrip(Rule):
     """Requires, of a top-level class whose `__getitem__` has the words `fromarray` and `255`:
 
-    - `torch-dataset`: its only base is PyTorch's `Dataset`, and nothing decorates it but `augments_images`.
-    - `base-read`: `__init__` keeps a dataset in an attribute that `__getitem__` reads as `self.attribute[`.
-    - `known-masks`: `__init__` keeps, in an attribute that `__getitem__` calls as `self.attribute(`, what is made by a
-      call of a class of the project whose `__init__` has parameters of `SpecAugment` only, or that
-      `if name else None`.
-    - `one-at-a-time`: what the shipped class keeps is stored one attribute a statement.
-    - `not-reassigned`: an attribute that holds the dataset or the flag, and has another name than in the shipped class
-      (`dataset`, `base_dataset`, `training`), is assigned in `__init__` only.
-    - `own-values`: nothing of that is computed from `self`.
-    - `stored-first`: nothing above these statements in `__init__` reads an attribute of `self`.
+    - `torch-dataset`: its only base is PyTorch's `Dataset`, and its only decorator is `augments_images`.
+    - `base-read`: `__init__` stores a dataset in an attribute that `__getitem__` reads as `self.attribute[`.
+    - `known-masks`: `__init__` stores an object in an attribute that `__getitem__` calls as `self.attribute(`. The
+      object comes from a call of a class of the project whose `__init__` has only parameters of `SpecAugment`, or from
+      such a call with `if name else None`.
+    - `one-at-a-time`: each statement stores one attribute of the values for the runtime's class.
+    - `not-reassigned`: only `__init__` assigns an attribute with the dataset or the flag that has another name than in
+      the runtime's class (`dataset`, `base_dataset`, `training`).
+    - `own-values`: these values are not computed from `self`.
+    - `stored-first`: no statement above these in `__init__` reads an attribute of `self`.
     """
 
     code = "CHP010"
     name = "image-round-trip"
     reason = (
-        "Turning each spectrogram into an 8-bit image and back stretches it to its own range and quantises it, so the "
-        "model trains on other values than it is validated on. Masks drawn on the tensor do not. What the model sees "
-        "changes, so it is done only when asked for."
+        "Turning each spectrogram into an 8-bit image and back stretches it to its own range and quantises it. The "
+        "model then trains on other values than it is validated on. Masks on the tensor avoid that. They change what "
+        "the model sees, so the rewrite needs --unsafe."
     )
     safety = Safety.BEHAVIOUR
     trigger = ("fromarray",)
@@ -58,7 +58,7 @@ class ImageRoundTrip(Rule):
 
 
 def _is_plain_dataset(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Whether the class only inherits from ``Dataset``, and nothing decorates it but what CHP002 puts there."""
+    """Return whether the class only inherits from ``Dataset``, with no decorator but that of CHP002."""
     plain = not node.keywords and is_torch_dataset(module, project, [base.value for base in node.bases])
     return plain and all(module.source(one.decorator).startswith("augments_images(") for one in node.decorators)
 
@@ -72,7 +72,9 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
     augmenter = next((s for s in stores if re.search(rf"self\.{s.attribute}\(", getitem)), None)
     made = _mask_construction(module, project, augmenter)
     if base is None or augmenter is None or made is None:
-        return Proposal(offset, f"{found}; mask the tensor instead. Not rewritten: how it masks is not known")
+        return Proposal(
+            offset, f"{found}; mask the tensor instead. Not rewritten: the rule does not recognise its masks"
+        )
     mine = "SpecAugment" if project.is_class(f"{module.name}.SpecAugment") else "WorkerSafeSpecAugment"
     imports = {runtime(_SHIPPED)}
     if mine == "WorkerSafeSpecAugment":
@@ -86,12 +88,12 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
     edits = superclass_edits(module, node, stores, _SHIPPED, sources, consumed, provided, project.code_style)
     if isinstance(edits, str):
         return Proposal(offset, f"{found}; mask the tensor instead. Not rewritten: {edits}")
-    edits = (*edits, _undeclared(module, node))
+    edits = (*edits, _remove_declaration(module, node))
     message = f"{found}: now a `{_SHIPPED}`, which masks the tensor"
     return Proposal(offset, message, edits, frozenset(imports))
 
 
-def _undeclared(module: Module, node: cst.ClassDef) -> Edit:
+def _remove_declaration(module: Module, node: cst.ClassDef) -> Edit:
     """Nothing is declared of the class any more, and nothing else may declare it at the same time."""
     place = module.span(node)[0]
     keyword = module.text.index("class", module.span(node.decorators[-1])[1] if node.decorators else place)
@@ -99,7 +101,7 @@ def _undeclared(module: Module, node: cst.ClassDef) -> Edit:
 
 
 def _mask_construction(module: Module, project: Project, augmenter: Store | None) -> re.Match[str] | None:
-    """The call by which the image augmenter was made."""
+    """Return the call by which the image augmenter was made."""
     made = _CONSTRUCTION.fullmatch(augmenter.value) if augmenter is not None else None
     if made is None:
         return None

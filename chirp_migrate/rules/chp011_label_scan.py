@@ -1,4 +1,4 @@
-"""CHP011: labels read one whole sample at a time are read without their samples (R-000-4.2)."""
+"""CHP011: read labels without loading the samples (R-000-4.2)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from chirp_migrate.rules.api import (
 )
 
 _READ, _ITERATE = "read_labels", "iterate_labels"
-_FOUND = "labels read by loading every sample"
+_FOUND = "loads every sample just for its label"
 #: Parts of words for datasets, of which one is there.
 _WORDS = (
     *("ataset", "DATASET", "ubset", "SUBSET", "ata_set", "torch.utils", "ds[", "_ds", "in ds"),
@@ -45,36 +45,37 @@ _GONE_THROUGH = re.compile(
 class LabelScan(Rule):
     """Requires, of a loop or comprehension:
 
-    - `known-dataset`: what is read was made, annotated, named or given to a loader as a dataset; an attribute is no
-      property.
-    - `only-labels`: of a sample only its second part is read, and of the loop's variable nothing but that.
+    - `known-dataset`: the object that it reads was created, annotated, named or passed to a loader as a dataset; an
+      attribute is no property.
+    - `only-labels`: it reads only the second part of a sample, and uses the loop's variable for nothing else.
     - `read-once`: each iteration reads one sample, once.
-    - `one-pass`: a comprehension has one ``for``, nothing is filtered, nothing asynchronous; a loop has no ``else``;
-      it does not stand in the body of a class.
+    - `one-pass`: a comprehension has one ``for``, no filter, and nothing asynchronous; a loop has no ``else``; neither
+      is directly in the body of a class.
     - `read-in-each-iteration`: no condition decides whether a sample is read.
-    - `read-first`: in front of a sample that is read by its index, an iteration only names what nothing gives another
-      value, or counts.
-    - `only-computes`: what else happens in an iteration, and what makes the indices, only computes: operators, Python's
-      own functions, methods that numbers, strings and tensors have, a few functions of PyTorch and NumPy.
-    - `taken-at-once`: a generator goes straight into a call that takes all of it, such as ``list`` or ``sum``.
-    - `only-collects`: a loop does nothing but assign, count and append.
-    - `own-collection`: what is appended to is a variable whose every value is made in the same function, anew.
-    - `dataset-stays`: the loop neither assigns nor changes what it reads.
-    - `same-dataset`: reading a sample puts no other dataset in its place: it is a local variable, a parameter, or a
-      name of the module that no function declares ``global`` and no other file assigns; an attribute is only set by
-      ``self.NAME = …`` in an ``__init__``, in all files, and neither by ``setattr`` nor in a ``__dict__``. Nor does
-      what makes the indices: known functions only.
-    - `no-handler`: around a loop there is no ``try``, and no ``with`` but PyTorch's, tqdm's and ``open``.
-    - `not-read-later`: the names that the loop no longer binds are not read after it, here or in another module, and
-      the function does not call ``locals``, ``eval`` or the like.
+    - `read-first`: before a sample is read by its index, an iteration only uses names that no code assigns again, or
+      counts.
+    - `only-computes`: all other code of an iteration, and the code of the indices, only computes: operators, Python's
+      own functions, methods of numbers, strings and tensors, a few functions of PyTorch and NumPy.
+    - `taken-at-once`: a generator expression is the argument of a call that consumes all of it, such as ``list`` or
+      ``sum``.
+    - `only-collects`: a loop only assigns, counts and appends.
+    - `own-collection`: it appends to a variable, and the same function creates every value of that variable.
+    - `dataset-stays`: the loop neither assigns nor changes the dataset or the indices.
+    - `same-dataset`: reading a sample does not replace the dataset. The dataset is a local variable, a parameter, or a
+      name of the module that no function declares ``global`` and no other file assigns. An attribute is set only by
+      ``self.NAME = …`` in an ``__init__``, in all files, and neither by ``setattr`` nor in a ``__dict__``. The code of
+      the indices does not replace it either: it uses known functions only.
+    - `no-handler`: around a loop there is no ``try``, and no ``with`` except PyTorch's, tqdm's and ``open``.
+    - `not-read-later`: no code reads names that the loop no longer binds after it, here or in another module, and the
+      function does not call ``locals``, ``eval`` or the like.
     """
 
     code = "CHP011"
     name = "label-scan"
     reason = (
-        "Reading `dataset[i][1]` loads, standardises or augments a sample and throws it away for its label. The "
-        "runtime reads the same labels, in the same order and with the same errors, and leaves out the work on x where "
-        "nothing can depend on it; other datasets are read sample by sample, as before."
+        "`dataset[i][1]` loads, standardises or augments a sample just for its label. The runtime reads the same "
+        "labels, in the same order and with the same errors. It skips the work on x where nothing can depend on it, "
+        "and reads all other datasets sample by sample."
     )
     safety = Safety.SAFE
     trigger = (*_WORDS, *DATASET_WORDS)
@@ -82,7 +83,7 @@ class LabelScan(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Those of dataset classes of the project."""
+        """Return the names of the project's dataset classes."""
         return dataset_names(project)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -109,7 +110,7 @@ class LabelScan(Rule):
 
 
 def _proposal(module: Module, node: cst.CSTNode, scan: Scan) -> Proposal:
-    offset, called = module.span(node)[0], _called(module, node, scan)
+    offset, called = module.span(node)[0], _runtime_function(module, node, scan)
     if scan.problem is not None:
         indices = "" if scan.index is None else ", indices"
         advice = f"loop over `{_ITERATE}({module.source(scan.dataset).strip()}{indices})` instead"
@@ -118,19 +119,19 @@ def _proposal(module: Module, node: cst.CSTNode, scan: Scan) -> Proposal:
     return Proposal(offset, message, tuple(_edits(module, node, scan, called)), frozenset({runtime(called)}))
 
 
-def _called(module: Module, node: cst.CSTNode, scan: Scan) -> str:
-    """The runtime's function: one that makes the list at once, or one that reads a label when it is asked for."""
+def _runtime_function(module: Module, node: cst.CSTNode, scan: Scan) -> str:
+    """Return the runtime's function: one that reads all labels at once, or one that yields them."""
     return _READ if isinstance(node, cst.ListComp) and _is_whole(module, node, scan) else _ITERATE
 
 
 def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: Scan) -> bool:
-    """Whether a comprehension gives the labels as they are, and nothing is lost with it."""
+    """Return whether a comprehension gives the labels as they are, and nothing is lost with it."""
     as_they_are = node.elt is scan.reads[0] if scan.reads else is_name(node.elt, scan.label or "")
     return as_they_are and scan.iterable is node.for_in.iter and "#" not in module.source(node)
 
 
 def _edits(module: Module, node: cst.CSTNode, scan: Scan, called: str) -> Iterator[Edit]:
-    """The loop runs over the labels, and what read them is the loop's variable."""
+    """Yield the edits that make the loop iterate over labels."""
     arguments = scan.arguments(module)
     if scan.unpack is (scan.index is not None):  # not as it is read where nothing is said
         arguments += f", unpack={scan.unpack}"
@@ -150,6 +151,6 @@ def _edits(module: Module, node: cst.CSTNode, scan: Scan, called: str) -> Iterat
 
 
 def _free_label(code: cst.CSTNode) -> str:
-    """``label``, with a number after it if the code already has that name."""
+    """Return ``label``, with a number after it if the code already has that name."""
     taken = names_in_code(code)
     return next(name for name in chain(("label",), map("label_{}".format, count(2))) if name not in taken)

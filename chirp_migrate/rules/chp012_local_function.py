@@ -1,4 +1,4 @@
-"""CHP012: functions inside functions that loaders and datasets hold move to where workers find them (R-000-1.3)."""
+"""CHP012: move local functions of datasets and loaders to where workers find them (R-000-1.3)."""
 
 from __future__ import annotations
 
@@ -38,53 +38,53 @@ _Made = dict[str, Defined]
 
 
 class LocalFunction(Rule):
-    """Requires, of a function inside a function that goes to a loader, a dataset or a transform:
+    """Requires, of a function inside a function that is passed to a loader, a dataset or a transform:
 
-    - `own-scope`: nothing in it depends on where it stands: no `nonlocal` name of the functions around, no call of
-      `dir`, `eval`, `exec`, `locals`, `vars`, which the function around does not call either, or `super`, no
-      `__class__`, no name private to the class around, no `__getattr__` in the module. It is no attribute of a
-      class if values are bound to it. No name of the module is spelled in a way that Python reads as another
-      spelling.
-    - `plain-definition`: it has no decorator but `torch.no_grad`, `torch.enable_grad` and `torch.inference_mode`,
-      no type parameters, and its name is not deleted.
-    - `no-local-helper`: it uses no local function, class or lambda: those would have to move first.
-    - `bound-once`: each name that it takes from the functions around has its value before it on every path there,
-      is not deleted, not rebound by an inner function and not the name of an exception. A `with` block counts only
-      for context managers that are known not to swallow exceptions, and `:=` only where it is always evaluated.
-    - `used-before-rebound`: such a name is never bound again; or only after the last use of the function. The
-      function, and the loader that holds it, may be given to a loader call, iterated over, measured with `len`,
-      kept in a variable for the statements that follow in the same block, returned, or given to a function of the
-      project that does only these. A name of a comprehension is bound again. No generator or function that it
-      makes reads the name, unless the call around uses it up.
-    - `one-import`: such a name that is imported there is so in one way only, and on every way there; a module of
-      the project gives it one value, and no file replaces it, or a module in `sys.modules`.
-    - `not-looked-at`: no attribute of it is used, `inspect` is not given it, no file of the project sets an
-      attribute of what is called as it is, or has `.__name__` (but of a class), `__qualname__`, `__code__`,
-      `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound,
-      no file has `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (but of a
-      class), nor asks whether anything is a `partial`.
-    - `not-copied`: if values are bound to it, no file of the project copies objects deeply (`deepcopy`, `asdict`,
-      `astuple`, `AveragedModel`, `pickle.dumps`, but for `state_dict()` and `parameters()`), or nothing but what
-      `used-before-rebound` allows is done with it, and it is not returned.
-    - `room-for-values`: then `partial` is `functools.partial` there, and it does not call itself.
-    - `kept-signature`: a parameter whose default is made where it stands is keyword-only. It may also be given by
-      position if the function goes nowhere but into loader calls as `collate_fn` or `worker_init_fn`, for which no
-      file asks, and takes another parameter.
-    - `quiet-class`: if it becomes a method, as it uses `self`, neither the class nor a base in the project has a
-      metaclass, another keyword or a decorator, and their modules have no `__init_subclass__`, `vars`, `dir`,
-      `globals`, `getmembers` or `__dict__`; and every base is known by its name. No class of the project has a
+    - `own-scope`: nothing in it depends on its place in the code: no `nonlocal` name of the enclosing functions; no
+      call of `super`, or of `dir`, `eval`, `exec`, `locals`, `vars`, which the enclosing function does not call either;
+      no `__class__`, no name that is private to the enclosing class, no `__getattr__` in the module. It is no attribute
+      of a class if values are bound to it. Python reads no name of the module as another spelling.
+    - `plain-definition`: it has no decorator except `torch.no_grad`, `torch.enable_grad` and `torch.inference_mode`, no
+      type parameters, and its name is not deleted.
+    - `no-local-helper`: it uses no local function, class or lambda: these would have to move first.
+    - `bound-once`: each captured name has its value before the function on every path there. It is not deleted, not
+      rebound by an inner function and not the name of an exception. A `with` block counts only with context managers
+      that are known not to swallow exceptions, and `:=` only where it is always evaluated.
+    - `used-before-rebound`: a captured name is never bound again, or only after the last use of the function. The
+      function, and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored
+      in a variable for the following statements of the same block, returned, or passed to a function of the project
+      that does only these. A name of a comprehension counts as bound again. No generator or function that the function
+      creates reads the name, unless the surrounding call consumes it.
+    - `one-import`: if a captured name is imported, there is only one such import, and it is on every path to the
+      function. A module of the project gives the name one value. No file replaces it, or a module in `sys.modules`.
+    - `not-looked-at`: no code uses an attribute of the function or passes it to `inspect`. No file of the project sets
+      an attribute of an object with the name under which it is called. No file contains `.__name__` (except of a
+      class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or
+      `LambdaType`. If values are bound, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
+      `.__globals__` or `.__module__` (except of a class), nor checks whether an object is a `partial`.
+    - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
+      `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the function has only
+      the uses that `used-before-rebound` permits, and is not returned.
+    - `room-for-values`: then `partial` is `functools.partial` there, and the function does not call itself.
+    - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. It may also be
+      positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file reads these
+      attributes, and the function has another parameter.
+    - `quiet-class`: if the function becomes a method, because it uses `self`, neither the class nor a base in the
+      project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
+      `dir`, `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a
       `__getattribute__`.
-    - `own-objects`: then no file asks a class for the method around, which would get any object as its `self`; but
-      for a class that calls a method of its base.
-    - `written-names`: then no attributes of the class are set by computed names, which may hide the method.
-    - `known-annotations`: the module knows every name in its annotations above it, or does not evaluate them."""
+    - `own-objects`: then no file reads the enclosing method from a class, which could then get any object as its
+      `self`; except a class that calls a method of its base.
+    - `written-names`: then no code sets attributes of the class with computed names, which may hide the method.
+    - `known-annotations`: the module defines every name in its annotations above it, or does not evaluate them.
+    """
 
     code = "CHP012"
     name = "local-function"
     reason = (
-        "Worker processes look a function up by its name in a module; one inside a function has none there, so a "
-        "loader or dataset that holds it cannot be pickled. At module level it can, and functools.partial binds what "
-        "it closed over."
+        "Worker processes look a function up by its name in a module. A local function has no such name, so a loader "
+        "or dataset that holds one cannot be pickled. At module level it has one, and functools.partial binds the "
+        "captured values."
     )
     safety = Safety.SAFE
     stops_workers = True
@@ -92,7 +92,7 @@ class LocalFunction(Rule):
     beside = (re.compile(r"def\b(?<=[ \t\f]def)|async\s*\\"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Those of dataset classes of the project, and of what makes functions for workers."""
+        """Return the names of the project's dataset classes, and of code that creates functions for workers."""
         return dataset_names(project) | unpicklable_words(project, Sort.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -116,7 +116,7 @@ class LocalFunction(Rule):
             if purpose is not None:
                 seen.append(node)
                 try:
-                    yield _lift(module, project, node, purpose, taken, made)
+                    yield _edits_of_move(module, project, node, purpose, taken, made)
                 except NotMovable as reason:
                     found = f"local function `{node.name.value}` cannot be pickled for workers"
                     yield Proposal(module.span(node.name)[0], f"{found}; not rewritten: {reason}")
@@ -128,13 +128,13 @@ def _is_local(module: Module, node: cst.FunctionDef) -> bool:
     return isinstance(scope.node, cst.FunctionDef) and scope.elsewhere.get(node.name.value) is not cst.Global
 
 
-def _said(module: Module, node: cst.FunctionDef) -> str:
-    """The text of a definition, wherever it stands."""
+def _text_of_definition(module: Module, node: cst.FunctionDef) -> str:
+    """Return the text of a definition, independent of its indentation."""
     start, end = move.definition_range(module, node)
     return dedent(module.text[start:end])
 
 
-def _lift(
+def _edits_of_move(
     module: Module, project: Project, node: cst.FunctionDef, purpose: str, taken: set[str], made: _Made
 ) -> Proposal:
     """The edits that move the function; its new name is added to ``taken``, and for others that say the same, with the
@@ -156,7 +156,7 @@ def _lift(
         raise NotMovable("it calls itself by a name that is local to the function")
     defaults = [module.source(one) for one in moved.bound]
     # Where the local name stays, it must be another one than the function's.
-    said = "\n".join([str(goes), _said(module, node), *defaults, *moved.captives, *moved.import_lines])
+    said = "\n".join([str(goes), _text_of_definition(module, node), *defaults, *moved.captives, *moved.import_lines])
     shared = made.get(said) if moved.method is None and not moved.is_recursive else None
     name = _name(moved, node, goes, taken) if shared is None else shared[0]
     start, end = move.definition_range(module, node)
@@ -208,9 +208,9 @@ def _is_plain(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -
 
 def _name(moved: MovedFunction, node: cst.FunctionDef, goes: bool, taken: set[str]) -> str:
     module, title = moved.module, node.name.value
-    said = _said(module, node)
+    said = _text_of_definition(module, node)
     same = (function for function in module.find(cst.FunctionDef) if function.name.value == title)
-    namesakes = [one for one in same if _said(module, one) != said]
+    namesakes = [one for one in same if _text_of_definition(module, one) != said]
     is_free = goes and title not in taken and not namesakes
     if is_free and movability.is_unused(module, moved.project, title, module.scopes.scope_of(node)):
         return title

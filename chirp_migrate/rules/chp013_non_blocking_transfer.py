@@ -1,4 +1,4 @@
-"""CHP013: batches are copied to the device while Python goes on (R-000-2.1)."""
+"""CHP013: copy batches to the device while Python continues (R-000-2.1)."""
 
 from __future__ import annotations
 
@@ -50,39 +50,39 @@ _TRANSFORMERS = r"(?m)^[ \t\f]*(import|from)\s+transformers\b"
 class NonBlockingTransfer(Rule):
     """Requires, of each ``.to(…)`` and ``.cuda(…)`` of a statement:
 
-    - `known-loader`: the loop around it iterates over what was made, annotated or named as a loader; whose batches are
-      its own.
-    - `pins`: a call that makes the loader does not say ``pin_memory=False``; where none is known, the project makes
-      loaders somewhere.
-    - `batch-as-it-came`: what is copied is the batch or a part of it as the loader gave it: a name, position, key or
-      attribute, not something computed.
-    - `to-accelerator`: it goes to CUDA or XPU, or to what is called a device and is not surely the CPU or MPS.
-    - `plain-arguments`: it says nothing but device, dtype, memory format and copy; nothing comes from ``*`` or ``**``.
-    - `not-changed`: from the statement of the copy on nothing may write to its memory: after it, in a function
-      inside, in the next iteration and after the loop, the batch is only read or bound to names.
-    - `no-mps`: it names CUDA itself, or no file of the backend holds ``"mps"`` or ``backends.mps``.
-    - `plain-to`: PyTorch's own collation makes the batch, or no file of the project defines or assigns a ``to`` or
-      ``cuda`` that does not take the argument, or the ``__getattr__`` of a class. (What other libraries define is not
-      looked at.)
-    - `unobserved`: no file looks at the arguments of a ``to`` or ``cuda`` (``x.to.assert_called_with(…)``), or replaces
+    - `known-loader`: the enclosing loop iterates over an object that was created, annotated or named as a loader, which
+      builds its batches itself.
+    - `pins`: a call that builds the loader does not set ``pin_memory=False``; if no such call is known, the project
+      builds loaders somewhere.
+    - `batch-as-it-came`: the copied object is the batch or a part of it from the loader: a name, position, key or
+      attribute, not a computed value.
+    - `to-accelerator`: the device is CUDA or XPU, or has the name of a device and is not provably the CPU or MPS.
+    - `plain-arguments`: its only arguments are device, dtype, memory format and copy, none from ``*`` or ``**``.
+    - `not-changed`: from the statement of the copy on, no code may write to the memory of the batch: after it, in an
+      inner function, in the next iteration and after the loop, the code only reads the batch or binds it to names.
+    - `no-mps`: it names CUDA itself, or no file of the backend contains ``"mps"`` or ``backends.mps``.
+    - `plain-to`: PyTorch's own collation builds the batch. Or no file of the project defines or assigns a ``to`` or
+      ``cuda`` without this argument, or the ``__getattr__`` of a class. (The rule does not read the definitions of
+      other libraries.)
+    - `unobserved`: no file inspects the arguments of a ``to`` or ``cuda`` (``x.to.assert_called_with(…)``), or replaces
       those of tensors.
     - `no-batch-encoding`: it is a part of a batch, or no file of the project imports transformers.
 
-    By default the argument is added only where it has an effect: a loader of the loop surely pins its batches (by
-    ``pin_memory=True``, ``torch.cuda.is_available()`` or a comparison with ``"cuda"``, or because its samples are in
-    memory and the factory allocates the batches), and the loop does not wait for the copy at once. ``--all-loaders``
-    adds it everywhere. In a review, copies and the call that builds their loader are decided together.
+    By default the rule adds the argument only where it has an effect: a loader of the loop provably pins its batches
+    (by ``pin_memory=True``, ``torch.cuda.is_available()`` or a comparison with ``"cuda"``, or because its samples are
+    in memory and the factory allocates the batches), and the loop does not wait for the copy at once. ``--all-loaders``
+    adds it everywhere. A review decides on copies and on the call that builds their loader together.
     """
 
     code = "CHP013"
     name = "non-blocking-transfer"
     reason = (
-        "Copying a batch to the device makes Python wait until the copy is done. From pinned memory "
-        "`non_blocking=True` lets Python go on with the next operations, which the device runs after the copy: same "
-        "values. From other memory the copy stays an ordinary one."
+        "Copying a batch to the device makes Python wait until the copy is done. From pinned memory, "
+        "`non_blocking=True` lets Python continue with the next operations. The device runs them after the copy, so "
+        "all values stay the same. From other memory the copy blocks as before."
     )
     safety = Safety.SAFE
-    for_the_curious = True
+    verbose_only = True
     trigger = (".to", ".cuda")
     beside = (may_use_loader, _TRANSFER)
     in_place = True
@@ -93,7 +93,7 @@ class NonBlockingTransfer(Rule):
         return any(names & {"to", "cuda"} for names in called_in_loops(outline))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Add ``non_blocking=True`` to copies of what a loader gives to the body of a loop."""
+        """Add ``non_blocking=True`` to copies of batches in the body of a loop."""
         for loop, loaders in loader_loops(module, project):
             if all(_pins(project, loader) for _, loader in loaders):
                 yield from _in_loop(module, project, loop, loaders)
@@ -110,7 +110,7 @@ def _in_loop(
             case cst.Attribute(value=moved, attr=cst.Name(value="to" | "cuda" as method)):
                 path = batch.value(moved)
                 if path is not None and _goes_to_a_device(module, call, method):
-                    problem = _unsure(module, project, call, path, collated) or batch.used_after(call, path)
+                    problem = _why_unsafe(module, project, call, path, collated) or batch.used_after(call, path)
                     statements.setdefault(statement_of(module, call), []).append((call, problem))
     for statement, transfers in statements.items():
         offset, shown = module.span(transfers[0][0])[0], module.source(transfers[0][0]).strip()
@@ -127,7 +127,7 @@ def _in_loop(
 
 
 def pinned_instead(module: Module, project: Project, call: cst.Call) -> Gain | None:
-    """What is gained if batches of the loader that ``call`` builds are copied beside Python, if they surely are."""
+    """What is gained if batches of the loader that ``call`` builds are copied beside Python, if they provably are."""
     for path, line in loader_gains(project).loops_over_pinned(module, call):
         owner = module if path == module.path else project.module(path)
         for loop, loaders in loader_loops(owner, project):
@@ -136,7 +136,9 @@ def pinned_instead(module: Module, project: Project, call: cst.Call) -> Gain | N
             for found in _in_loop(owner, project, loop, loaders):
                 if found.gain is not None and found.gain.kind is GainKind.PINNED:
                     at = owner.position(found.offset)[0]
-                    return Gain(GainKind.PINNED, "its batches are copied to the device beside Python", path, at)
+                    return Gain(
+                        GainKind.PINNED, "its batches are copied to the device while Python continues", path, at
+                    )
     return None
 
 
@@ -147,10 +149,10 @@ def _gain(
     loaders: list[tuple[cst.BaseExpression, Loader]],
     transfers: list[cst.Call],
 ) -> tuple[Gain, frozenset[tuple[str, int]]]:
-    """What copies of one statement gain, and the calls that build the loaders."""
+    """Return the gain of the copies of one statement, and the calls that build the loaders."""
     pinned = loader_gains(project).pinned_in(module, loop)
     if not pinned:
-        return Gain(GainKind.NOTHING, "the loader does not surely pin its batches"), frozenset()
+        return Gain(GainKind.NOTHING, "the loader may not pin its batches"), frozenset()
     path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)
     if waits_at_once(DeviceLoop(module, loop, loaders), transfers):
         return Gain(GainKind.NOTHING, "the loop waits for the copy at once"), frozenset()
@@ -159,7 +161,7 @@ def _gain(
 
 
 def _pins(project: Project, loader: Loader) -> bool:
-    """Whether a loader may pin its batches: no call that makes the loader refuses it."""
+    """Return whether a loader may pin its batches: no call that makes the loader refuses it."""
     if not loader.calls:
         return project.holds(_MAKES_LOADERS)
     return not all(is_name(keywords(call).get("pin_memory"), "False") for _, call in loader.calls)
@@ -178,7 +180,7 @@ def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
 
 
 def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
-    """Whether a call of ``to`` or ``cuda`` names a device other than the CPU, and says nothing of blocking."""
+    """Return whether a ``to`` or ``cuda`` names a device other than the CPU, without ``non_blocking``."""
     names = keywords(call).keys()
     if any(one.star for one in call.args) or not names <= {"device", "dtype", "memory_format", "copy"}:
         return False
@@ -192,7 +194,7 @@ def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
 
 
 def _collates_tensors(loader: Loader) -> bool:
-    """Whether PyTorch's own collation makes the batches, which knows no other objects than tensors to move."""
+    """Return whether PyTorch's own collation builds the batches, whose movable objects are tensors."""
     for _, call in loader.calls:
         single = is_name(keywords(call).get("batch_size"), "None")
         if single or "collate_fn" in argument_positions(call) or any(a.star for a in call.args):
@@ -200,8 +202,8 @@ def _collates_tensors(loader: Loader) -> bool:
     return loader.complete
 
 
-def _unsure(module: Module, project: Project, call: cst.Call, path: Path, collated: bool) -> str | None:
-    """What the project holds that makes a non-blocking copy doubtful here."""
+def _why_unsafe(module: Module, project: Project, call: cst.Call, path: Path, collated: bool) -> str | None:
+    """Return why a non-blocking copy may be unsafe in this project."""
     shown = module.source(call)
     certain = method_called(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
     if not certain and (place := place_of_mps(project)) is not None:
@@ -209,7 +211,7 @@ def _unsure(module: Module, project: Project, call: cst.Call, path: Path, collat
     if not collated and (problem := own_transfer(project)) is not None:
         return problem
     if (place := place_of_observed_transfer(project)) is not None:
-        return f"the project looks at the arguments of such calls ({place})"
+        return f"the project inspects the arguments of such calls ({place})"
     if not path and project.holds(_TRANSFORMERS, "transformers"):
-        return "the batch may be a `BatchEncoding`, whose `to` lacks it in old versions of transformers"
+        return "the batch may be a `BatchEncoding`, whose `to` takes no `non_blocking` in old versions of transformers"
     return None

@@ -1,4 +1,4 @@
-"""CHP014: without `set_epoch` a distributed sampler has the same order in every epoch: opt-in, but in a guard."""
+"""CHP014: call `set_epoch`, so that a distributed sampler changes its order: opt-in outside of a guard."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from chirp_migrate.analysis.known_names import PROGRESS
-from chirp_migrate.analysis.loaders.distributed_sampler import DistributedSampler, is_told_the_epoch, sampler_of
+from chirp_migrate.analysis.loaders.distributed_sampler import DistributedSampler, has_set_epoch_call, sampler_of
 from chirp_migrate.analysis.loaders.loader_values import LoaderNames, may_use_loader
 from chirp_migrate.edits.statements import first_in_block
 from chirp_migrate.rules.api import (
@@ -35,28 +35,28 @@ _NO_PASS = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|str)")
 class SetEpoch(Rule):
     """Requires, of a loader in a loop that counts (`range`, `trange`):
 
-    - `shuffling-sampler`: a call that makes it gives a `DistributedSampler` that is not told to leave the order.
-    - `known-sampler`: the sampler has a name there, or the loader surely has that sampler and no other; where it may
-      be another one, its class is imported at the top of the module, to ask.
-    - `iterates-each-time`: each iteration iterates over the loader, or gives it to a call other than `len`, `print` and
-      such.
-    - `not-told`: no `set_epoch` is called in the same function, on this sampler or loader elsewhere in the module, or
-      by a function of the project that the loop calls.
-    - `kept-sampler`: some counting loop around does not make the sampler anew in each iteration.
-    - `one-counter`: one loop has `epoch` in its variable's name, or there is only one.
+    - `shuffling-sampler`: a call that builds it has a `DistributedSampler` that shuffles.
+    - `known-sampler`: the sampler has a name there, or the loader provably has that sampler and no other. If it may
+      have another one, the class of the sampler is imported at the top of the module, for a check with `isinstance`.
+    - `iterates-each-time`: each iteration iterates over the loader, or passes it to a call other than `len`, `print`
+      and such.
+    - `not-told`: nothing calls `set_epoch` in the same function, on this sampler or loader elsewhere in the module, or
+      in a function of the project that the loop calls.
+    - `kept-sampler`: some counting loop around does not build the sampler again in each iteration.
+    - `one-counter`: one loop has `epoch` in its variable's name, or there is only one loop.
     - `named-epoch`: its variable is a plain name with a letter in it.
-    - `own-lines`: where the sampler's class has to be asked, the body of the loop has lines of its own.
+    - `own-lines`: if a check of the sampler's class is necessary, the body of the loop has its own lines.
 
-    It is applied without `--unsafe` where the sampler is made, or the loop runs, under a condition about distributed
-    training (`if args.distributed`, `if dist.is_initialized()`): a program of one process stays as it is.
+    The rule applies without `--unsafe` if the sampler is built, or the loop runs, under a condition about distributed
+    training (`if args.distributed`, `if dist.is_initialized()`): a program of one process does not change.
     """
 
     code = "CHP014"
     name = "set-epoch"
     reason = (
-        "A DistributedSampler shuffles by its seed and the epoch it was told. A loop that never calls `set_epoch` "
-        "trains on the same order in every epoch. Telling it the epoch changes the order from the second epoch on, so "
-        "it is opt-in, unless a condition about distributed training guards it."
+        "A DistributedSampler shuffles by its seed and its epoch. A loop that never calls `set_epoch` trains on the "
+        "same order in every epoch. The call changes the order from the second epoch on. So the rewrite needs "
+        "--unsafe, unless a condition about distributed training guards the sampler."
     )
     safety = Safety.BEHAVIOUR
     finds_bugs = True
@@ -80,8 +80,8 @@ class SetEpoch(Rule):
             if sampler is None or not around or (around[-1], sampler.name) in seen:
                 continue
             seen.add((around[-1], sampler.name))
-            if not is_told_the_epoch(module, project, around[-1], sampler, node):
-                yield _tell(module, around, sampler)
+            if not has_set_epoch_call(module, project, around[-1], sampler, node):
+                yield _propose_set_epoch(module, around, sampler)
 
 
 def _is_counted(module: Module, project: Project, iterable: cst.BaseExpression) -> bool:
@@ -109,7 +109,7 @@ def _parts(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         yield from _parts(argument.value)
 
 
-def _tell(module: Module, around: list[cst.For], sampler: DistributedSampler) -> Proposal:
+def _propose_set_epoch(module: Module, around: list[cst.For], sampler: DistributedSampler) -> Proposal:
     inner = [loop for loop in around if not any(loop in module.ancestors(made.value) for made in sampler.made)]
     named = [loop for loop in inner if "epoch" in (dotted(loop.target) or "").lower()]
     chosen = named if len(named) == 1 else inner
@@ -119,11 +119,11 @@ def _tell(module: Module, around: list[cst.For], sampler: DistributedSampler) ->
     lines = [f"if isinstance({sampler.name}, {sampler.guard}):", f"\t{call}"] if sampler.guard else [call]
     edit = first_in_block(module, loop.iter, loop.body, lines)
     problems = (
-        (edit is None, "it may be another sampler, or none"),
-        (not inner, "it is made anew in every iteration of the loop"),
+        (edit is None, "the name may refer to another sampler, or to none"),
+        (not inner, "the loop builds the sampler again in every iteration"),
         (len(chosen) > 1, "it is not clear which of the loops counts the epochs"),
         ("." in epoch or not epoch.strip("_"), "the loop has no name for the epoch"),
-        (not sampler.is_known, "it may be another sampler, or none"),
+        (not sampler.is_known, "the name may refer to another sampler, or to none"),
     )
     problem = next((said for is_so, said in problems if is_so), None)
     shown = call if "." not in epoch and epoch.strip("_") else f"{sampler.name}.set_epoch(epoch)"
@@ -135,7 +135,7 @@ def _tell(module: Module, around: list[cst.For], sampler: DistributedSampler) ->
 
 
 def _is_guarded(module: Module, loop: cst.For, sampler: DistributedSampler) -> bool:
-    """Whether the sampler is made, or the loop runs, under a condition about distributed training."""
+    """Return whether the sampler is made, or the loop runs, under a condition about distributed training."""
     places = (loop, *(one.value for one in sampler.made))
     tests = [one.test for place in places for one in module.ancestors(place) if isinstance(one, cst.If)]
     tests += [one.test for made in sampler.made for one in find_in(made.value, cst.IfExp)]

@@ -1,4 +1,4 @@
-"""CHP015: transforms that are made anew for every sample (R-000-4.2). Advice."""
+"""CHP015: report transforms that are created again for every sample (R-000-4.2). Advice."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class AugmenterPerSample(Rule):
     code = "CHP015"
     name = "augmenter-per-sample"
     reason = (
-        "A transform that is made inside `__getitem__` is made again for every sample: its arguments are checked, its "
-        "windows and filter banks computed, its module set up. Made once in `__init__`, and called for each sample, it "
-        "saves that time. It is not rewritten: a subclass, an old pickle or a test may not run this `__init__`, and "
-        "what the transform is made of may change later."
+        "A transform that is created inside `__getitem__` checks its arguments, computes windows and filter banks, "
+        "and sets up its module for every sample. Created once in `__init__`, it saves that time. The rule does not "
+        "rewrite the code: a subclass, an old pickle or a test may not run this `__init__`, and the arguments of the "
+        "transform may change later."
     )
     safety = Safety.ADVICE
     trigger = ("Dataset", "__getitem__", "ugment", "torchvision", "torchaudio")
@@ -71,7 +71,7 @@ class AugmenterPerSample(Rule):
             if all(resolves_to(module, base.value, _BASE, project) for base in definition.bases):
                 for call in _transforms_made(module, project, definition):
                     shown = module.source(call.func).strip()
-                    message = f"`{shown}` is made anew for every sample; make it once in `__init__`, and call that"
+                    message = f"`{shown}` is created again for every sample; create it once in `__init__`"
                     yield Proposal(module.span(call)[0], message)
 
 
@@ -96,7 +96,7 @@ def _transforms_made(module: Module, project: Project, definition: cst.ClassDef)
 
 
 def _makes_transform(module: Module, project: Project, call: cst.Call) -> bool:
-    """Whether a call makes a transform of a library, or a module of the project."""
+    """Return whether a call makes a transform of a library, or a module of the project."""
     if not isinstance(call.func, cst.Name | cst.Attribute):
         return False
     names = project.resolved_names(module, call.func)
@@ -104,5 +104,5 @@ def _makes_transform(module: Module, project: Project, call: cst.Call) -> bool:
 
 
 def _is_module_class(project: Project, qualified: str) -> bool:
-    """Whether a name stands for a class of the project that is directly a ``torch.nn.Module``."""
+    """Return whether a name refers to a class of the project that inherits directly from ``torch.nn.Module``."""
     return any(map(NN_MODULE.fullmatch, project.base_classes(qualified) or ()))

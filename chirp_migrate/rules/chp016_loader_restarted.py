@@ -1,4 +1,4 @@
-"""CHP016: a loader that a loop starts anew for each batch (R-000-2.1). Advice."""
+"""CHP016: report loaders that a loop restarts for each batch (R-000-2.1). Advice."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class LoaderRestarted(Rule):
     code = "CHP016"
     name = "loader-restarted-in-loop"
     reason = (
-        "`next(iter(loader))` begins a new epoch each time: the loader starts its workers anew, they load several "
-        "batches ahead, and all but the first are thrown away. Each iteration sees only the beginning of an epoch, "
-        "which without shuffling is always the same batch."
+        "`next(iter(loader))` begins a new epoch each time. The loader starts its workers again, they load several "
+        "batches, and all but the first are discarded. Each iteration sees only the beginning of an epoch, which "
+        "without shuffling is always the same batch."
     )
     safety = Safety.ADVICE
     trigger = ("next",)
@@ -66,7 +66,7 @@ class LoaderRestarted(Rule):
 
 
 def _first_argument(module: Module, call: cst.CSTNode | None, function: str) -> cst.BaseExpression | None:
-    """What a call of a built-in function is given first; ``None`` when it is no such call."""
+    """Return the first argument of a call of a built-in function; ``None`` for other calls."""
     match call:
         case cst.Call(args=[cst.Arg(value=first, star=""), *_]) if module.qualified_names(call.func) == {function}:
             return first
@@ -74,7 +74,7 @@ def _first_argument(module: Module, call: cst.CSTNode | None, function: str) -> 
 
 
 def _loop(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
-    """The innermost loop that evaluates ``node`` in each iteration."""
+    """Return the innermost loop that evaluates ``node`` in each iteration."""
     child = node
     for ancestor in module.ancestors(node):
         match ancestor:
@@ -91,7 +91,7 @@ def _loop(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def _is_bound_in(loop: cst.CSTNode, loader: cst.CSTNode) -> bool:
-    """Whether each iteration of the loop may have a loader of its own."""
+    """Return whether each iteration of the loop may have a loader of its own."""
     targets = (target for node in (loop, *own_nodes(loop)) if (target := target_of(node)) is not None)
     bound = {name for target in targets for name in names_in_code(target)}
     return not names_in_code(loader).isdisjoint(bound - {"self"})

@@ -1,4 +1,4 @@
-"""CHP017: random generators of which every worker gets a copy in the same state."""
+"""CHP017: report random generators that start in the same state in every worker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _REMEDY = "Use the global generators, or seed one in the worker: `torch.utils.da
 
 
 def _makes_generators(text: str) -> bool:
-    """Whether a text may make generator objects, or seed workers."""
+    """Return whether a text may make generator objects, or seed workers."""
     if "seed" in text and ("worker_init_fn" in text or "get_state" in text):
         return True
     return any(word in text for word in _HELD_WORDS) and _HELD.search(text) is not None
@@ -49,10 +49,11 @@ class CopiedGenerator(Rule):
     code = "CHP017"
     name = "copied-generator"
     reason = (
-        "PyTorch (1.9 and later) seeds the global generators of random, torch and NumPy anew in each worker and epoch. "
-        "A generator object it does not know: all workers get copies in the same state and draw the same numbers, as "
-        "they do when a worker_init_fn seeds the global ones with a constant. `np.random.get_state()[1][0]` is a "
-        "constant, too: PyTorch seeds NumPy with an array, after which that word is 2147483648."
+        "PyTorch (1.9 and later) seeds the global generators of random, torch and NumPy in each worker and epoch. It "
+        "does not seed other generator objects: all workers get copies in the same state and draw the same numbers. "
+        "The same happens if a worker_init_fn seeds the global generators with a constant. "
+        "`np.random.get_state()[1][0]` is a constant, too: PyTorch seeds NumPy with an array, and that word is then "
+        "2147483648."
     )
     safety = Safety.ADVICE
     finds_bugs = True
@@ -61,7 +62,7 @@ class CopiedGenerator(Rule):
     follows = frozenset({"CHP001"})
 
     def names(self, project: Project) -> Set[str]:
-        """Those of dataset classes of the project."""
+        """Return the names of the project's dataset classes."""
         return dataset_names(project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
@@ -77,7 +78,7 @@ class CopiedGenerator(Rule):
         return super().may_follow(module, project, rewriters) and gives_by_position(module, "worker_init_fn")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report generators that datasets draw from, and ``worker_init_fn`` that seed all workers or epochs alike."""
+        """Report generators of datasets, and ``worker_init_fn`` that seed all workers or epochs alike."""
         if _HELD.search(module.text):
             for one in (one for state in dataset_states(module, project) for one in held_generators(state)):
                 yield Proposal(
@@ -100,7 +101,7 @@ class CopiedGenerator(Rule):
 
 
 def _may_persist(module: Module, argument: cst.Arg) -> bool:
-    """Whether the workers of the loader that gets an argument may live for several epochs."""
+    """Return whether the workers of the loader that gets an argument may live for several epochs."""
     call = module.parents[argument]
     others = call.args if isinstance(call, cst.Call) else ()
     persistent = keywords(call).get("persistent_workers") if isinstance(call, cst.Call) else None

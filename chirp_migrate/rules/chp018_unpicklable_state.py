@@ -1,4 +1,4 @@
-"""CHP018: open files, connections, locks and CUDA tensors that a dataset takes along to its workers (R-000-1.3)."""
+"""CHP018: report open files, connections, locks and CUDA tensors in datasets with workers (R-000-1.3)."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class UnpicklableState(Rule):
     code = "CHP018"
     name = "unpicklable-state"
     reason = (
-        "Worker processes get the dataset pickled, or as it was when they were forked. Open files, connections and "
-        "locks survive neither: the first fails, the second shares what was not made to be shared."
+        "A worker process gets the dataset pickled, or as a forked copy. Open files, connections and locks support "
+        "neither: pickling them fails, and a forked worker shares what must not be shared."
     )
     safety = Safety.ADVICE
     finds_bugs = True
@@ -55,7 +55,7 @@ class UnpicklableState(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Those of dataset classes of the project, and of what makes such objects for workers."""
+        """Return the names of the project's dataset classes, and of code that creates such objects for workers."""
         return dataset_names(project) | unpicklable_words(project, Sort.STATE)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -79,8 +79,8 @@ class UnpicklableState(Rule):
             what = f"`self.{attribute}`, CUDA tensors made in `__init__`"
             yield Proposal(
                 module.span(value)[0],
-                f"{what}: forked workers cannot use CUDA, and others open a CUDA context each. With workers, keep them "
-                "on the CPU and move batches in the training loop",
+                f"{what}: forked workers cannot use CUDA, and every other worker opens a CUDA context. With workers, "
+                "keep them on the CPU and move batches in the training loop",
             )
         for one in unpicklable_proposals(module, project, Sort.STATE):
             yield replace(one, message=f"{one.message}. {SEE_IT}")

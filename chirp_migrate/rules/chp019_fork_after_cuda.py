@@ -1,4 +1,4 @@
-"""CHP019: CUDA in worker processes that are forked, and samples moved to the GPU where they are made."""
+"""CHP019: report CUDA in forked workers, and datasets that move samples to the GPU."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _forks(module: Module) -> Iterator[Proposal]:
 
 
 def _is_fork(module: Module, node: cst.BaseExpression | None) -> bool:
-    """Whether an expression is ``"fork"``, or the context of that name."""
+    """Return whether an expression is ``"fork"``, or the context of that name."""
     if isinstance(node, cst.SimpleString):
         return node.evaluated_value == "fork"
     if isinstance(node, cst.Call) and node.args and module.qualified_names(node.func) & _CONTEXTS:

@@ -1,4 +1,4 @@
-"""CHP020: scripts that worker processes run again, because nothing keeps them from it."""
+"""CHP020: report scripts without a `__main__` guard, which worker processes run again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class UnguardedScript(Rule):
     name = "unguarded-script"
     reason = (
         "Workers that are not forked (macOS, Windows, and Linux from Python 3.14 on) import the main script. Without "
-        '`if __name__ == "__main__":` that runs it again in every worker.'
+        '`if __name__ == "__main__":` each worker runs the whole script again.'
     )
     safety = Safety.ADVICE
     stops_workers = True
@@ -34,7 +34,7 @@ class UnguardedScript(Rule):
     follows = frozenset({"CHP001"})
 
     def names(self, project: Project) -> Set[str]:
-        """Those of modules that build loaders, which a script may import."""
+        """Return the names of modules that build loaders, which a script may import."""
         return modules_with_loaders(project)
 
     def concerns(self, text: str, project: Project) -> bool:

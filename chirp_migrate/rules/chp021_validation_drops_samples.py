@@ -1,4 +1,4 @@
-"""CHP021: loaders that read in order, as evaluation does, and leave out the last samples (R-000-2.1)."""
+"""CHP021: report evaluation loaders that omit the last samples (R-000-2.1)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ class ValidationDropsSamples(Rule):
     code = "CHP021"
     name = "validation-drops-samples"
     reason = (
-        "With drop_last=True the last, smaller batch is left out. In training another one is each epoch; read in order "
-        "it is always the same samples, which no metric ever sees, and the metric depends on the batch size."
+        "With drop_last=True the loader omits the last, smaller batch. Shuffled training omits other samples in each "
+        "epoch. Evaluation in order always omits the same samples, so no metric ever includes them, and the metric "
+        "depends on the batch size."
     )
     safety = Safety.ADVICE
     finds_bugs = True
@@ -47,7 +48,7 @@ class ValidationDropsSamples(Rule):
                     offset,
                     f"`drop_last=True` is ignored, with a warning, by `create_{loader.role}_loader`: remove it",
                 )
-            elif _reads_in_order(module, project, loader) and (lost := _lost(loader)):
+            elif _reads_in_order(module, project, loader) and (lost := _describe_loss(loader)):
                 yield Proposal(
                     offset,
                     f"`drop_last=True` in evaluation: always leaves out the same {lost} at the end. Remove it, "
@@ -56,11 +57,11 @@ class ValidationDropsSamples(Rule):
 
 
 def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> bool:
-    """Whether a call says that a dataset is read in order, and nothing around it says that this is training."""
+    """Return whether a call says that a dataset is read in order, and nothing around it says that this is training."""
     shuffle = loader.arguments.get("shuffle")
     if loader.given("sampler") or not (shuffle is None or is_name(shuffle, "False", "None")):
         return False
-    if shuffle is None and loader.role == "training":  # shuffles unless told otherwise
+    if shuffle is None and loader.role == "training":  # shuffles by default
         return False
     for said in _names_around(module, loader):
         if _TRAINING.search(said):
@@ -71,7 +72,7 @@ def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> boo
 
 
 def _names_around(module: Module, loader: LoaderCall) -> list[str]:
-    """What dataset and loader are called, and then the function, with words apart."""
+    """Return the names of dataset and loader, and of the function, split into words."""
     dataset = loader.arguments.get("dataset")
     names = [module.source(dataset)] if dataset is not None else []
     function = ""
@@ -89,7 +90,7 @@ def _names_around(module: Module, loader: LoaderCall) -> list[str]:
 
 
 def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
-    """Whether the dataset may be one that has no order to shuffle: an ``IterableDataset``, or not known."""
+    """Return whether the dataset may be one that has no order to shuffle: an ``IterableDataset``, or not known."""
     dataset = loader.arguments.get("dataset")
     if dataset is None:
         return True
@@ -107,8 +108,8 @@ def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
     return False
 
 
-def _lost(loader: LoaderCall) -> str:
-    """How many samples are left out, in words; empty when none can be."""
+def _describe_loss(loader: LoaderCall) -> str:
+    """Return how many samples are left out, in words; empty when none can be."""
     size = loader.arguments.get("batch_size")
     if is_name(size, "None") or (size is None and not loader.open):
         return ""

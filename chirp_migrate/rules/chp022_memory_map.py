@@ -1,4 +1,4 @@
-"""CHP022: memory maps that a dataset holds are pickled with all their contents (R-000-1.3)."""
+"""CHP022: report memory maps that datasets pickle with all their contents (R-000-1.3)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class PickledMemoryMap(Rule):
     code = "CHP022"
     name = "pickled-memory-map"
     reason = (
-        "NumPy pickles a memory map with everything in it. A worker that is not forked (macOS, Windows, and Linux from "
-        "Python 3.14 on) so gets a copy of the whole file in its memory, where the map was to spare it that."
+        "NumPy pickles a memory map with its contents. A worker that is not forked (macOS, Windows, and Linux from "
+        "Python 3.14 on) loads the whole file into its memory, which defeats the memory map."
     )
     safety = Safety.ADVICE
     trigger = ("memmap", "mmap_mode")
@@ -28,7 +28,7 @@ class PickledMemoryMap(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Those that other modules gave ``memmap``."""
+        """Return the names of ``memmap`` in other modules."""
         return project.aliases("memmap")
 
     def may_find(self, outline: Outline, project: Project) -> bool:

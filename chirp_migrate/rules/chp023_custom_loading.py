@@ -1,4 +1,4 @@
-"""CHP023: worker pools, prefetch threads and CUDA streams written by hand around a dataset or loader (R-002)."""
+"""CHP023: report hand-written worker pools, prefetch threads and CUDA streams (R-002)."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class CustomLoadingCode(Rule):
     code = "CHP023"
     name = "custom-loading"
     reason = (
-        "Worker pools, prefetch threads and CUDA streams around a dataset or loader are what PyTorch's DataLoader has "
-        "already: workers that seed themselves, hand batches over in shared memory and end with the loader, batches "
-        "loaded ahead in their order, pinned memory and copies that do not wait. Code of one's own has to get all of "
-        "that right again. docs/migration-notes.md says what replaces each attribute and habit."
+        "PyTorch's DataLoader already has what such code builds by hand: workers that seed themselves, use shared "
+        "memory and end with the loader; batches that are loaded ahead in order; pinned memory and copies that do "
+        "not block. Hand-written code has to get all of that right again. docs/migration-notes.md lists the "
+        "replacement of each attribute and habit."
     )
     safety = Safety.ADVICE
     trigger = (
@@ -64,13 +64,13 @@ class CustomLoadingCode(Rule):
             subject = "this script"
             if not isinstance(found.node, cst.Module):
                 place, subject = found.node.name, f"`{found.node.name.value}`"
-            machinery = listed([_shown(module, kind, first) for kind, first in found.machinery.items()])
+            machinery = listed([_describe_machinery(module, kind, first) for kind, first in found.machinery.items()])
             message = f"{subject} loads by hand, with {machinery}: {_advice(found)} (docs/migration-notes.md)"
             yield Proposal(module.span(place)[0], message, why="+".join(found.machinery))
 
 
-def _shown(module: Module, kind: str, first: cst.Call | cst.Arg) -> str:
-    """A kind of machinery, with its first place."""
+def _describe_machinery(module: Module, kind: str, first: cst.Call | cst.Arg) -> str:
+    """Return a kind of machinery, with its first place."""
     name = module.source(first.func if isinstance(first, cst.Call) else first.value)
     what = "a prefetch process" if name.endswith("Process") else _WHAT[kind]
     return f"{what} (line {module.position(module.span(first)[0])[0]})"
@@ -83,4 +83,4 @@ def _advice(found: CustomLoading) -> str:
         return f"the loader underneath can do that itself, by {settings}{moving}"
     if isinstance(found.node, cst.ClassDef):
         return f"derive it from `chirpid_patch.WrappedDataLoader`, which has {settings} for that"
-    return f"go through a `DataLoader` or `chirpid_patch.WrappedDataLoader`, with {settings}"
+    return f"use a `DataLoader` or `chirpid_patch.WrappedDataLoader`, with {settings}"

@@ -1,4 +1,4 @@
-"""CHP024: loops that copy each batch of a loader to the device (R-000-2.1). Advice."""
+"""CHP024: report loops that copy each batch of a loader to the device (R-000-2.1). Advice."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class DeviceResident(Rule):
     code = "CHP024"
     name = "device-resident"
     reason = (
-        "A loop that moves each batch to the device copies the same samples there in every epoch. With `device=` the "
-        "factory's loader uploads a dataset that fits once, and gathers, standardises and augments its batches on the "
-        "device. Batches of any other dataset reach the device through pinned memory, ahead of the computation. The "
-        "`.to(device)` of the loop then finds nothing to move. It is not rewritten: other loops over the same loader "
-        "may need its batches on the CPU, the samples take memory of the device, and noise drawn there has the same "
-        "distribution, but may have other values."
+        "A loop that moves each batch to the device copies the same samples in every epoch. With `device=`, the "
+        "factory's loader uploads a dataset that fits once, and gathers, standardises and augments its batches on "
+        "the device. Batches of any other dataset reach the device through pinned memory, ahead of the computation. "
+        "The `.to(device)` of the loop then has nothing to move. The rule does not rewrite the code: other loops "
+        "over the same loader may need its batches on the CPU, the samples take memory of the device, and noise on "
+        "the device has the same distribution, but may have other values."
     )
     safety = Safety.ADVICE
-    for_the_curious = True
+    verbose_only = True
     trigger = (".to", ".cuda", "to_")
     beside = (may_use_loader, may_move)
     follows = frozenset()
@@ -42,11 +42,11 @@ class DeviceResident(Rule):
                 yield Proposal(
                     module.span(first)[0],
                     f"{listed([quoted(module, first), *(quoted(module, one) for one in others)])} {copies} every batch "
-                    f"in the loop; if every loop over this loader does, build it with `device=`: batches of the "
-                    f"factory's loader then arrive on {devices[0]}",
+                    f"in the loop; if every loop over this loader does so, build the loader with `device=`: its "
+                    f"batches then arrive on {devices[0]}",
                 )
 
 
 def _has_device(loader: Loader) -> bool:
-    """Whether every call that may have made a loader gives it a device."""
+    """Return whether every call that may have made a loader gives it a device."""
     return bool(loader.calls) and all("device" in keywords(call) for _, call in loader.calls)

@@ -1,4 +1,4 @@
-"""CHP025: numbers that a training loop reads from the device in every step (R-000-2.1). Advice."""
+"""CHP025: report numbers that a training loop reads from the device in every step (R-000-2.1). Advice."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class ItemInLoop(Rule):
     code = "CHP025"
     name = "item-in-loop"
     reason = (
-        "`loss.item()` makes Python wait until the device has computed everything that was queued, so that the next "
-        "step is queued only when the device is idle. A sum of detached tensors that is read once, after the loop, "
-        "waits once; a sum that the loop shows waits as often as it is shown. It is not rewritten: whether the sum is "
-        "rounded alike depends on the device and on the loss, and the tensors change what a debugger or a progress "
-        "bar shows meanwhile."
+        "`loss.item()` makes Python wait until the device has computed everything in its queue, and the next step "
+        "enters the queue only when the device is idle. A sum of detached tensors that is read once, after the loop, "
+        "waits once. A sum that the loop prints waits as often as it is printed. The rule does not rewrite the code: "
+        "the rounding of the sum depends on the device and on the loss, and tensors change what a debugger or a "
+        "progress bar shows."
     )
     safety = Safety.ADVICE
-    for_the_curious = True
+    verbose_only = True
     trigger = (".item", "float(", "int(")
     beside = (may_use_loader, may_move, _READ)
     follows = frozenset()
@@ -75,17 +75,17 @@ class ItemInLoop(Rule):
         for there in device_loops(module, project):
             numbers = [wait for wait in there.waits() if wait.is_number]
             for instead, waits in by_advice(numbers, partial(_instead, module, there.loop)).items():
-                message = f"{_shown(module, waits)} in every step; {instead}"
+                message = f"{_describe_waits(module, waits)} in every step; {instead}"
                 yield Proposal(module.span(waits[0].node)[0], message)
 
 
-def _shown(module: Module, waits: list[Wait]) -> str:
+def _describe_waits(module: Module, waits: list[Wait]) -> str:
     texts = [quoted(module, wait.node) for wait in waits]
     return f"{listed(texts)} {'forces' if len(texts) == 1 else 'force'} a GPU sync"
 
 
 def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
-    """What to do about it, that the loop allows; ``None`` where it ends the loop."""
+    """Return the advice that fits the loop; ``None`` if the value ends the loop."""
     statement = statement_of(module, wait.node)
     collects = (one for one in module.ancestors(wait.node) if method_called(one) in ("append", "extend"))
     match next(collects, statement):
@@ -107,7 +107,7 @@ def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
 
 
 def _is_used(module: Module, loop: cst.For, statement: cst.CSTNode, target: cst.BaseExpression) -> bool:
-    """Whether the loop may use, besides in one statement, what is kept in a target; other than a name is."""
+    """Return whether the loop may use, besides in one statement, what is kept in a target; other than a name is."""
     if not isinstance(target, cst.Name):
         return True
     names = (one for one in find_in(loop.body, cst.Name) if one.value == target.value)

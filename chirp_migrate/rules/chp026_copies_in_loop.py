@@ -1,4 +1,4 @@
-"""CHP026: predictions that are copied to the CPU batch by batch, to be collected (R-000-2.1). Advice."""
+"""CHP026: report predictions that a loop copies to the CPU batch by batch (R-000-2.1). Advice."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class CopiesInLoop(Rule):
     code = "CHP026"
     name = "copies-in-loop"
     reason = (
-        "`.cpu()`, `.numpy()` and `.tolist()` of what the device computed wait for it, in every step, although nothing "
-        "needs the values before the loop is over. Tensors that are collected as they are can be copied at once after "
-        "the loop. It is not rewritten, because the collected tensors take memory of the device meanwhile, which the "
-        "code does not tell, and because a model that runs as a CUDA graph writes its next output over the last one."
+        "`.cpu()`, `.numpy()` and `.tolist()` of a result wait for the device in every step, although nothing needs "
+        "the values before the loop ends. Collected tensors can be copied at once after the loop. The rule does not "
+        "rewrite the code: collected tensors take memory of the device, the code does not show how much, and a model "
+        "that runs as a CUDA graph writes its next output over the last one."
     )
     safety = Safety.ADVICE
-    for_the_curious = True
+    verbose_only = True
     trigger = (".cpu", ".numpy", ".tolist")
     beside = (may_use_loader, may_move, _COPY)
     follows = frozenset()
@@ -71,7 +71,7 @@ class CopiesInLoop(Rule):
 
 
 def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
-    """What to do about a copy; ``None`` where its values are needed in the step."""
+    """Return the advice for a copy; ``None`` if the step needs its values."""
     if _is_collected(module, wait.node):
         return _LATER
     match step_of(module, wait.node):
@@ -88,7 +88,7 @@ def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
 
 
 def _is_collected(module: Module, node: cst.CSTNode) -> bool:
-    """Whether a value only goes into a list, or is joined to what was collected before."""
+    """Return whether a value only goes into a list, or is joined to what was collected before."""
     match step_of(module, node):
         case Kept(cst.Element(), display):
             return _is_collected(module, display)
@@ -105,7 +105,7 @@ def _is_collected(module: Module, node: cst.CSTNode) -> bool:
 
 
 def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
-    """``all = torch.cat([all, new])``."""
+    """Return ``all = torch.cat([all, new])``."""
     match step_of(module, call):
         case Assigned(targets, cst.Assign()):
             given = [argument.value for argument in call.args]
@@ -115,6 +115,6 @@ def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
 
 
 def _is_list(module: Module, node: cst.CSTNode) -> bool:
-    """Whether what is added with ``+=`` is a list, and not a number or an array."""
+    """Return whether what is added with ``+=`` is a list, and not a number or an array."""
     made = isinstance(node, cst.Call) and module.qualified_names(node.func) == {"builtins.list"}
     return made or isinstance(node, cst.List) or method_called(node) == "tolist"

@@ -1,4 +1,4 @@
-"""CHP027: the memory cache of the device emptied, or the device waited for, after each batch (R-003). Advice."""
+"""CHP027: report an emptied memory cache or a synchronisation after each batch (R-003). Advice."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class CacheEmptiedInLoop(Rule):
     code = "CHP027"
     name = "cache-emptied-in-loop"
     reason = (
-        "`torch.cuda.empty_cache()` waits for the device and gives memory back to the driver that the next step asks "
-        "for again, which waits once more. It frees nothing that is in use: PyTorch reuses what is free by itself. "
-        "`gc.collect()` beside it goes through all objects of the program, and `torch.cuda.synchronize()` waits for "
-        "the device without a use, unless steps are timed. They are not removed, because other programs may wait for "
-        "the memory, and because a model that nearly fills the device may owe its fitting to them."
+        "`torch.cuda.empty_cache()` waits for the device and returns memory to the driver. The next step requests "
+        "the same memory, which waits again. The call frees nothing that is in use: PyTorch reuses free memory "
+        "automatically. `gc.collect()` visits all objects of the program. `torch.cuda.synchronize()` waits for the "
+        "device, which helps only where steps are timed. The rule does not remove these calls: other programs may "
+        "wait for the memory, and a model that nearly fills the device may need them to fit."
     )
     safety = Safety.ADVICE
     trigger = ("empty_cache", "synchronize")
@@ -48,7 +48,7 @@ class CacheEmptiedInLoop(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Those that other modules gave these functions."""
+        """Return the names of these functions in other modules."""
         return set().union(*map(project.aliases, self.trigger))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
@@ -73,7 +73,7 @@ class CacheEmptiedInLoop(Rule):
             if emptying:
                 yield Proposal(
                     module.span(emptying[0])[0],
-                    f"{quoted(module, *emptying, *collecting)} after each batch forces a sync and allocates anew: "
+                    f"{quoted(module, *emptying, *collecting)} after each batch forces a sync and allocates again: "
                     "remove it, or call it once after the loop; if memory is short, take smaller batches",
                 )
             if waiting and not _is_timed(module, project, loop):
@@ -84,13 +84,13 @@ class CacheEmptiedInLoop(Rule):
 
 
 def _is_timed(module: Module, project: Project, loop: cst.For) -> bool:
-    """Whether the function around a loop looks at a clock."""
+    """Return whether the function around a loop looks at a clock."""
     calls = find_own(module.enclosing_function(loop) or module.tree, cst.Call)
     return any(_CLOCKS.fullmatch(name) for call in calls for name in project.resolved_names(module, call.func))
 
 
 def _gives_single(loader: Loader) -> bool:
-    """Whether all calls that may have made a loader leave out the batch size or say 1."""
+    """Return whether all calls that may build a loader omit the batch size or set 1."""
     calls = [call for _, call in loader.calls]
     if any(one.star or is_name(one.keyword, "batch_sampler") for call in calls for one in call.args):
         return False

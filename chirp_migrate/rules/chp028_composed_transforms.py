@@ -1,4 +1,4 @@
-"""CHP028: classes that chain transforms declare it, so that they transform whole batches (R-000-1.2)."""
+"""CHP028: declare classes that chain transforms, so that loaders transform whole batches (R-000-1.2)."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _AUGMENTS = ("time_mask_param", "randn_like")
 
 
 class ComposedTransforms(Rule):
-    """Requires, of a class of methods and docstrings at the top level, in a project with masks or noise of its own:
+    """Requires, of a class of methods and docstrings at the top level, in a project with its own masks or noise:
 
     - `no-base`: it inherits from nothing but `object`, and has no decorator, keyword or type parameter.
-    - `methods-only`: each of its methods is defined once, and there is nothing else in it.
-    - `only-hands-on`: `__call__`, neither decorated nor `async`, has one parameter besides `self`, without a default,
-      and returns `self.attribute(x)`, or sets `x = each(x)` in one loop over `self.attribute` and returns `x`. The
-      attribute is no method of the class.
+    - `methods-only`: its body defines each method once, and contains nothing else.
+    - `only-hands-on`: `__call__` has no decorator, is not `async`, and has one parameter besides `self`, without a
+      default. It returns `self.attribute(x)`, or sets `x = each(x)` in one loop over `self.attribute` and returns `x`.
+      The attribute is no method of the class.
     """
 
     code = "CHP028"
     name = "composed-transforms"
     reason = (
-        "A dataset cannot see into a class of the project's own that only calls other transforms, so masks and noise "
-        "inside are drawn sample by sample. A class that declares what it calls is taken apart, and what it holds is "
-        "applied to a whole batch where it can be. The class stays as it is."
+        "A dataset cannot see inside a class of the project that only calls other transforms, so masks and noise "
+        "inside run sample by sample. A decorator declares the transforms that the class calls, and loaders apply "
+        "them to whole batches where possible. The class itself does not change."
     )
     safety = Safety.SAFE
     trigger = ("__call__",)
@@ -57,17 +57,17 @@ class ComposedTransforms(Rule):
             decorator = "composes_transforms" if found.composes else "applies_transform"
             edit = class_decorator(module, project.code_style, node, decorator, [f'"{found.attribute}"'])
             does = "only chains transforms" if found.composes else "only calls a function"
-            message = f"`{node.name.value}` {does}: `@{decorator}` declares it, so that whole batches go through"
+            message = f"`{node.name.value}` {does}: `@{decorator}` declares it, so that it applies to whole batches"
             yield Proposal(module.span(node.name)[0], message, (edit,), frozenset({runtime(decorator)}))
 
 
 def _augments(project: Project) -> bool:
-    """Whether a project has masks or noise of its own."""
+    """Return whether a project has masks or noise of its own."""
     return any(project.search(rf"\b{word}\b", word) for word in _AUGMENTS)
 
 
 def _may_hand_on(call: ast.FunctionDef | ast.AsyncFunctionDef | None) -> bool:
-    """Whether ``__call__`` takes one argument, and returns in one or two steps."""
+    """Return whether ``__call__`` takes one argument, and returns in one or two steps."""
     if call is None or len(call.args.args) != 2:
         return False
     steps = [statement for statement in call.body if not _is_text(statement)]

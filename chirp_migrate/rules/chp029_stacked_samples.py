@@ -1,4 +1,4 @@
-"""CHP029: samples stacked one by one are gathered at once (R-000-1.1)."""
+"""CHP029: gather samples at once instead of stacking them one by one (R-000-1.1)."""
 
 from __future__ import annotations
 
@@ -24,34 +24,33 @@ _STACKS = re.compile(rf"\bstack{GAP}(\[|as\b)")
 
 
 class StackedSamples(Rule):
-    """Requires, of `torch.stack([dataset[index][0] for i in indices])`, or `[x for x, _ in dataset]` in its brackets:
+    """Requires, of `torch.stack([dataset[index][0] for i in indices])`, or with `[x for x, _ in dataset]` in it:
 
-    - `torch-stack`: `stack` is PyTorch's, called with that list and with no axis but 0, and no `out`.
-    - `every-sample`: the comprehension has one `for`, no `if`, no `async`, and gives the first item of each sample, as
-      it is.
-    - `a-dataset`: the name, or `name.attribute`, that is read stands for a dataset: by its class or annotation, by what
-      it is given to, or by its name; and not for a list, array or table.
-    - `not-in-class-body`: it does not stand straight in the body of a class.
-    - `no-bindings`: no `:=`, `await` or `yield` in the indices.
-    - `pure-index`: an `index` that is not `i` alone is made of names, items, attributes, arithmetic and functions that
-      are known to compute only.
-    - `indices-at-hand`: an `index` that is not `i` alone is computed for what is there before the first sample is read:
-      a list, tuple or `range`, what a known function makes of something, or a local name for one of these.
-    - `same-dataset`: neither computing the indices nor reading a sample puts another dataset in its place: it is a
-      local variable, or known functions compute the indices, and it is a name of the module that no function declares
-      ``global`` and no other file assigns, or an attribute that is only set by ``self.NAME = …`` in an ``__init__``,
-      in all files, and neither by ``setattr`` nor in a ``__dict__``.
-    - `no-comment`: there is no `#` in it, which would be lost.
+    - `torch-stack`: `stack` is PyTorch's, with that list, no axis but 0, and no `out`.
+    - `every-sample`: the comprehension has one `for`, no `if`, no `async`, and yields the first item of each sample
+      unchanged.
+    - `a-dataset`: the name, or `name.attribute`, refers to a dataset: by its class or annotation, by the calls that get
+      it, or by its name; and not to a list, array or table.
+    - `not-in-class-body`: the call is not directly in the body of a class.
+    - `no-bindings`: the indices contain no `:=`, `await` or `yield`.
+    - `pure-index`: an `index` other than `i` consists of names, items, attributes, arithmetic and functions that are
+      known to only compute.
+    - `indices-at-hand`: an `index` other than `i` is computed for indices that exist before the first sample is read: a
+      list, tuple or `range`, the result of a known function, or a local name for one of these.
+    - `same-dataset`: neither computing the indices nor reading a sample replaces the dataset. The dataset is a local
+      variable. Or known functions compute the indices, and it is a name of the module that no function declares
+      ``global`` and no other file assigns, or an attribute that is set only by ``self.NAME = …`` in an ``__init__``, in
+      all files, and neither by ``setattr`` nor in a ``__dict__``.
+    - `no-comment`: it contains no `#`: the rewrite would lose a comment.
     """
 
     code = "CHP029"
     name = "stacked-samples"
     reason = (
-        "`torch.stack([dataset[i][0] for i in indices])`, usually made for a mean and a deviation, reads every sample "
-        "by itself before it copies them all. The runtime gathers rows that are in memory at once into the same "
-        "tensor, so that what is computed from it stays the same to the last bit; other datasets are read sample by "
-        "sample, as before. `streaming_standardization_stats` needs no second copy of the data, but its last digits "
-        "differ."
+        "`torch.stack([dataset[i][0] for i in indices])`, mostly written for a mean and a deviation, reads every "
+        "sample alone before it copies all of them. The runtime gathers rows that are in memory at once into the "
+        "same tensor, so every result stays the same to the last bit. It reads other datasets sample by sample, as "
+        "before. `streaming_standardization_stats` needs no second copy of the data, but its last digits differ."
     )
     safety = Safety.SAFE
     trigger = ("stack",)
@@ -87,17 +86,17 @@ def _proposal(module: Module, project: Project, call: cst.Call, scan: Scan) -> P
     if problem is None and computed and not _is_at_hand(module, scan.iterable):
         problem = f"`{module.source(scan.iterable).strip()}` may be computed in between"
     if problem is None and "#" in module.source(call):
-        problem = "a comment stands in between"
+        problem = "a comment is in between"
     if problem is not None:
         dataset = module.source(scan.dataset).strip()
         return Proposal(offset, f"{_FOUND}; use `{_RUNTIME}({dataset}, indices)`. Not rewritten: {problem}")
-    message = f"{_FOUND}: `{_RUNTIME}` gathers them at once, to the same tensor"
+    message = f"{_FOUND}: `{_RUNTIME}` gathers the same tensor at once"
     edit = Edit(*module.span(call), f"{_RUNTIME}({scan.arguments(module)})")
     return Proposal(offset, message, (edit,), frozenset({runtime(_RUNTIME)}))
 
 
 def _is_at_hand(module: Module, iterable: cst.BaseExpression) -> bool:
-    """Whether all that a loop runs over is computed before its first iteration."""
+    """Return whether all that a loop runs over is computed before its first iteration."""
     if isinstance(iterable, cst.Name):
         owner = module.scopes.lookup(iterable.value, iterable)
         values = origins(module, owner[0].node, iterable.value)[0] if owner is not None else []

@@ -1,4 +1,4 @@
-"""What several rules say of objects that a dataset or loader holds and that cannot be pickled for workers."""
+"""Messages of several rules about unpicklable objects in datasets and loaders with workers."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def unpicklable_words(project: Project, sort: Sort) -> frozenset[str]:
 
 
 def names_unpicklable(text: str, project: Project, sort: Sort) -> bool:
-    """Whether a text may be one in which such an object is made."""
+    """Return whether a text may be one in which such an object is made."""
     return has_word(text, unpicklable_words(project, sort))
 
 
 def has_word(text: str, words: Set[str]) -> bool:
-    """Whether one of some words is a whole word of a text."""
+    """Return whether one of some words is a whole word of a text."""
     return bool(words) and not words.isdisjoint(_WORD.findall(text))
 
 
 def makes_unpicklable(outline: Outline, project: Project, sort: Sort) -> bool:
-    """Whether such an object is made in a module."""
+    """Return whether such an object is made in a module."""
     return bool(unpicklable(project).in_file(outline.path, sort))
 
 
@@ -53,7 +53,7 @@ def unpicklable_proposals(
 
 
 def _bare(module: Module, offset: int) -> int:
-    """The offset behind brackets that may or may not belong to an expression."""
+    """Return the offset behind brackets that may or may not belong to an expression."""
     match = _OPENING.match(module.text, offset)
     return match.end() if match else offset
 

@@ -29,11 +29,11 @@ def unified_diff(plan: Plan) -> Iterator[str]:
 
 
 def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
-    """Lines of the diff of one file, with the findings as comments in front."""
+    """Yield lines of the diff of one file, with the findings as comments in front."""
     for finding in findings:
         reason = " ".join(finding.message_with_gain.split())
         yield f"# {_one_line(finding.path)}:{finding.place}: {finding.rule} {finding.name}: {reason}\n"
-    old, new = _quoted(f"a/{file.path}"), _quoted(f"b/{file.path}")
+    old, new = _quote_name(f"a/{file.path}"), _quote_name(f"b/{file.path}")
     # Only git's header can say that an empty file is made, and once there is one every file needs it.
     yield f"diff --git {old} {new}\n"
     if file.before is None:
@@ -49,13 +49,13 @@ def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def count_changes(file: FilePlan) -> tuple[int, int]:
-    """Lines added to and removed from a file."""
+    """Return lines added to and removed from a file."""
     lines = file_hunks(file)
     return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
 
 
 def changed_lines(before: str, after: str) -> tuple[Edit, ...]:
-    """Edits of whole lines that make ``before`` into ``after``."""
+    """Return edits of whole lines that make ``before`` into ``after``."""
     old, new = SOURCE_LINE.findall(before), SOURCE_LINE.findall(after)
     starts = [0, *accumulate(map(len, old))]
     return tuple(
@@ -66,7 +66,7 @@ def changed_lines(before: str, after: str) -> tuple[Edit, ...]:
 
 
 def file_hunks(file: FilePlan) -> Sequence[str]:
-    """Lines of the hunks, without the two lines that name the file."""
+    """Return lines of the hunks, without the two lines that name the file."""
     return _hunks(file.before or b"", file.after)
 
 
@@ -76,7 +76,7 @@ def _hunks(before: bytes, after: bytes) -> tuple[str, ...]:
 
 
 def line_hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """Lines of the hunks between two texts, which are given as their lines."""
+    """Yield lines of the hunks between two texts, which are given as their lines."""
     for group in grouped(before, after, _CONTEXT):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
         yield f"@@ -{_range(i1, i2)} +{_range(j1, j2)} @@\n"
@@ -89,18 +89,18 @@ def line_hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
 
 
 def _range(start: int, stop: int) -> str:
-    """Lines of a hunk: the first, from 1, and how many; of none, the one before them."""
+    """Return lines of a hunk: the first, from 1, and how many; of none, the one before them."""
     count = stop - start
     return f"{start + 1}" if count == 1 else f"{start + (count > 0)},{count}"
 
 
 def _lines(data: bytes) -> list[str]:
-    """Lines as patch counts them: only a line feed ends one."""
+    """Return lines as patch counts them: only a line feed ends one."""
     return re.findall(r"[^\n]*\n|[^\n]+", data.decode("utf-8", errors="surrogateescape"))
 
 
-def _quoted(name: str) -> str:
-    """A name as git writes it: in quotes when it has characters that would end or garble it."""
+def _quote_name(name: str) -> str:
+    """Return a name as git writes it: in quotes when it has characters that would end or garble it."""
     if not re.search(r'[\x00-\x1f\x7f"\\]', name):
         return name
     body = re.sub(r'[\x00-\x1f\x7f"\\]', lambda m: _ESCAPES.get(m.group(), f"\\{ord(m.group()):03o}"), name)

@@ -1,4 +1,4 @@
-"""Files that are wholly the old or wholly the new one, on disk and not only in memory, whatever happens in between."""
+"""Files that are completely old or completely new, on disk and not only in memory, even after a crash."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a regular file; a pipe, a socket or a device in its place is never waited for.
+    """Return the bytes of a regular file; a pipe, a socket or a device in its place is never waited for.
 
     Raises:
         OSError: it cannot be read, or is not a regular file.
@@ -92,7 +92,7 @@ def read_file(path: Path) -> bytes:
 
 
 def discard(path: Path) -> bool:
-    """Remove a file if it is there; says whether it was."""
+    """Remove a file if it exists, and return whether it did."""
     try:
         path.unlink()
     except (FileNotFoundError, NotADirectoryError):

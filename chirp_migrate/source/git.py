@@ -1,4 +1,4 @@
-"""What git says about the tree: files it ignores, and files with changes that are not committed."""
+"""Queries of git about the tree: ignored files, and files with uncommitted changes."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def guard(root: Path, paths: Iterable[str]) -> None:
 
 
 def uncommitted(root: Path, paths: Iterable[str]) -> list[str]:
-    """Those of ``paths`` that are modified, staged or untracked in the git work tree they lie in, sorted.
+    """Return the paths that are modified, staged or untracked in their git work tree, sorted.
 
     Raises:
         Refused: git is there but cannot read the repository.
     """
     repositories: dict[Path, list[str]] = defaultdict(list)
-    asked = {_followed(root, path): path for path in paths}
+    asked = {_resolve_link(root, path): path for path in paths}
     for path in asked:
         repositories[_nearest_repository(root, path)].append(path)
     changed: list[str] = []
@@ -72,14 +72,14 @@ def ignored_paths(root: Path) -> frozenset[str]:
     return frozenset() if names & {"./", ""} else names
 
 
-def _followed(root: Path, path: str) -> str:
-    """The path that is written when ``path`` is: to git a link is only the name it holds."""
+def _resolve_link(root: Path, path: str) -> str:
+    """Return the path that is written when ``path`` is: to git a link is only the name it holds."""
     top, real = Path(os.path.realpath(root)), Path(os.path.realpath(root / path))
     return real.relative_to(top).as_posix() if real.is_relative_to(top) else path
 
 
 def _nearest_repository(root: Path, path: str) -> Path:
-    """The folder to ask git in: that of a repository nested between ``root`` and the file, else ``root``."""
+    """Return the folder for a git query: a repository between ``root`` and the file, else ``root``."""
     folder = (root / path).parent
     while folder != root and folder.is_relative_to(root):
         if (folder / ".git").exists():
@@ -102,7 +102,7 @@ def _prefix(base: Path) -> str | None:
 def _unusable(base: Path, found: subprocess.CompletedProcess[bytes] | None) -> str:
     said = os.fsdecode(found.stderr).strip().splitlines() if found else []
     why = f" ({said[0]})" if said else ""
-    return f"git cannot tell what is committed in {base}{why}: repair that, or pass --allow-dirty."
+    return f"git cannot list uncommitted changes in {base}{why}: repair the work tree, or pass --allow-dirty."
 
 
 def run_git(

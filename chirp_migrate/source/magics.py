@@ -40,7 +40,7 @@ _TOKEN = re.compile(
 
 
 class NotPython(Exception):
-    """A cell without Python for us to read; the message says why, and is empty where the user says so (`%%bash`)."""
+    """A cell without readable Python, for the reason in the message; empty if the user marks it (`%%bash`)."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class MaskedCell:
 
     @property
     def is_timed(self) -> bool:
-        """Whether the cell runs in a function of its own, so that others do not see the names it defines."""
+        """Return whether the cell runs in its own function, so that other cells do not see its names."""
         return re.search(r"(?m)^\s*%%timeit\b", self.head) is not None
 
     def places(self) -> list[tuple[int, str]]:
@@ -72,7 +72,7 @@ class MaskedCell:
         return [(self.lines[len(NEWLINE.findall(self.text, 0, m.start()))], self.originals[m.group()]) for m in found]
 
     def unmask(self, text: str) -> str:
-        """A rewritten ``text`` with the notebook's own syntax back in its place.
+        """Return a rewritten ``text`` with the notebook's own syntax back in its place.
 
         Raises:
             UnreadableSource: a mask is gone, doubled or no longer a statement (a value) of its own.
@@ -97,7 +97,7 @@ class MaskedCell:
 
 
 def mask(source: str, tag: str, number: int) -> MaskedCell:
-    """The cell as Python; its masks are ``tag`` with numbers from ``number`` on.
+    """Return the cell as Python; its masks are ``tag`` with numbers from ``number`` on.
 
     Raises:
         NotPython: the cell is in another language, or cannot be parsed.
@@ -135,7 +135,7 @@ def words(text: str) -> set[str]:
 
 
 def parse_cell(text: str) -> ast.Module:
-    """``ast.parse`` without warnings about the user's code.
+    """Return ``ast.parse`` without warnings about the user's code.
 
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: see :func:`ast.parse`.
@@ -157,7 +157,7 @@ def _problem(text: str) -> tuple[int, str] | None:
 
 
 def _head(source: str) -> str:
-    """The cell magics a cell of Python begins with.
+    """Return the cell magics a cell of Python begins with.
 
     Raises:
         NotPython: the cell's magic takes something else, or may do so.

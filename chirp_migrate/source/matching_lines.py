@@ -1,4 +1,4 @@
-"""The fewest lines that tell two texts apart."""
+"""The fewest lines in which two texts differ."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class _Matcher(difflib.SequenceMatcher[str]):
 
 
 def fewest_changes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
-    """Opcodes that make ``old`` into ``new`` with as few lines taken away and added as there can be."""
+    """Return opcodes that turn ``old`` into ``new`` with the fewest removed and added lines."""
     return list(_matcher(old, new).get_opcodes())
 
 
 def grouped(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[list[Opcode]]:
-    """The same, in hunks with so many equal lines around."""
+    """Return the differences in hunks with this number of equal lines around."""
     return iter(_matcher(old, new).get_grouped_opcodes(context))
 
 
@@ -42,7 +42,7 @@ def _matcher(old: Sequence[str], new: Sequence[str]) -> difflib.SequenceMatcher[
 
 
 def _places(lines: Sequence[str]) -> dict[str, list[int]]:
-    """Where each line occurs, the last place first."""
+    """Return the places of each line, the last place first."""
     found: dict[str, list[int]] = {}
     for place in range(len(lines) - 1, -1, -1):
         found.setdefault(lines[place], []).append(place)

@@ -1,4 +1,4 @@
-"""Bytes of a Jupyter notebook ↔ one Python module of its code cells, so that rules see a notebook as they see a file.
+"""Bytes of a Jupyter notebook ↔ one Python module of its code cells, so that rules read a notebook as a file.
 
 The cells stand below each other in their order, each under a comment that marks where it begins. Of a notebook whose
 module was rewritten only the sources of the changed cells are written anew: outputs, metadata, the order of keys,
@@ -27,7 +27,7 @@ _OUTPUTS = re.compile(r'(?<!\\)"outputs"\s*:\s*\[\s*[^\s\]]')
 
 
 def has_stored_outputs(text: str) -> bool:
-    """Whether a notebook, as JSON, holds outputs of its cells."""
+    """Return whether a notebook, as JSON, holds outputs of its cells."""
     return _OUTPUTS.search(text) is not None
 
 
@@ -99,14 +99,14 @@ class NotebookSource:
 
     @property
     def data(self) -> bytes:
-        """The bytes as read."""
+        """Return the bytes as read."""
         return self._raw.encode("utf-8")
 
     def encode(self, text: str) -> bytes:
         """Bytes of the notebook with ``text`` for its code; cells whose code is the same are not touched.
 
         Raises:
-            UnreadableSource: what was rewritten cannot be told apart by cells any more, a magic would be displaced,
+            UnreadableSource: the rewritten code can no longer be assigned to cells, a magic would be displaced,
                 or a cell would use a name that only a later one defines.
         """
         if text == self.text:
@@ -143,7 +143,7 @@ class NotebookSource:
         return [*found, None] if self._trailer else found
 
     def line_of(self, cell: int, line: int) -> int:
-        """The line of ``text`` that :meth:`locate` says is ``line`` of ``cell``."""
+        """Return the line of ``text`` that :meth:`locate` says is ``line`` of ``cell``."""
         begin = 1
         for piece in self._pieces:
             if piece.cell.number == cell:
@@ -167,7 +167,7 @@ class NotebookSource:
 
 
 def _reads(masked: Sequence[tuple[int, int, str]], tag: str, newline: str) -> str:
-    """A last line that has no effect, but says which names magics and other cells may read.
+    """Return a last line that has no effect, but says which names magics and other cells may read.
 
     Without it an import that only ``%timeit DataLoader(data)`` still uses would be taken for dead. It is an annotation
     that no parser of annotations understands: words that are used, but no use that could be rewritten.
@@ -177,7 +177,7 @@ def _reads(masked: Sequence[tuple[int, int, str]], tag: str, newline: str) -> st
 
 
 def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[str, int]]:
-    """Names that a cell reads, in functions too, above the statement that first defines them for the notebook.
+    """Return names that a cell reads, in functions too, above the statement that first defines them for the notebook.
 
     Args:
         cells: their code.
@@ -197,7 +197,7 @@ def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[st
             raise UnreadableSource(f"a rewrite would not stay within the cells: {error}") from None
         for statement in tree.body:
             place += 1
-            for name in _defined(statement):
+            for name in _defined_names(statement):
                 private[name] = inf
                 if not timed[number]:
                     first.setdefault(name, place)
@@ -208,8 +208,8 @@ def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[st
     return {(name, number) for name, number, place in reads if first.get(name, private.get(name, 0)) > place}
 
 
-def _defined(statement: ast.stmt) -> Iterator[str]:
-    """Names that a statement defines in the notebook's namespace."""
+def _defined_names(statement: ast.stmt) -> Iterator[str]:
+    """Yield names that a statement defines in the notebook's namespace."""
     pending: list[ast.AST] = [statement]
     while pending:
         node = pending.pop()

@@ -1,4 +1,4 @@
-"""Where the sources of a notebook's cells stand in its JSON, so that only those that change are written anew."""
+"""Places of cell sources in a notebook's JSON, so that only changed cells are written."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CodeCell:
 
     @property
     def text(self) -> str:
-        """The code."""
+        """Return the code."""
         return self.value if isinstance(self.value, str) else "".join(self.value)
 
     def render(self, text: str, raw: str) -> str:
@@ -90,7 +90,7 @@ class CodeCell:
 
 
 def code_cells(raw: str) -> list[CodeCell]:
-    """The code cells of a Python notebook, in order.
+    """Return the code cells of a Python notebook, in order.
 
     Args:
         raw: text of an ``.ipynb`` file; a byte order mark at its start is skipped.
@@ -156,7 +156,7 @@ def _at(value: Any, *keys: str | int) -> object:
 
 
 def _read(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
-    """The value at ``at``, and the offset after it; a container with a shape by its members and their spans.
+    """Return the value at ``at``, and the offset after it; a container with a shape by its members and their spans.
 
     Raises:
         json.JSONDecodeError: it is no JSON, or a key stands twice.

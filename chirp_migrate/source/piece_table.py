@@ -1,7 +1,7 @@
-"""Where every piece of a text that is rewritten in several passes comes from.
+"""The origin of every piece of a text that is rewritten in several passes.
 
 A :class:`PieceTable` is the text as a row of pieces: kept, deleted, or inserted, the last two with the
-rewrites they belong to. What one rewrite did can so be told in places of the original, and be left out again.
+rewrites they belong to. So the effect of one rewrite can be located in the original, and be left out again.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PieceTable:
 
     @property
     def text(self) -> str:
-        """The text as it is now."""
+        """Return the text as it is now."""
         return "".join(
             piece.text if piece.text is not None else self._original[piece.start : piece.end] if piece.kept else ""
             for piece in self._pieces
@@ -118,7 +118,7 @@ class PieceTable:
         return len(self._original)
 
     def edits(self) -> Iterator[tuple[Edit, Owners]]:
-        """What the rewrites did, as edits of the original in its order; edits that follow are not among them."""
+        """Yield the rewrites as edits of the original, in its order; without edits that follow from others."""
         run: Edit | None = None
         owners = FOLLOWS
         for piece in self._pieces:
@@ -138,7 +138,7 @@ class PieceTable:
 
 
 def grouped(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
-    """The group of each of ``count`` things, named by its smallest member, when ``pairs`` belong together."""
+    """Return the group of each of ``count`` things, named by its smallest member, when ``pairs`` belong together."""
     group = list(range(count))
 
     def find(one: int) -> int:

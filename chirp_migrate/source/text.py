@@ -1,4 +1,4 @@
-"""Bytes of a Python file ↔ text, so that what is not edited comes back byte for byte.
+"""Bytes of a Python file ↔ text, so that unedited text stays byte for byte.
 
 Newlines are not translated, a byte order mark and a missing final newline stay as they are, and the encoding is
 the one that Python itself would use (PEP 263).
@@ -23,7 +23,7 @@ SOURCE_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 class UnreadableSource(Exception):
-    """The bytes are not text that round-trips; the message says why, without the path."""
+    """The bytes are not text that round-trips, for the reason in the message, without the path."""
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,19 @@ class SourceFile:
         try:
             encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         except SyntaxError as error:
-            raise UnreadableSource(f"its encoding cannot be told: {error.msg}") from None
+            raise UnreadableSource(f"its encoding cannot be determined: {error.msg}") from None
         bom = data.startswith(codecs.BOM_UTF8)
         if encoding == "utf-8-sig":
             encoding = "utf-8"
         text = decoded(data[len(codecs.BOM_UTF8) if bom else 0 :], encoding)
         source = cls(text, encoding, bom)
         if source.data != data:
-            raise UnreadableSource(f"its {encoding} text does not give the same bytes back")
+            raise UnreadableSource(f"its {encoding} text does not encode to the same bytes")
         return source
 
     @property
     def data(self) -> bytes:
-        """The bytes as read."""
+        """Return the bytes as read."""
         return self.encode(self.text)
 
     def encode(self, text: str) -> bytes:
@@ -82,7 +82,7 @@ class SourceFile:
 
 
 def decoded(data: bytes, encoding: str = "utf-8") -> str:
-    """The text that ``data`` is in this encoding.
+    """Return the text that ``data`` is in this encoding.
 
     Raises:
         UnreadableSource: it is not valid in it, or the codec is not one of text.
@@ -128,6 +128,6 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
 
 
 def edited(text: str, span: tuple[int, int], edits: Iterable[Edit]) -> str:
-    """What ``span`` of ``text`` becomes by ``edits`` of the text that lie in it."""
+    """Return the text of ``span`` after the edits inside it."""
     start, end = span
     return apply_edits(text[start:end], (Edit(e.start - start, e.end - start, e.replacement) for e in edits))

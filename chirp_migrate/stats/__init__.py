@@ -1,1 +1,1 @@
-"""Ratios with intervals, looks at data still coming in, tests for equal distributions. It imports nothing of ours."""
+"""Ratios with intervals, interim analyses, tests for equal distributions. The package imports no other."""

@@ -53,7 +53,7 @@ class _Entry:
 
 
 def blocked_ratios(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None, dict[str, Ratio]]:
-    """Ratios after / before, with what their intervals are made from.
+    """Return ratios after / before, with the data for their intervals.
 
     Args:
         rounds: of each round, entry point → seconds before and after; not every round has every entry point.
@@ -66,7 +66,8 @@ def blocked_ratios(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None, 
     found = {label: {n: each[label] for n, each in enumerate(rounds) if label in each} for label in labels}
     logs = {label: {n: math.log(after / before) for n, (before, after) in of.items()} for label, of in found.items()}
     entries = {
-        label: _Entry(of, median(before for before, _ in found[label].values())) for label, of in _clipped(logs).items()
+        label: _Entry(of, median(before for before, _ in found[label].values()))
+        for label, of in _clip_logarithms(logs).items()
     }
     freedom = sum(len(one.logs) - 1 for one in entries.values())
     blocks = {n for one in entries.values() for n in one.logs}
@@ -79,11 +80,11 @@ def blocked_ratios(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None, 
         of_others = freedom - (len(one.logs) - 1)
         if of_others or len(one.logs) > 1:
             others = max((squares - one.squares) / of_others, _FINEST**2) if of_others else 0.0
-            each[label] = _moderated(one, others, min(_BORROWED, of_others))
+            each[label] = _moderate_ratio(one, others, min(_BORROWED, of_others))
     return _together(list(entries.values()), pooled, len(blocks)), each
 
 
-def _clipped(logs: Mapping[str, Mapping[int, float]]) -> dict[str, dict[int, float]]:
+def _clip_logarithms(logs: Mapping[str, Mapping[int, float]]) -> dict[str, dict[int, float]]:
     middles = {label: median(of.values()) for label, of in logs.items()}
     away = [abs(value - middles[label]) for label, of in logs.items() if len(of) > 2 for value in of.values()]
     if not away:
@@ -97,8 +98,8 @@ def _clipped(logs: Mapping[str, Mapping[int, float]]) -> dict[str, dict[int, flo
     return clipped
 
 
-def _moderated(entry: _Entry, others: float, borrowed: float) -> Ratio:
-    """The ratio of one entry point; ``others`` is the variance of the others."""
+def _moderate_ratio(entry: _Entry, others: float, borrowed: float) -> Ratio:
+    """Return the ratio of one entry point; ``others`` is the variance of the other entry points."""
     count = len(entry.logs)
     freedom = borrowed + count - 1
     variance = max((borrowed * others + entry.squares) / freedom, _FINEST**2)

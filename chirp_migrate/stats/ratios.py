@@ -28,7 +28,7 @@ POWER = 0.9
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """A ratio of times, such as after / before, with its interval; part of what ``verify`` writes.
+    """A ratio of times, such as after / before, with its interval; part of the document of ``verify``.
 
     Attributes:
         value: geometric mean over the rounds; below 1 is faster.
@@ -59,19 +59,19 @@ class Ratio(msgspec.Struct, frozen=True):
 
     @property
     def speed_up(self) -> tuple[float, float, float]:
-        """How many times as fast: value, low, high."""
+        """Return how many times as fast: value, low, high."""
         return 1 / self.value, 1 / self.high, 1 / self.low
 
     def wholly_above(self, bound: float) -> bool:
-        """Whether the whole interval lies above ``bound``."""
+        """Return whether the whole interval lies above ``bound``."""
         return self.low > bound
 
     def wholly_below(self, bound: float) -> bool:
-        """Whether the whole interval lies at or below ``bound``."""
+        """Return whether the whole interval lies at or below ``bound``."""
         return self.high <= bound
 
     def at(self, low_error: float, high_error: float) -> Ratio:
-        """The same ratio with an interval whose lower and upper end are each wrong this often (0 to 1)."""
+        """Return the ratio with an interval whose ends are each wrong this often (0 to 1)."""
         assert self.mean_log is not None and self.error is not None, "it was computed here"
         freedom = self.rounds - 1 if self.freedom is None else self.freedom
         down, up = (student_quantile(1 - share, freedom) * self.error for share in (low_error, high_error))
@@ -103,7 +103,7 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
 
 @lru_cache(maxsize=4096)
 def student_quantile(probability: float, freedom: float) -> float:
-    """The t below which ``probability`` (0 to 1) lies, of Student's distribution."""
+    """Return the t below which ``probability`` (0 to 1) lies, of Student's distribution."""
     from scipy.stats import t  # takes half a second, and most commands need no statistics
 
     return float(t.ppf(probability, freedom))
@@ -154,7 +154,7 @@ def noticed_shift(values: ArrayLike, share: float) -> float | None:
     """By how much values must be moved so that ``share`` of them pass some place; None where too few of them vary.
 
     That is the length of the shortest interval that holds so many. Values equal to the most common one stay, as those
-    of samples that were left alone do.
+    of skipped samples do.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""When the rounds are looked at, and how often a claim that a look makes may be wrong.
+"""The schedule of interim analyses, and the error that each of their claims may have.
 
 Looks are few. Each has its share of the errors that all of them together may make, by
 the power family of spending functions (Kim & DeMets 1987, exponent 2): little for early looks, most for the last. The
@@ -37,7 +37,7 @@ _FAR = 8.5  # standard deviations beyond which a normal distribution has nothing
 
 @dataclass(frozen=True)
 class Look:
-    """One look at the rounds.
+    """One interim analysis of the rounds.
 
     Attributes:
         rounds: that count so far.
@@ -49,7 +49,7 @@ class Look:
 
 
 def planned_looks(most: int) -> tuple[Look, ...]:
-    """The looks at up to ``most`` rounds: 3, 5 for 5, and their shares."""
+    """Return the interim analyses of up to ``most`` rounds: 3, 5 for 5, and their shares."""
     most = max(most, MIN_ROUNDS)
     counts = [MIN_ROUNDS]
     while counts[-1] < most:
@@ -61,7 +61,7 @@ def planned_looks(most: int) -> tuple[Look, ...]:
 
 
 def claim_error(looks: Sequence[Look]) -> float:
-    """How often a claim of the last of these looks may be wrong by itself, so that all keep to their shares.
+    """Return how often a claim of the last of these looks may be wrong by itself, so that all keep to their shares.
 
     The sum of the rounds is a Brownian motion, at time 1 at the last look. Where it is at a look without having passed
     the bound of an earlier one is kept as points with their probabilities.

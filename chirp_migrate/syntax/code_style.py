@@ -1,6 +1,6 @@
-"""How a project's code is laid out: its longest line, and statements as its own formatter would write them.
+"""The layout of a project's code: its longest line, and statements as its own formatter would write them.
 
-What black would leave alone, as ruff's formatter would then, is laid out by black again when something in it changes.
+A statement in black's layout, which is also that of ruff's formatter, is laid out by black again after a change.
 Anything else keeps the layout that it has.
 """
 
@@ -69,27 +69,27 @@ class CodeStyle:
 
     @property
     def configured_length(self) -> int | None:
-        """Columns of the longest line by the project's settings; None where they do not say."""
+        """Return the columns of the longest line by the project's settings; None without such a setting."""
         return self._settings.get("line_length")
 
     def is_kept(self, code: str, text: str) -> bool:
-        """Whether black would leave lines of ``text`` alone: whole statements, or what goes before a block.
+        """Return whether lines of ``text`` are in black's layout: whole statements, or the head of a block.
 
         One line says nothing where calls of several lines are laid out in another way.
         """
         if "\n" not in code.strip("\r\n") and self.closes_behind_arguments(text):
             return False
-        return self._written(code, text) == code
+        return self._lay_out_by_black(code, text) == code
 
     def closes_behind_arguments(self, text: str) -> bool:
-        """Whether calls of several lines in a file end behind their last argument, not on a line below.
+        """Return whether calls of several lines in a file end behind their last argument, not on a line below.
 
         A project with settings for black or ruff has these say it.
         """
         return not self._settings.keys() - {"line_length"} and _closes_behind_arguments(text)
 
     def laid_out(self, before: str, after: str, text: str) -> str:
-        """``after``, as black would write it where it would have left ``before`` alone.
+        """Return ``after``, as black would write it where it would have left ``before`` alone.
 
         Args:
             before: lines of ``text``: whole statements of one block, or what goes before a block.
@@ -100,20 +100,20 @@ class CodeStyle:
             return after
         if self.configured_length is None and _fits(after, self.longest_line(text)):
             return after  # black would break a line for the comment after it
-        return self._written(after, text) or after
+        return self._lay_out_by_black(after, text) or after
 
     @cached_property
-    def _known(self) -> dict[tuple[str, int], str | None]:
+    def _formatted_lines(self) -> dict[tuple[str, int], str | None]:
         return {}
 
-    def _written(self, code: str, text: str) -> str | None:
-        """Lines as black would write them; None where it cannot, or indents otherwise."""
+    def _lay_out_by_black(self, code: str, text: str) -> str | None:
+        """Return lines as black would write them; None where it cannot, or indents otherwise."""
         asked = code, self.longest_line(text)
-        if asked not in self._known:
-            self._known[asked] = self._formatted(*asked)
-        return self._known[asked]
+        if asked not in self._formatted_lines:
+            self._formatted_lines[asked] = self._format_code(*asked)
+        return self._formatted_lines[asked]
 
-    def _formatted(self, code: str, longest: int) -> str | None:
+    def _format_code(self, code: str, longest: int) -> str | None:
         import black
 
         newline = "\r\n" if "\r\n" in code else "\n"
@@ -142,7 +142,7 @@ class CodeStyle:
 
     @cached_property
     def _settings(self) -> Mapping[str, Any]:
-        """Options of black's mode, and ``trailing_commas``: whether a linter wants them; others are missing."""
+        """Return options of black's mode, and ``trailing_commas`` of a linter; unset options are missing."""
         for folder in _folders(self.root):
             for found in (_black_settings(folder), _ruff_settings(folder), _lengths_elsewhere(folder)):
                 if found:
@@ -174,7 +174,7 @@ def _closes_behind_arguments(text: str) -> bool:
 
 
 def _fits(line: str, length: int) -> bool:
-    """Whether this is one line with a comment, and not too long without."""
+    """Return whether this is one line with a comment, and not too long without."""
     code, mark, _ = line.rstrip().rpartition("  # ")
     return bool(mark) and "\n" not in code and len(code) <= length
 
@@ -204,7 +204,7 @@ def _ruff_in(folder: Path, read: Callable[[Path], Mapping[str, Any]]) -> Mapping
 
 
 def _folders(root: Path | None) -> Iterator[Path]:
-    """``root`` and the folders above it, up to the top of the work tree."""
+    """Yield ``root`` and the folders above it, up to the top of the work tree."""
     for folder in (root, *root.parents) if root is not None else ():
         yield folder
         if (folder / ".git").exists():
@@ -237,7 +237,7 @@ def _ruff_settings(folder: Path) -> Mapping[str, Any]:
 
 
 def _selects(ruff: Mapping[str, Any], code: str) -> bool:
-    """Whether ruff looks for a finding: the longest beginning of its code that is named decides."""
+    """Return whether ruff looks for a finding: the longest beginning of its code that is named decides."""
     lint = {**ruff, **ruff.get("lint", {})}
     selected = [*lint.get("select", ()), *lint.get("extend-select", ())]
     best = max((len(one) for one in selected if code.startswith(one)), default=0 if "ALL" in selected else -1)
@@ -259,7 +259,7 @@ def _with_trailing_commas(code: str) -> str:
 
 
 def _lengths_elsewhere(folder: Path) -> Mapping[str, Any]:
-    """The longest line for yapf, else for flake8."""
+    """Return the longest line for yapf, else for flake8."""
     tables = [_table(_readable_toml(folder / "pyproject.toml"), "yapf"), *_sections(folder, _YAPF)]
     for yapf in filter(None, tables):
         based_on = str(yapf.get("based_on_style", "pep8")).strip()
@@ -281,7 +281,7 @@ def _sections(folder: Path, places: tuple[tuple[str, str], ...]) -> Iterator[Map
 
 
 def _readable_toml(path: Path) -> Mapping[str, Any]:
-    """What :func:`_toml` gives, and nothing of a file that cannot be read: layout is then what the file has."""
+    """Return the result of :func:`_toml`; empty for a file that cannot be read."""
     try:
         return _toml(path)
     except (OSError, ValueError):

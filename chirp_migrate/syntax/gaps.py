@@ -1,4 +1,4 @@
-"""What may stand between two words of code, for patterns that search a text that nobody has read yet.
+"""Text between two words of code, for patterns that search unparsed text.
 
 Such a text may be anything, so the cost of a pattern must grow with the text alone: what runs up to a bracket that may
 be missing ends where the pattern could begin anew, and no gap holds more than so many comments.
@@ -14,7 +14,7 @@ _COMMENT = r"#[^\r\n]{0,500}(?![^\r\n])"
 GAP = rf"[\s\\()]*(?:{_COMMENT}[\s\\()]*){{0,20}}"
 #: What follows the name of what is called, up to the bracket of its arguments.
 CALL = rf"[\s\\)]*(?:{_COMMENT}[\s\\)]*){{0,20}}\("
-#: The beginning of a line and its indentation, whatever ends lines.
+#: The beginning of a line and its indentation, for every kind of line ending.
 LINE = r"(?:^|[\r\n])[ \t\f]*"
 #: A class, up to the name of one of its bases.
 TO_BASE = r"\bclass\s+\w+\s*\((?:(?!\bclass\b)[^)])*"

@@ -1,4 +1,4 @@
-"""Where a project's own tools would put an import, and how they would write it: isort's sorting with its settings.
+"""The place and form of an import by a project's own tools: isort's sorting with its settings.
 
 A project that sorts with ruff has its settings in ruff's section; they are what isort calls otherwise. A project that
 says nothing is taken to sort as isort does beside black.
@@ -70,7 +70,7 @@ class ImportStyle:
 
     @property
     def config(self) -> isort.Config:
-        """Isort's settings of the project, else ruff's, else those that isort has beside black."""
+        """Return the project's settings of isort, else ruff's, else isort's profile for black."""
         return self._read[0][0]
 
     @cached_property
@@ -91,12 +91,12 @@ class ImportStyle:
 
     @property
     def problem(self) -> str:
-        """Why the project's settings could not be used; "" where they could."""
+        """Return why the project's settings could not be used; "" where they could."""
         return self._read[1]
 
     @cached_property
     def _read(self) -> tuple[list[isort.Config], str]:
-        """Every configuration that there is, the first the one that counts; and why others cannot be used."""
+        """Return every configuration, the effective one first, and why others cannot be used."""
         import isort  # a sixth of a second, for those who rewrite something
         from isort.exceptions import ISortError
 
@@ -135,10 +135,10 @@ class ImportStyle:
         """
         newline = "\r\n" if "\r\n" in imports else "\n"
         before = imports.replace(newline, "\n")
-        config = next((one for one in self._read[0] if _sorted(before, one) == before), None)
+        config = next((one for one in self._read[0] if _sort_imports(before, one) == before), None)
         if config is None:
             return None
-        old, new = (text.splitlines(keepends=True) for text in (before, _sorted(f"{before}{line}\n", config)))
+        old, new = (text.splitlines(keepends=True) for text in (before, _sort_imports(f"{before}{line}\n", config)))
         starts = [0]
         for one in old:
             starts.append(starts[-1] + len(one) + len(newline) - 1)
@@ -151,26 +151,26 @@ class ImportStyle:
         return edits
 
     def written(self, line: str) -> str:
-        """An import as isort would write it: wrapped where the line is too long, names in order; no newline."""
-        return _sorted(line, self.config).strip()
+        """Return an import as isort would write it: wrapped where the line is too long, names in order; no newline."""
+        return _sort_imports(line, self.config).strip()
 
     def rewritten(self, before: str, after: str) -> str:
-        """The import ``after``, as isort would write it where it would have left ``before`` alone."""
+        """Return the import ``after``, as isort would write it where it would have left ``before`` alone."""
         newline = "\r\n" if "\r\n" in before else "\n"
         old, new = (text.replace(newline, "\n") for text in (before, after))
         for config in self._read[0]:
-            if _sorted(old, config).strip() == old:
-                return _sorted(new, config).strip().replace("\n", newline)
+            if _sort_imports(old, config).strip() == old:
+                return _sort_imports(new, config).strip().replace("\n", newline)
         return after
 
     def names_in_order(self, clauses: Sequence[str]) -> list[str]:
-        """Clauses of one import (``name`` or ``name as other``) in the order in which isort would have them."""
-        tree = ast.parse(_sorted(f"from module import {', '.join(clauses)}", self.config))
+        """Return clauses of one import (``name`` or ``name as other``) in isort's order."""
+        tree = ast.parse(_sort_imports(f"from module import {', '.join(clauses)}", self.config))
         return [ast.unparse(alias) for one in tree.body if isinstance(one, ast.ImportFrom) for alias in one.names]
 
     @property
     def one_name_a_line(self) -> bool:
-        """Whether each name is imported by a statement of its own."""
+        """Return whether each name is imported by a statement of its own."""
         return bool(self.config.force_single_line)
 
     def section(self, module: str) -> str:
@@ -181,12 +181,12 @@ class ImportStyle:
 
 
 def _has_settings(config: isort.Config) -> bool:
-    """Whether a file of the project has settings for isort; that of editors has some for other reasons."""
+    """Return whether a file of the project has settings for isort; that of editors has some for other reasons."""
     files = (Path(str(source.get("source", ""))) for source in config.sources)
     return any(file.is_absolute() and file.name != ".editorconfig" for file in files)
 
 
-def _sorted(imports: str, config: isort.Config) -> str:
+def _sort_imports(imports: str, config: isort.Config) -> str:
     import isort
 
     return isort.code(imports, config=config)

@@ -1,4 +1,4 @@
-"""What a module binds at its top level, read with ``ast``: enough to follow a name through a backend, and cheap."""
+"""The names that a module binds at its top level, by ``ast``: enough to resolve a name, and cheap."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def member_name(source: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class ImportTable:
-    """Names in the scope of a module, wherever in it a statement, or a function that says ``global``, binds them.
+    """Names in the scope of a module, bound by any statement, or by a function with ``global``.
 
     Attributes:
         imports: for each imported name what it may stand for, relative names made absolute.
@@ -51,7 +51,7 @@ class ImportTable:
 
     @classmethod
     def read(cls, tree: ast.Module, package: str, *, has_globals: bool = True) -> ImportTable:
-        """The table of a parsed module.
+        """Return the table of a parsed module.
 
         Args:
             tree: the module.
@@ -69,7 +69,7 @@ class ImportTable:
                 case ast.ImportFrom():
                     table._take(node, package)
                 case ast.ClassDef():
-                    table.classes[node.name] = [_dotted(base) for base in node.bases]
+                    table.classes[node.name] = [_dotted_name(base) for base in node.bases]
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
                     table.functions.add(node.name)
                 case ast.Name(id="__all__"):
@@ -104,7 +104,7 @@ class ImportTable:
                 self.imports.setdefault(alias.asname or alias.name, set()).add(f"{source}.{alias.name}".lstrip("."))
 
     def renamed(self, rename: Callable[[str], set[str]]) -> ImportTable:
-        """The table with what names of other modules may be called otherwise."""
+        """Return the table with other names for imported names."""
 
         def modules(names: Sequence[str]) -> list[str]:
             return sorted({one.rpartition(".")[0] for name in names for one in rename(f"{name}.*")})
@@ -117,11 +117,11 @@ class ImportTable:
         )
 
     def defines(self, name: str) -> bool:
-        """Whether the module itself binds ``name`` to something of its own."""
+        """Return whether the module itself binds ``name`` to something of its own."""
         return name in self.classes or name in self.functions or name in self.values
 
     def exports(self, name: str) -> bool:
-        """Whether ``import *`` takes ``name``, where the module has it."""
+        """Return whether ``import *`` takes ``name``, where the module has it."""
         return name in self.exported if self.exported is not None else not name.startswith("_")
 
 
@@ -132,18 +132,18 @@ def _parameters(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> 
     return tuple(one.arg for one in methods[-1].args.args[1:]) if methods else ()
 
 
-def _dotted(node: ast.expr) -> str:
-    """``a.b`` of the expression ``a.b`` or ``a.b[…]``; empty for others."""
+def _dotted_name(node: ast.expr) -> str:
+    """Return ``a.b`` of the expression ``a.b`` or ``a.b[…]``; empty for others."""
     if isinstance(node, ast.Subscript):
         node = node.value
     if isinstance(node, ast.Attribute):
-        owner = _dotted(node.value)
+        owner = _dotted_name(node.value)
         return f"{owner}.{node.attr}" if owner else ""
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def _literals(display: ast.List | ast.Tuple) -> set[str] | None:
-    """The texts of a list; ``None`` where it holds anything else."""
+    """Return the texts of a list; ``None`` where it holds anything else."""
     values = [one.value if isinstance(one, ast.Constant) else None for one in display.elts]
     return {one for one in values if isinstance(one, str)} if all(isinstance(one, str) for one in values) else None
 

@@ -51,11 +51,11 @@ _DEEP = 100
 
 
 class UnparsableModule(Exception):
-    """The text is not Python that can be read here; the message says where and why."""
+    """The text is not readable Python, for the reason in the message."""
 
 
 def is_deep(text: str) -> bool:
-    """Whether a text is Python, or nearly, with so many levels of syntax that recursing through it may fail."""
+    """Return whether a text is Python, or nearly, with so many levels of syntax that recursing through it may fail."""
     try:
         return _is_deeper(syntax_tree(text), _DEEP)
     except UnparsableModule:
@@ -63,7 +63,7 @@ def is_deep(text: str) -> bool:
 
 
 def _is_deeper(tree: ast.AST, limit: int) -> bool:
-    """Whether a tree has more than ``limit`` levels below its root."""
+    """Return whether a tree has more than ``limit`` levels below its root."""
     level: list[ast.AST] = [tree]
     while level and limit:
         level = [child for node in level for child in ast.iter_child_nodes(node)]
@@ -73,7 +73,7 @@ def _is_deeper(tree: ast.AST, limit: int) -> bool:
 
 @lru_cache(maxsize=4)
 def syntax_tree(text: str) -> ast.Module:
-    """``text`` as read by Python itself (top-level ``await`` allowed, for notebooks); not to be changed.
+    """Return ``text`` as read by Python itself (top-level ``await`` allowed, for notebooks); not to be changed.
 
     Also what keeps LibCST, which recurses without a limit, from text nested too deeply.
 
@@ -120,14 +120,14 @@ class Module:
         try:
             self.tree = cst.parse_module(text)
         except cst.ParserSyntaxError as error:
-            raise UnparsableModule(f"syntax LibCST does not know in line {error.raw_line}") from error
+            raise UnparsableModule(f"syntax that LibCST does not support in line {error.raw_line}") from error
         except (cst.CSTValidationError, TypeError) as error:  # `return(x if y else z), y` needs a blank for it
-            raise UnparsableModule("syntax LibCST does not know") from error
+            raise UnparsableModule("syntax that LibCST does not support") from error
         except RecursionError as error:
             raise UnparsableModule("expressions nested too deeply to be read") from error
 
     def once(self, analysis: Callable[Concatenate[Module, _Asked], _T], *asked: _Asked.args, **_: _Asked.kwargs) -> _T:
-        """What ``analysis`` says of this module, worked out when it is first asked for.
+        """Return the result of ``analysis`` for this module, cached from its first use.
 
         Args:
             analysis: called with this module and ``asked``.
@@ -158,7 +158,7 @@ class Module:
 
     @cached_property
     def newline(self) -> str:
-        """The newline this module's first line ends with (``\\n`` when it has a single line)."""
+        """Return the newline this module's first line ends with (``\n`` when it has a single line).."""
         found = _NEWLINE.search(self.text)
         return found.group() if found else "\n"
 
@@ -193,12 +193,12 @@ class Module:
         return self._index[0]
 
     def find(self, *types: type[Node]) -> list[Node]:
-        """Every node of the given types, in order of the text for each type."""
+        """Return every node of the given types, in order of the text for each type."""
         by_type = self._index[1]
         return [node for kind in types for node in by_type.get(kind, ())]  # type: ignore[misc]
 
     def named(self, name: str) -> list[cst.Name]:
-        """Every name of that spelling, in order of the text: variables, attributes, keywords and definitions."""
+        """Return every name of that spelling, in order of the text: variables, attributes, keywords and definitions."""
         return self._by_name.get(name, [])
 
     @cached_property
@@ -210,12 +210,12 @@ class Module:
 
     @cached_property
     def scopes(self) -> Scopes:
-        """The scopes of this module, for who wants to know what binds a name."""
+        """Return the scopes of this module, for lookups of bindings."""
         return Scopes(self.tree, self.parents, self.find)
 
     @cached_property
     def _as_read(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
-        """Where each statement begins with its decorators, begins itself, and ends, as ``ast`` reads it.
+        """Return where each statement begins with its decorators, begins itself, and ends, by ``ast``.
 
         What is after an ``elif`` is no statement here.
         """
@@ -235,7 +235,7 @@ class Module:
         return type(node) is cst.SimpleStatementLine or node in self._as_read
 
     def _span_as_read(self, node: cst.CSTNode) -> tuple[int, int] | None:
-        """The span of a statement or block; None of other nodes, and where a semicolon ends it."""
+        """Return the span of a statement or block; None of other nodes, and where a semicolon ends it."""
         first, last = (node.body[0], node.body[-1]) if isinstance(node, cst.IndentedBlock) else (node, node)
         start, end = self._as_read.get(_small(first, 0)), self._as_read.get(_small(last, -1))
         return None if start is None or end is None or self.text[end[2] - 1] == ";" else (start[1], end[2])
@@ -264,7 +264,7 @@ class Module:
         return self._as_read[_small(statement, 0)][0]
 
     def statements_at(self, offsets: Iterable[int]) -> list[Statement]:
-        """The top-level statements that the offsets lie in or after."""
+        """Return the top-level statements that the offsets lie in or after."""
         starts = [self.statement_start(statement) for statement in self.tree.body]
         places = {bisect_right(starts, offset) - 1 for offset in offsets} - {-1}
         return [self.tree.body[place] for place in sorted(places)]
@@ -286,7 +286,7 @@ class Module:
         return self._known_spans[node]
 
     def source(self, node: cst.CSTNode) -> str:
-        """Source text of ``node``, its own parentheses included."""
+        """Return source text of ``node``, its own parentheses included."""
         return self.tree.code_for_node(node)
 
     def position(self, offset: int) -> tuple[int, int]:
@@ -304,7 +304,7 @@ class Module:
         return self.line_starts[line] if line < len(self.line_starts) else len(self.text)
 
     def lines_inside(self, start: int, end: int) -> list[int]:
-        """Offsets between two others at which lines begin."""
+        """Return offsets between two others at which lines begin."""
         return self.line_starts[bisect_right(self.line_starts, start) : bisect_left(self.line_starts, end)]
 
     def indentation(self, offset: int) -> str:
@@ -313,7 +313,7 @@ class Module:
         return match.group() if match else ""
 
     def qualified_names(self, node: cst.CSTNode) -> set[str]:
-        """Fully qualified names ``node`` may stand for, relative imports made absolute; not to be changed.
+        """Return the possible qualified names of ``node``, relative imports made absolute; read-only.
 
         Names defined in this module come back prefixed with the module's own dotted name; a name that only
         ``import *`` can have brought comes back once for every module it may come from.
@@ -344,7 +344,7 @@ class Module:
         return names
 
     def _is_placeholder(self, binding: Binding) -> bool:
-        """Whether a name is only set to stand in for an import that failed (``DataLoader = None``)."""
+        """Return whether a name is only a placeholder for a failed import (``DataLoader = None``)."""
         match self.parents.get(binding.node):
             case cst.Assign(value=cst.Name(value=value)):
                 return value in _PLACEHOLDERS
@@ -401,7 +401,7 @@ class Module:
 
 
 def _small(statement: cst.CSTNode, place: int) -> cst.CSTNode:
-    """The small statement at a place in a line of them; any other node itself."""
+    """Return the small statement at a place in a line of them; any other node itself."""
     return statement.body[place] if isinstance(statement, cst.SimpleStatementLine) else statement
 
 
@@ -444,14 +444,14 @@ def _path(node: cst.CSTNode) -> str | None:
 
 
 def _never_loads(source: str) -> bool:
-    """Whether a module is known to have no data loading among the names ``import *`` takes from it."""
+    """Return whether a module is known to have no data loading among the names ``import *`` takes from it."""
     first = source.partition(".")[0]
     return first in sys.stdlib_module_names or source in ("torch", "torch.nn", "torch.nn.functional", "numpy")
 
 
 @cache
 def _code_fields(kind: type[cst.CSTNode]) -> Callable[[cst.CSTNode], tuple[Any, ...]]:
-    """What reads the fields of a node that hold code, in order of the text."""
+    """Return a getter of the fields of a node that contain code, in order of the text."""
     names = [one.name for one in fields(kind) if not _LAYOUT.search(one.name) and one.type not in _TEXTS]
     if not names:
         return lambda node: ()
@@ -488,7 +488,7 @@ def code_children(node: cst.CSTNode) -> list[cst.CSTNode]:
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """``node`` and every node of code below it, in order of the text."""
+    """Yield ``node`` and every node of code below it, in order of the text."""
     pending = [node]
     while pending:
         current = pending.pop()
@@ -497,5 +497,5 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def find_in(node: cst.CSTNode, *types: type[Node]) -> list[Node]:
-    """Every node of just these types at or below ``node``, in order of the text."""
+    """Return every node of just these types at or below ``node``, in order of the text."""
     return [one for one in walk(node) if type(one) in types]  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""A module as Python's own ``ast`` reads it: enough to tell which rules it is worth to read it with LibCST for.
+"""A module as Python's own ``ast`` reads it: enough to decide for which rules LibCST has to read it.
 
 Reading with LibCST takes ten times as long. What is said here of names may only err towards "perhaps".
 """
@@ -27,7 +27,7 @@ _NO_CODE = frozenset(
 
 
 class _Nodes:
-    """The nodes of a text in its order, with what is around each; looked at, never changed.
+    """The nodes of a text in its order, with their parents; read-only.
 
     Attributes:
         all: every node.
@@ -58,7 +58,7 @@ class _Nodes:
 
     @cached_property
     def by_type(self) -> dict[type[ast.AST], list[ast.AST]]:
-        """The nodes of each type."""
+        """Return the nodes of each type."""
         found: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
         for node in self.all:
             found[type(node)].append(node)
@@ -67,7 +67,7 @@ class _Nodes:
 
 @lru_cache(maxsize=2)
 def _nodes_of(text: str) -> _Nodes:
-    """A text before and after its rewriting is asked for more than once."""
+    """Return the nodes of a text, cached: the text before and after a rewrite is used more than once."""
     return _Nodes(text)
 
 
@@ -89,19 +89,19 @@ class Outline:
         self._known: dict[tuple[Any, tuple[Any, ...]], Any] = {}
 
     def once(self, analysis: Callable[Concatenate[Outline, _Asked], _T], *asked: _Asked.args, **_: _Asked.kwargs) -> _T:
-        """What ``analysis`` says of this module, worked out when it is first asked for."""
+        """Return the result of ``analysis`` for this module, cached from its first use."""
         key = (analysis, asked)
         if key not in self._known:
             self._known[key] = analysis(self, *asked, **_)
         return self._known[key]  # type: ignore[no-any-return]
 
     def inside(self, node: ast.AST) -> Sequence[ast.AST]:
-        """Every node below ``node``, in order of the text."""
+        """Return every node below ``node``, in order of the text."""
         start, end = self._nodes.ends[node]
         return self._nodes.all[start + 1 : end]
 
     def find(self, *types: type[Node]) -> list[Node]:
-        """Every node of the given types, in order of the text for each type."""
+        """Return every node of the given types, in order of the text for each type."""
         return [node for one in types for node in self._nodes.by_type.get(one, ())]  # type: ignore[misc]
 
     @property
@@ -111,12 +111,12 @@ class Outline:
 
     @property
     def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-        """Every function that is defined anywhere."""
+        """Return every function that is defined anywhere."""
         return [*self.find(ast.FunctionDef), *self.find(ast.AsyncFunctionDef)]
 
     @property
     def nesting(self) -> int:
-        """How many functions and lambdas are inside one another at most."""
+        """Return how many functions and lambdas are inside one another at most."""
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
         depths: dict[ast.AST, int] = {}
         for node in (self.tree, *self.inside(self.tree)):  # parents first
@@ -131,7 +131,7 @@ class Outline:
 
     @cached_property
     def imports(self) -> dict[str, set[str]]:
-        """For each name that is imported anywhere, what it may stand for; those of ``import *`` are under "*"."""
+        """Return the possible meanings of each imported name; those of ``import *`` are under "*"."""
         found: dict[str, set[str]] = defaultdict(set)
         package = package_name(self.path)
         for plain in self.find(ast.Import):
@@ -157,7 +157,7 @@ class Outline:
 
     @cached_property
     def bound(self) -> frozenset[str]:
-        """Names that the module gives a value anywhere."""
+        """Return names that the module gives a value anywhere."""
         named = [*self.functions, *self.find(ast.ClassDef)]
         stored = (one.id for one in self.find(ast.Name) if not isinstance(one.ctx, ast.Load))
         return frozenset(
@@ -178,12 +178,12 @@ def dotted_name(node: ast.AST) -> str | None:
 
 
 def last_name(node: ast.AST) -> str:
-    """The name, or the last part of what has dots; "" for other expressions."""
+    """Return the name, or the last part of a dotted name; "" for other expressions."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def functions_of(node: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
-    """The methods of a class by name."""
+    """Return the methods of a class by name."""
     return {one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 

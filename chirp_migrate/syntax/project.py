@@ -71,7 +71,7 @@ _METADATA = re.compile(r"""(?m)^\[(?:project|tool\.poetry)\][ \t]*(?:#.*)?$""")
 
 
 class Project:
-    """The texts of a backend's modules, parsed when first asked for.
+    """The texts of a backend's modules, parsed on demand.
 
     Args:
         texts: decoded source by posix path relative to the root.
@@ -134,7 +134,7 @@ class Project:
 
     @cached_property
     def _within(self) -> dict[tuple[str, str], set[str]]:
-        """Names from the root of the modules that are called so from a folder of that (last) name."""
+        """Return names from the root of the modules that are called so from a folder of that (last) name."""
         found: dict[tuple[str, str], set[str]] = defaultdict(set)
         for name in map(module_name, self._texts):
             parts = name.split(".")
@@ -153,17 +153,17 @@ class Project:
         return WordIndex(self._texts)
 
     def load_styles(self) -> None:
-        """Read how the project lays out code and imports, with the libraries for it, before anybody asks."""
+        """Read how the project lays out code and imports, with the libraries for it, ahead of their first use."""
         self.code_style.load()
         self.import_style.load()
 
     def has_package(self, name: str) -> bool:
-        """Whether modules of the backend are imported under the package ``name``, or a module has that name."""
+        """Return whether modules of the backend are imported under the package ``name``, or a module has that name."""
         return name == self._name or name in self._packages
 
     @cached_property
     def is_distributed(self) -> bool:
-        """Whether others install the project: it says what it is called and needs, in a file for that."""
+        """Return whether other projects install this one: a file describes it as a package."""
         return "setup.py" in self._texts or self.settings_match(_METADATA)
 
     def text(self, path: str) -> str:
@@ -171,7 +171,7 @@ class Project:
         return self._texts[path]
 
     def has_file(self, path: str) -> bool:
-        """Whether there is a file at ``path`` that could be read."""
+        """Return whether there is a file at ``path`` that could be read."""
         return path in self._texts
 
     def texts(self, word: str) -> Iterator[str]:
@@ -183,7 +183,7 @@ class Project:
         return self._words.holding(*words)
 
     def update(self, path: str, text: str) -> None:
-        """Replace the text of one file (a rewritten module is what the others see)."""
+        """Replace the text of one file (other modules then see the rewritten module)."""
         before = self._texts[path]
         if before == text:
             return
@@ -201,7 +201,7 @@ class Project:
             module.forget()
 
     def module(self, path: str, *, in_work: bool = False) -> Module:
-        """The parsed module at ``path``.
+        """Return the parsed module at ``path``.
 
         Args:
             path: that of a file of the backend.
@@ -224,7 +224,7 @@ class Project:
         return module
 
     def table(self, path: str) -> ImportTable | None:
-        """What the module at ``path`` binds at its top level; ``None`` when it cannot be read."""
+        """Return the names that the module at ``path`` binds at its top level; ``None`` if it cannot be read."""
         if path not in self._tables:
             text = self._texts[path]
             try:
@@ -261,7 +261,7 @@ class Project:
                 return qualified
             if table.defines(name):
                 return f"{_own_name(path)}.{name}" if owner else qualified
-            targets = self._brought(table, name)
+            targets = self._imported_meanings(table, name)
             if len(targets) != 1 or qualified in targets:
                 return qualified
             (qualified,) = targets
@@ -271,14 +271,14 @@ class Project:
         text = self._texts[path]
         return name in text or "*" in text
 
-    def _brought(self, table: ImportTable, name: str) -> set[str]:
+    def _imported_meanings(self, table: ImportTable, name: str) -> set[str]:
         """What an imported name of a module may stand for: one that a later ``import *`` may bind anew is several."""
         bound = table.imports.get(name, set())
         stars = table.later_stars.get(name, ()) if bound else table.stars
         return bound | {f"{source}.{name}" for source in stars if self._star_may_give(source, name)}
 
     def meanings_from_elsewhere(self, module: Module, name: str) -> set[str]:
-        """What ``name`` may stand for in ``module`` by an ``import *`` from modules of the backend.
+        """Return the possible meanings of ``name`` in ``module`` by an ``import *`` from the backend.
 
         In a package it may also be a module of it, which becomes an attribute when it is imported.
         """
@@ -289,7 +289,7 @@ class Project:
         return found | ({inside} if module.path.endswith("__init__.py") and inside in self._packages else set())
 
     def means_otherwise(self, besides: str, name: str, qualified: str) -> bool:
-        """Whether the top level of a file other than ``besides`` has ``name`` for anything but ``qualified``."""
+        """Return whether the top level of a file other than ``besides`` has ``name`` for anything but ``qualified``."""
         tables = (self.table(path) or _NO_TABLE for path in self.holding(name) if path != besides)
         return any(
             table.defines(name) or any(self.resolve(one) != qualified for one in table.imports.get(name, ()))
@@ -297,7 +297,7 @@ class Project:
         )
 
     def _own_star_may_give(self, source: str, name: str, depth: int = 0) -> bool:
-        """Whether ``from source import *`` may bind ``name`` to what a module of the backend names so."""
+        """Return whether ``from source import *`` may bind ``name`` to what a module of the backend names so."""
         path = self._paths.get(source)
         table = self.table(path) if path is not None else _NO_TABLE
         if table is None or not table.exports(name):
@@ -312,7 +312,7 @@ class Project:
         return depth < _REEXPORT_LIMIT and any(self._own_star_may_give(one, name, depth + 1) for one in table.stars)
 
     def _star_may_give(self, source: str, name: str, depth: int = 0) -> bool:
-        """Whether ``from source import *`` may bind ``name``: unknown modules may."""
+        """Return whether ``from source import *`` may bind ``name``: unknown modules may."""
         path = self._paths.get(source)
         if path is None:
             return source != "torch.utils.data" or _TORCH_DATA.fullmatch(name) is not None
@@ -324,7 +324,7 @@ class Project:
         return depth < _REEXPORT_LIMIT and any(self._star_may_give(one, name, depth + 1) for one in table.stars)
 
     def resolved_names(self, module: Module, node: cst.CSTNode) -> set[str]:
-        """Qualified names ``node`` may stand for, re-exports and ``import *`` followed."""
+        """Return the possible qualified names of ``node``, through re-exports and ``import *``."""
         names = module.qualified_names(node)
         if module.scopes.stars:
             names = {name for name in names if self._is_possible(module, name)}
@@ -338,7 +338,7 @@ class Project:
         return {self.resolve(one) for name in names for one in self._from_root(outline.path, name)}
 
     def possible_class(self, outline: Outline, node: ast.AST) -> bool:
-        """Whether an expression may name a class: one of the backend, or what is written as one."""
+        """Return whether an expression may be a class: one of the backend, or by its spelling."""
         names = self.possible_names(outline, node)
         return any(_CAPITAL.search(one.rpartition(".")[2]) or self.is_class(one) for one in names)
 
@@ -351,7 +351,7 @@ class Project:
         )
 
     def _is_possible(self, module: Module, name: str) -> bool:
-        """Whether a name that ``import *`` may have brought can come from there."""
+        """Return whether a name that ``import *`` may have brought can come from there."""
         for source in {module.absolute(source) for source, _ in module.scopes.stars}:
             if name.startswith(f"{source}."):
                 first = name.removeprefix(f"{source}.").partition(".")[0]
@@ -367,13 +367,13 @@ class Project:
         while owner := owner.rpartition(".")[0]:
             modules = self._meant.get((owner, path))
             if modules is None:
-                modules = _keep(self._meant, (owner, path), self._modules_called(owner, path))
+                modules = _keep(self._meant, (owner, path), self._possible_modules(owner, path))
             if modules:
                 return {f"{one}{name[len(owner) :]}" for one in modules}
         return {name}
 
     def located(self, path: str, name: str) -> list[tuple[str, str]]:
-        """Where the backend has what an import of the file at ``path`` calls ``name``.
+        """Return the place in the backend of ``name`` in an import of the file at ``path``.
 
         Returns:
             Paths of modules, each with the part of the name that is to be looked up in the module ("" for itself).
@@ -388,7 +388,7 @@ class Project:
                 found.append((self._paths[module], rest))
         return found
 
-    def _modules_called(self, name: str, path: str) -> set[str]:
+    def _possible_modules(self, name: str, path: str) -> set[str]:
         """Modules of the backend, seen from the root, that an import of ``name`` in the file at ``path`` may mean.
 
         Scripts import what lies in their own folder, or in one that they put on ``sys.path``, and packages from the
@@ -427,12 +427,12 @@ class Project:
         return name, path or "", table or _NO_TABLE
 
     def defines(self, qualified: str) -> bool:
-        """Whether a qualified name is that of something at the top level of a module of the backend."""
+        """Return whether a qualified name is that of something at the top level of a module of the backend."""
         name, _, table = self._binder(qualified)
         return table.defines(name)
 
     def base_classes(self, qualified: str) -> set[str] | None:
-        """What the bases of a top-level class of the backend may stand for; ``None`` when ``qualified`` names no class.
+        """Return the possible bases of a top-level class of the backend; ``None`` if there is no such class.
 
         Read from the import table, so that a class can be followed through the backend without LibCST.
         """
@@ -445,11 +445,11 @@ class Project:
             if table.defines(root):
                 names.add(f"{module_name(path)}.{base}".lstrip("."))
             else:
-                names |= {f"{target}{dot}{rest}" for target in self._brought(table, root)}
+                names |= {f"{target}{dot}{rest}" for target in self._imported_meanings(table, root)}
         return {self.resolve(one) for one in names}
 
     def is_class(self, qualified: str) -> bool:
-        """Whether ``qualified`` names a top-level class of the backend; LibCST reads nothing for it."""
+        """Return whether ``qualified`` names a top-level class of the backend; LibCST reads nothing for it."""
         name, _, table = self._binder(qualified)
         return name in table.classes
 
@@ -462,7 +462,7 @@ class Project:
         return self._definition(qualified, cst.FunctionDef)
 
     def parameter_names(self, qualified: str) -> tuple[str, ...]:
-        """What a top-level function or class of the backend may be called with by name; nothing of anything else."""
+        """Return the keyword names of a top-level function or class of the backend; empty for all others."""
         name, _, table = self._binder(qualified)
         return table.parameters.get(name, ())
 
@@ -479,7 +479,7 @@ class Project:
         return (module, first) if isinstance(first, kind) else None
 
     def aliases(self, name: str) -> set[str]:
-        """Other names under which any module of the backend imported ``name``, when anybody first asked for aliases.
+        """Return other names under which modules of the backend imported ``name``, cached.
 
         Also those under which others imported these.
         """
@@ -494,7 +494,7 @@ class Project:
 
     @cached_property
     def _aliases(self) -> dict[str, set[str]]:
-        """What each name, or last part of one, is imported as, by spelling."""
+        """Return the aliases of each name, or last part of one, by spelling."""
         found: dict[str, set[str]] = defaultdict(set)
         for text in self._texts.values():
             for match in _AS.finditer(text):
@@ -503,7 +503,7 @@ class Project:
         return found
 
     def heirs(self, *bases: str) -> frozenset[str]:
-        """Names of classes of the backend that, by their spelling, descend from one with any of ``bases`` in its name.
+        """Return the classes that, by their spelling, descend from one with any of ``bases`` in its name.
 
         Also what these classes and ``bases`` are imported as; as it was when first asked. A file that imports a class
         need not say what it descends from.
@@ -523,7 +523,7 @@ class Project:
         return self._heirs[bases]
 
     def search(self, pattern: str | re.Pattern[str], *words: str) -> bool:
-        """Whether a regular expression matches in any file of the backend.
+        """Return whether a regular expression matches in any file of the backend.
 
         Args:
             pattern: the expression.
@@ -532,13 +532,13 @@ class Project:
         return any(self.matching(re.compile(pattern), *words))
 
     def holds(self, pattern: str, *words: str) -> bool:
-        """The same, searched for once: for what no rewriting adds."""
+        """Return whether a pattern matches in the project, cached: for text that no rewrite adds."""
         if pattern not in self._held:
             self._held[pattern] = self.search(pattern, *words)
         return self._held[pattern]
 
     def captured(self, pattern: str, *words: str) -> frozenset[str]:
-        """What the one group of a regular expression captures in all files (see :meth:`holds`)."""
+        """Return the captures of the one group of a regular expression in all files (see :meth:`holds`)."""
         if pattern not in self._captured:
             searched = re.compile(pattern)
             texts = (self._texts[path] for path in self.holding(*words))
@@ -551,11 +551,11 @@ class Project:
         return ((path, self._texts[path]) for path in paths if pattern.search(self._texts[path]))
 
     def settings_match(self, pattern: re.Pattern[str]) -> bool:
-        """Whether a regular expression matches in a file of settings of the backend."""
+        """Return whether a regular expression matches in a file of settings of the backend."""
         return any(pattern.search(text) for text in self._settings.values())
 
     def imported_elsewhere(self, module: Module, name: str) -> bool:
-        """Whether another file of the backend may take ``name`` from ``module`` (notebooks included).
+        """Return whether another file of the backend may take ``name`` from ``module`` (notebooks included).
 
         Errs on the side of yes: a star import or an attribute on a module of that name counts.
         """
@@ -564,13 +564,13 @@ class Project:
         return not self._taken[module.path].isdisjoint((name, "*"))
 
     def _words_taken(self, module: Module) -> Iterator[str]:
-        """Words of what other files import from a module, and of the attributes that they ask it for."""
+        """Return words of imports from a module in other files, and of attributes read from it."""
         full = module.name or self._name
         last = full.rpartition(".")[2]
         imports = re.compile(
             rf"from\b(?<!\wfrom){_GAP}((?:(?:(?!from\b)\w+{_GAP})?\.{_GAP})*{re.escape(last)}){_GAP}\bimport\b"
         )
-        for text in self._others(module.path, last) if last else ():
+        for text in self._other_texts(module.path, last) if last else ():
             for statement in imports.finditer(text):
                 if _may_name(_BLANK.sub("", statement.group(1)), full):
                     yield from _names_imported(text, statement.end())
@@ -580,7 +580,7 @@ class Project:
             yield from self._words_taken_inside(module)
 
     def _words_taken_inside(self, package: Module) -> Iterator[str]:
-        """Words of what the modules of a package import from it by dots alone."""
+        """Return words of relative imports inside a package."""
         folder = package.path.removesuffix("__init__.py")
         for path, text in chain(self._texts.items(), self._notebooks.items()):
             if path != package.path and path.startswith(folder):
@@ -589,41 +589,41 @@ class Project:
                         yield from _names_imported(text, statement.end())
 
     def is_replaced(self, module: str, name: str) -> bool:
-        """Whether a file puts something else in the place of ``name`` in a module, as tests do.
+        """Return whether a file puts something else in the place of ``name`` in a module, as tests do.
 
         Args:
             module: the last part of its name.
             name: what stands for something in it.
         """
-        return not self._replaced.isdisjoint({(module, name), ("", name), (module, "")})
+        return not self._replaced_names.isdisjoint({(module, name), ("", name), (module, "")})
 
     def is_changed(self, title: str) -> bool:
         """Whether a file puts something else in the place of a method or attribute of the class called ``title``."""
         assigned = rf"\b{re.escape(title)}\s*\.\s*\w+\s*=(?!=)"
-        return title in self._changed or self.holds(assigned, title)
+        return title in self._changed_attributes or self.holds(assigned, title)
 
     @cached_property
-    def _changed(self) -> frozenset[str]:
-        return frozenset(owner for owner, _ in self._replaced)
+    def _changed_attributes(self) -> frozenset[str]:
+        return frozenset(owner for owner, _ in self._replaced_names)
 
     @cached_property
-    def _replaced(self) -> frozenset[tuple[str, str]]:
-        """What is put in the place of something, by the last name of its module ("" for any) and its own."""
+    def _replaced_names(self) -> frozenset[tuple[str, str]]:
+        """Return the replaced names, by the last name of the module ("" for any) and the name itself."""
         texts = chain(self._texts.values(), self._notebooks.values())
         return frozenset(one for text in texts if may_replace(text) for one in replacements(text))
 
     def mentions(self, attribute: str, besides: str) -> bool:
-        """Whether ``.attribute`` occurs in any file other than the one at path ``besides``."""
+        """Return whether ``.attribute`` occurs in any file other than the one at path ``besides``."""
         pattern = re.compile(rf"\.\s*{re.escape(attribute)}\b")
-        return any(pattern.search(text) for text in self._others(besides, attribute))
+        return any(pattern.search(text) for text in self._other_texts(besides, attribute))
 
     def named_elsewhere(self, name: str, besides: str) -> bool:
-        """Whether any other file or notebook, or a file of settings, holds a name as a word."""
+        """Return whether any other file, notebook or file of settings contains a name as a word."""
         word = re.compile(rf"\b{re.escape(name)}\b")
-        return any(word.search(text) for text in self._others(besides, name)) or self.settings_match(word)
+        return any(word.search(text) for text in self._other_texts(besides, name)) or self.settings_match(word)
 
-    def _others(self, besides: str, word: str) -> Iterator[str]:
-        """Texts of the other files that hold a whole word, and of notebooks that hold it anywhere."""
+    def _other_texts(self, besides: str, word: str) -> Iterator[str]:
+        """Yield texts of other files that contain a whole word, and of notebooks that contain it anywhere."""
         paths = self.holding(word) if word else iter(self._texts)
         held = (self._texts[path] for path in paths if path != besides)
         books = (text for path, text in self._notebooks.items() if path != besides and word in text)
@@ -631,7 +631,7 @@ class Project:
 
 
 def _keep(known: dict[_Key, _Answer], key: _Key, answer: _Answer) -> _Answer:
-    """``answer``, which is known from now on; what was asked long ago is forgotten."""
+    """Return ``answer`` and cache it; the oldest answers are dropped."""
     if len(known) >= _ANSWERS_KEPT:
         known.clear()
     known[key] = answer
@@ -639,7 +639,7 @@ def _keep(known: dict[_Key, _Answer], key: _Key, answer: _Answer) -> _Answer:
 
 
 def _has_globals(text: str) -> bool:
-    """Whether a function may say ``global``: a statement begins with the word."""
+    """Return whether a function may contain ``global`` at the beginning of a statement."""
     return "global" in text and _GLOBAL.search(text) is not None
 
 
@@ -660,7 +660,7 @@ def _names_imported(text: str, start: int) -> list[str]:
 
 
 def _names_given(module: str, text: str) -> Iterator[str]:
-    """Names that a text may give a module besides the last part of its own."""
+    """Yield names that a text may give a module besides the last part of its own."""
     word = rf"{re.escape(module)}\b(?<!\w{re.escape(module)})"
     yield from re.findall(rf"{word}{_GAP}\bas\b{_GAP}(\w+)", text)
     for mention in re.finditer(rf"{word}(?!{_GAP}[.(\[])", text):

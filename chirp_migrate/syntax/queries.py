@@ -15,7 +15,7 @@ _DEFINITIONS = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
 
 
 def dotted(node: cst.CSTNode) -> str | None:
-    """``name`` or ``name.attribute…`` without spaces; ``None`` for any other expression."""
+    """Return ``name`` or ``name.attribute…`` without spaces; ``None`` for any other expression."""
     if isinstance(node, cst.Name):
         return node.value
     if isinstance(node, cst.Attribute):
@@ -31,22 +31,22 @@ def plain_source(module: Module, node: cst.CSTNode) -> str:
 
 
 def one_line(module: Module, node: cst.CSTNode) -> str:
-    """The source of a node with a space for each gap, as messages show it."""
+    """Return the source of a node with a space for each gap, as messages show it."""
     return " ".join(module.source(node).split())
 
 
 def is_name(node: cst.CSTNode | None, *values: str) -> bool:
-    """Whether a node is one of these bare names (``None``, ``True`` …)."""
+    """Return whether a node is one of these bare names (``None``, ``True`` …)."""
     return isinstance(node, cst.Name) and node.value in values
 
 
 def is_integer(node: cst.CSTNode | None, value: str) -> bool:
-    """Whether a node is this number, as it is written."""
+    """Return whether a node is this number, as it is written."""
     return isinstance(node, cst.Integer) and node.value == value
 
 
 def is_on_self(node: cst.CSTNode | None, *names: str) -> bool:
-    """Whether a node is ``self.name``; where names are given, one of these."""
+    """Return whether a node is ``self.name``; where names are given, one of these."""
     match node:
         case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=name)):
             return not names or name in names
@@ -54,19 +54,19 @@ def is_on_self(node: cst.CSTNode | None, *names: str) -> bool:
 
 
 def owner_name(node: cst.CSTNode) -> str:
-    """The name that attributes and items are asked of: ``a`` of ``a.b[0]``, and of ``a``; "" of any other."""
+    """Return the name whose attributes and items are read: ``a`` of ``a.b[0]``, and of ``a``; "" of others."""
     while isinstance(node, cst.Attribute | cst.Subscript):
         node = node.value
     return node.value if isinstance(node, cst.Name) else ""
 
 
 def is_super(node: cst.CSTNode) -> bool:
-    """Whether a node is a call of ``super``."""
+    """Return whether a node is a call of ``super``."""
     return isinstance(node, cst.Call) and is_name(node.func, "super")
 
 
 def is_docstring(statement: cst.CSTNode) -> bool:
-    """Whether a statement is a string and nothing else."""
+    """Return whether a statement is a string and nothing else."""
     match statement:
         case cst.SimpleStatementLine(body=[cst.Expr(value=cst.SimpleString() | cst.ConcatenatedString())]):
             return True
@@ -74,7 +74,7 @@ def is_docstring(statement: cst.CSTNode) -> bool:
 
 
 def method_called(node: cst.CSTNode) -> str:
-    """The name of the method that a node calls; "" where it is no such call."""
+    """Return the name of the method that a node calls; "" where it is no such call."""
     match node:
         case cst.Call(func=cst.Attribute(attr=cst.Name(value=name))):
             return name
@@ -82,12 +82,12 @@ def method_called(node: cst.CSTNode) -> str:
 
 
 def names_below(node: cst.CSTNode, *names: str) -> list[cst.CSTNode]:
-    """Every name of one of these spellings at or below a node, in order of the text."""
+    """Return every name of one of these spellings at or below a node, in order of the text."""
     return [one for one in walk(node) if is_name(one, *names)]
 
 
 def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """Nodes of code below ``scope``, without what lies in functions, classes and lambdas inside it."""
+    """Yield nodes of code below ``scope``, without those in inner functions, classes and lambdas."""
     pending = list(code_children(scope))
     while pending:
         current = pending.pop()
@@ -111,13 +111,13 @@ def parameters(scope: cst.CSTNode) -> dict[str, cst.Param]:
 
 
 def holds(module: Module, outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
-    """Whether a node stands within the text of another one."""
+    """Return whether the text of one node contains another node."""
     start, end = module.span(outer)
     return start <= module.span(inner)[0] < end
 
 
 class Mention(Enum):
-    """What a name is where it stands.
+    """The role of a name at its place.
 
     ``READ``: its value is asked for. ``BOUND``: it gets a value, also as a part of a target. ``CHANGED``: it is the
     target of ``+=`` and the like. ``DELETED``: it loses its value. ``DECLARED``: a definition, parameter or import has
@@ -150,7 +150,7 @@ _PARTS = frozenset({cst.Element, cst.StarredElement, cst.Tuple, cst.List})
 
 
 def mention(module: Module, name: cst.CSTNode) -> Mention:
-    """What a name, or an attribute, is where it stands."""
+    """Return the role of a name, or an attribute, at its place."""
     parents = module.parents
     child, parent = name, parents[name]
     while type(parent) in _PARTS:
@@ -165,7 +165,7 @@ def mention(module: Module, name: cst.CSTNode) -> Mention:
 
 
 def is_read(module: Module, name: cst.CSTNode) -> bool:
-    """Whether a name, or an attribute, needs the value that it has where it stands, if only to change or delete it."""
+    """Return whether code needs the present value of a name or attribute, if only to change or delete it."""
     return mention(module, name) in (Mention.READ, Mention.CHANGED, Mention.DELETED)
 
 
@@ -186,7 +186,7 @@ def only_methods(definition: cst.ClassDef) -> dict[str, cst.FunctionDef] | None:
 
 
 def target_of(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """What part of an assignment, a loop, ``as`` or the like gives a value to; ``None`` of any other node."""
+    """Return the part that an assignment, a loop, ``as`` or the like binds; ``None`` of any other node."""
     match node:
         case cst.AssignTarget() | cst.AnnAssign() | cst.AugAssign() | cst.NamedExpr() | cst.For() | cst.CompFor():
             return node.target
@@ -196,12 +196,12 @@ def target_of(node: cst.CSTNode) -> cst.BaseExpression | None:
 
 
 def keywords(call: cst.Call) -> dict[str, cst.BaseExpression]:
-    """What a call gives by keyword."""
+    """Return the keyword arguments of a call."""
     return {one.keyword.value: one.value for one in call.args if one.keyword is not None}
 
 
 def argument(call: cst.Call, position: int, keyword: str = "") -> cst.BaseExpression | None:
-    """What a call gives at a position, or by a keyword; ``None`` where it gives nothing there, or with a star."""
+    """Return the argument at a position, or with a keyword; ``None`` without one, or with a star."""
     for place, one in enumerate(call.args):
         if one.keyword.value == keyword if one.keyword else place == position and not one.star:
             return one.value
@@ -211,7 +211,7 @@ def argument(call: cst.Call, position: int, keyword: str = "") -> cst.BaseExpres
 def assigned_pairs(
     target: cst.BaseExpression, value: cst.BaseExpression
 ) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
-    """Each target of an assignment with its value; ``a, b = x, y`` is taken apart."""
+    """Yield each target of an assignment with its value; ``a, b = x, y`` is split."""
     displays = cst.Tuple | cst.List
     if isinstance(target, displays) and isinstance(value, displays) and len(target.elements) == len(value.elements):
         for one, other in zip(target.elements, value.elements, strict=True):

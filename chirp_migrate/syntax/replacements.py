@@ -1,4 +1,4 @@
-"""What a file puts in the place of names of other modules, as tests do: ``patch``, ``setattr`` and their relatives."""
+"""Names of other modules that a file replaces, as tests do: ``patch``, ``setattr`` and similar calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 #: Functions that replace what the module, or the mapping of its names, in their first argument holds.
 _SETTERS = frozenset({"setattr", "delattr", "setitem", "delitem", "__setattr__", "__setitem__"})
 _PATCHES = frozenset({"patch", "object", "multiple", "dict"})
-#: Words of which a text has to have one: whatever these functions are imported as, the import names them.
+#: Words of which a text has to have one: the import names these functions under every alias.
 _MAY_REPLACE = re.compile(r"patch|setattr|delattr|(?:set|del)item")
 #: The last part of a module's name, and a name in it, as the end of a dotted path.
 _PATH = re.compile(r"(?:.*\.)?(\w+)\.(\w+)", re.DOTALL)
@@ -26,12 +26,12 @@ _FOUND_MODULES = re.compile(r"\b(sys\.modules|import_module|__import__|getmodule
 
 
 def may_replace(text: str) -> bool:
-    """Whether a text has a word that :func:`replacements` looks for."""
+    """Return whether a text has a word that :func:`replacements` looks for."""
     return _MAY_REPLACE.search(text) is not None
 
 
 def replacements(text: str) -> Iterator[tuple[str, str]]:
-    """Names that a file may replace, each with the last part of the name of its module; "" stands for any module.
+    """Yield names that a file may replace, each with the last part of its module; "" is any module.
 
     ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``, ``patch.multiple(train, DataLoader=…)``,
     ``patch.dict(train.__dict__, {"DataLoader": …})``, ``monkeypatch.setattr(train, "DataLoader", …)`` and the like, and
@@ -89,7 +89,7 @@ def assignments(text: str, name: str) -> Iterator[str]:
 
 
 def _add_imports(known: dict[str, set[str]], imported: list[ast.alias]) -> None:
-    """Add the names that an import binds, each with the last part of what it stands for."""
+    """Add the names that an import binds, each with the last part of its qualified name."""
     for one in imported:
         last = one.name.rpartition(".")[2]
         known.setdefault(one.asname or last, set()).add(last)
@@ -144,18 +144,18 @@ def _first(node: ast.expr) -> str:
 
 
 def _takes_names(call: ast.Call) -> bool:
-    """Whether a call may be given names that are written somewhere else in the file."""
+    """Return whether a call may be given names that are written somewhere else in the file."""
     named = (one.value for one in call.keywords if one.arg in (None, "attribute", "values"))
     return any(not isinstance(one, ast.Constant | ast.Dict) for one in (*call.args[1:2], *named))
 
 
 def _puts_together(call: ast.Call) -> bool:
-    """Whether the name that a call is given is put together of others."""
+    """Return whether the name that a call is given is put together of others."""
     return any(isinstance(one, ast.BinOp | ast.JoinedStr | ast.Call) for one in call.args[1:2])
 
 
 def _names(call: ast.Call) -> Iterator[str]:
-    """Names that may be replaced by a call: in its strings, also as parts of them, and its keywords."""
+    """Yield names that may be replaced by a call: in its strings, also as parts of them, and its keywords."""
     for node in ast.walk(call):
         match node:
             case ast.keyword(arg=str(name)):

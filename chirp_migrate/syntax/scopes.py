@@ -1,4 +1,4 @@
-"""What a name in a module stands for: Python's scopes, read from the tree, for the names that are asked about.
+"""The meaning of names in a module: Python's scopes, computed from the tree for the requested names.
 
 LibCST's own providers resolve every name of a file, which costs several times the parsing; rules ask about few.
 """
@@ -35,7 +35,7 @@ _BINDERS = (cst.Import, cst.ImportFrom, cst.FunctionDef, cst.ClassDef, *TARGETS)
 
 
 class Kind(Enum):
-    """What gives a name its value."""
+    """How a name gets its value."""
 
     IMPORT = "import"
     DEFINITION = "definition"
@@ -76,7 +76,7 @@ class Scope:
 
     @property
     def prefix(self) -> str:
-        """What stands before the names bound here in their qualified names."""
+        """Return the prefix of the names bound here in their qualified names."""
         if self.parent is None:
             return ""
         if isinstance(self.node, cst.ClassDef):
@@ -87,7 +87,7 @@ class Scope:
 
 
 def _as_read(name: str) -> str:
-    """A name as Python spells it, for which letters that look alike may be one."""
+    """Return a name as Python spells it, for which letters that look alike may be one."""
     return name if name.isascii() else unicodedata.normalize("NFKC", name)
 
 
@@ -98,7 +98,7 @@ def _keep(scope: Scope, name: str, binding: Binding) -> None:
 
 
 class Variable(NamedTuple):
-    """What a name stands for where it is read: the scope that it belongs to, and all that binds it there."""
+    """The variable that a name refers to: its scope, and all its bindings there."""
 
     scope: Scope
     bindings: list[Binding]
@@ -139,12 +139,12 @@ class Scopes:
             self._bind(node)
 
     def scope_of(self, node: cst.CSTNode) -> Scope:
-        """The scope in which the names of ``node`` are looked up (for a definition: the one it is bound in)."""
+        """Return the scope in which the names of ``node`` are looked up (for a definition: the one it is bound in)."""
         if node not in self._of:
-            self._of[node] = self._around(node)
+            self._of[node] = self._enclosing_scope(node)
         return self._of[node]
 
-    def _around(self, node: cst.CSTNode) -> Scope:
+    def _enclosing_scope(self, node: cst.CSTNode) -> Scope:
         child, outside = node, False
         while True:
             parent = self._parents.get(child)
@@ -178,7 +178,7 @@ class Scopes:
         return self._scopes[node]
 
     def lookup(self, name: str, node: cst.CSTNode) -> Variable | None:
-        """What ``name`` stands for at ``node``; ``None`` when no scope binds it."""
+        """Return the variable that ``name`` refers to at ``node``; ``None`` if no scope binds it."""
         name = _as_read(name)
         scope: Scope | None = self.scope_of(node)
         first = True
@@ -192,11 +192,11 @@ class Scopes:
         return None
 
     def binding_locally(self, name: str) -> Iterator[Scope]:
-        """The functions, classes and comprehensions that bind ``name``."""
+        """Return the functions, classes and comprehensions that bind ``name``."""
         return (one for one in self._scopes.values() if one.parent and name in one.bindings)
 
     def names_bound(self, node: cst.CSTNode, *, nested: bool = False) -> set[str]:
-        """Names that a function or class binds, parameters and those of comprehensions included.
+        """Return names that a function or class binds, parameters and those of comprehensions included.
 
         ``nested``: also those that the functions and classes inside it bind.
         """
@@ -210,7 +210,7 @@ class Scopes:
         return names
 
     def is_builtin(self, name: str) -> bool:
-        """Whether a name that nothing binds is one of Python's own."""
+        """Return whether a name that nothing binds is one of Python's own."""
         return name in _BUILTINS
 
     def _bind(self, node: cst.CSTNode) -> None:
@@ -267,7 +267,7 @@ class Scopes:
 
 
 def _target_names(node: cst.CSTNode) -> Iterator[str]:
-    """Names that an assignment, loop, ``with``, ``except`` or pattern binds (not what it stores into)."""
+    """Yield names that an assignment, loop, ``with``, ``except`` or pattern binds (not what it stores into)."""
     pending: list[cst.CSTNode | None] = [getattr(node, TARGETS[type(node)])]
     while pending:
         one = pending.pop()

@@ -1,4 +1,4 @@
-"""Where every node of a LibCST tree stands in the text, found in the same pass that writes the tree out.
+"""The place of every node of a LibCST tree in the text, found in the pass that generates the code.
 
 LibCST keeps no positions and is not lossless for every file: it drops some form feeds, blanks and trailing lines. The
 spans are those of the text as it was: where the tree writes other white space, its other characters are matched up.
@@ -30,7 +30,7 @@ Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement | cst.BaseSmallS
 
 
 class NotReproduced(ValueError):
-    """The tree does not stand for the text: they differ in more than white space."""
+    """The tree does not match the text: they differ in more than white space."""
 
 
 def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, int]]:
@@ -44,7 +44,7 @@ def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, i
     written = "".join(state.tokens)
     if written == text:
         return state.spans
-    starts, ends = _matched(written, text)
+    starts, ends = _match_offsets(written, text)
     last = len(written)  # the newline that a module may lack is written and taken back
     return {node: (starts[min(start, last)], ends[min(end, last)]) for node, (start, end) in state.spans.items()}
 
@@ -76,7 +76,7 @@ def statement_spans(
 
 
 def _head(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatement | None:
-    """A statement without its blocks, where ``inside`` is something else in it; None of other statements."""
+    """Return a statement without its blocks, where ``inside`` is something else in it; None of other statements."""
     if not isinstance(statement, _HEADED):
         return None
     blocks = {name: getattr(statement, name) for name in ("body", "orelse") if hasattr(statement, name)}
@@ -85,7 +85,7 @@ def _head(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatemen
     return statement.with_changes(**{name: _NO_BLOCK if name == "body" else None for name in blocks})
 
 
-def _matched(written: str, text: str) -> tuple[list[int], list[int]]:
+def _match_offsets(written: str, text: str) -> tuple[list[int], list[int]]:
     """For every offset of ``written``: where a node that starts there starts in ``text``, and where one ends."""
     if _BLANK.sub("", written) != _BLANK.sub("", text):
         raise NotReproduced

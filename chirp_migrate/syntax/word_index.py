@@ -1,4 +1,4 @@
-"""Which files of a backend hold a word, read once and kept while their texts change."""
+"""The files of a backend that contain a word, read once and updated when their texts change."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _BLANKS = {code: " " for code in range(128) if not _WORD.match(chr(code))}
 
 
 class WordIndex:
-    """Finds the files in which a whole word occurs without searching the others.
+    """Find the files that contain a whole word without searching the other files.
 
     Args:
-        texts: text by path; whoever changes one says so (:meth:`changed`).
+        texts: text by path; code that changes one calls :meth:`changed`.
     """
 
     def __init__(self, texts: Mapping[str, str]) -> None:
@@ -49,7 +49,7 @@ class WordIndex:
 
 @lru_cache(maxsize=2)
 def words_of(text: str) -> frozenset[str]:
-    """The whole words of a text, which is asked for by many rules, one after the other."""
+    """Return the whole words of a text, cached, because many rules need them."""
     return frozenset(_words(text))
 
 

@@ -1,4 +1,4 @@
-"""The ways in which a training cannot be run, each as one sentence for the user."""
+"""Errors of running a training, each as one sentence for the user."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class NotMigrated(ChirpMigrateError):
 
 
 class NotUsable(Exception):
-    """In a child: what was asked for cannot be run. The message says it all: no traceback would add to it."""
+    """In a child: the request cannot be run. The message explains it: no traceback would add to it."""
 
 
 class NotFound(NotUsable):
-    """In a child: what the user named is not there, and none of the user's code has failed."""
+    """In a child: an object that the user named does not exist, and no code of the user has failed."""
 
 
 class Raised(Exception):
-    """In a child: the user's code raised; ``__cause__`` is what, and the message says where."""
+    """In a child: the user's code raised ``__cause__``; the message names the place."""
 
 
 @contextmanager
 def user_code(doing: str) -> Iterator[None]:
-    """In a child, while code of the user's own runs: what it raises becomes :class:`Raised`, "``doing`` raised …"."""
+    """In a child, while the user's code runs: turn its errors into :class:`Raised`, "``doing`` raised …"."""
     try:
         yield
     except NotUsable:
@@ -81,10 +81,10 @@ class WorkloadFailed(ChirpMigrateError):
 
     @property
     def shown_tail(self) -> str:
-        """``log_tail`` with control characters spelled out, so that they do nothing to a terminal."""
+        """Return ``log_tail`` with control characters spelled out, so that they do nothing to a terminal."""
         return "\n".join(map(visible, self.log_tail.split("\n")))
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of a message that says anything; empty for none."""
+    """Return the first non-empty line of a message; empty for none."""
     return next(filter(None, map(str.strip, str(error).splitlines())), "")

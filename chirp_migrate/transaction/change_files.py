@@ -1,4 +1,4 @@
-"""Files of a recorded run brought from one version to another.
+"""Moving the files of a recorded run from one version to another.
 
 :func:`perform` changes all of them, or raises midway; :func:`settle` then brings them to one side, from wherever they
 are. Neither keeps anything in memory that the journal does not have, so that another process can take over after a
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.console.progress import Step, untold
+from chirp_migrate.console.progress import Step, no_progress
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import discard, read_file, sync_folder, write_new
 from chirp_migrate.transaction.journal import JournalRun
@@ -57,12 +57,12 @@ class Change:
 
     @property
     def reversed(self) -> Change:
-        """The way back."""
+        """Return the way back."""
         return replace(self, old=self.new, new=self.old)
 
 
 class ChangedMeanwhile(Exception):
-    """Somebody else wrote to a file in the moment before it was to be replaced; ``path`` says which."""
+    """Another program wrote to the file ``path`` just before it was to be replaced."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -70,7 +70,7 @@ class ChangedMeanwhile(Exception):
 
 
 def changes_of(run: JournalRun) -> tuple[Change, ...]:
-    """What the run is in the middle of, or has done: applying, or (found in place → before) rolling back."""
+    """Return the changes of a run: applying, or (found in place → before) rolling back."""
     rolling_back = run.state is State.ROLLING_BACK
     versions = ((f.path, f.found, f.before) if rolling_back else (f.path, f.before, f.after) for f in run.files)
     changed = [(path, old, new) for path, old, new in versions if (old, new) != (None, None)]
@@ -123,11 +123,11 @@ def settle(
     changes: Iterable[Change],
     *,
     force: bool = False,
-    on_step: Callable[[Step], None] = untold,
+    on_step: Callable[[Step], None] = no_progress,
 ) -> None:
     """Bring files that may be ``old`` or ``new`` to ``new``; harmless when repeated.
 
-    A file that is neither is somebody's: it stays, unless ``force``.
+    A file that is neither belongs to the user: it stays, unless ``force``.
 
     Raises:
         OSError: something cannot be written.
@@ -148,7 +148,7 @@ def settle(
 
 
 def strays(run: JournalRun, changes: Iterable[Change]) -> list[str]:
-    """Files that are neither ``old`` nor ``new``: somebody wrote to them after the run was interrupted."""
+    """Files that are neither ``old`` nor ``new``: another program wrote to them after the run was interrupted."""
     known = {change.path: {_hash(change.old), _hash(change.new)} for change in changes}
     return [path for path, hashes in known.items() if fingerprint(run.root, path) not in hashes]
 
@@ -186,8 +186,8 @@ def remove_bytecode(root: Path, created: Iterable[str]) -> None:
 def _stage(run: JournalRun, change: Change, version: Version) -> None:
     place, temporary = run.root / change.path, run.root / change.temporary
     like = place if stat.S_ISREG(_mode_at(place)) else None
-    temporary.parent.mkdir(parents=True, exist_ok=True)  # gone with files that somebody deleted
-    discard(temporary)  # of a run whose journal somebody removed by hand
+    temporary.parent.mkdir(parents=True, exist_ok=True)  # gone with files that the user deleted
+    discard(temporary)  # of a run whose journal the user removed by hand
     write_new(temporary, run.content(version.sha256), like=like, mode=version.mode)
 
 
@@ -211,7 +211,7 @@ def _sync_folders(root: Path, changes: Iterable[Change]) -> None:
 
 
 def _in_place(root: Path, path: str) -> bool:
-    """Whether no link is on the way to ``path``: behind one there is nothing of ours, whatever it is called."""
+    """Return whether no link is on the way to ``path``: behind one there is no file of ours."""
     folder = (root / path).parent
     return os.path.realpath(folder) == str(folder)
 

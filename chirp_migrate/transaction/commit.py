@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.console.progress import Step, untold
+from chirp_migrate.console.progress import Step, no_progress
 from chirp_migrate.errors import CommitFailed, Refused
 from chirp_migrate.plans.plan import FilePlan, Plan, Skipped, sha256
 from chirp_migrate.source.files import read_file
@@ -29,11 +29,11 @@ __all__ = ["CommitResult", "commit"]
 
 @dataclass(frozen=True)
 class CommitResult:
-    """What a commit did.
+    """The result of a commit.
 
     Attributes:
         applied: files that were written, in the order of the plan.
-        skipped: files that were left alone because this user may not write them.
+        skipped: files that were skipped because this user may not write them.
         run: number of the run, such as ``0001``; empty when there was nothing to write.
         linked: paths of written files that had other names (hard links): those keep the old bytes, and are separate
             files from now on.
@@ -51,7 +51,7 @@ def commit(
     plan: Plan,
     *,
     wait_s: float = 0.0,
-    on_step: Callable[[Step], None] = untold,
+    on_step: Callable[[Step], None] = no_progress,
     documents: Mapping[str, bytes] | None = None,
 ) -> CommitResult:
     """Write all files of ``plan``, or none.
@@ -64,7 +64,7 @@ def commit(
     Args:
         plan: what to write; files that would not change are left out.
         wait_s: seconds to wait for another run that is at work.
-        on_step: told of every step once it is done. What it raises stops the commit, which is then undone.
+        on_step: called after every step. What it raises stops the commit, which is then undone.
         documents: what is kept in the journal besides, by name (see :meth:`.JournalRun.document`).
 
     Raises:
@@ -107,7 +107,7 @@ def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tupl
     for file in files:
         if file.before == file.after:
             continue
-        path = _followed(root, file.path)
+        path = _resolve_links(root, file.path)
         place = root / path
         if any(target.file.path == path for target in targets):
             raise Refused(f"{file.path} is planned twice: nothing was written.")
@@ -140,8 +140,8 @@ def _new_folders(root: Path, targets: Sequence[_Target]) -> tuple[str, ...]:
     return tuple(str(folder) for folder in dict.fromkeys(above) if not (root / folder).exists())
 
 
-def _followed(root: Path, path: str) -> str:
-    """``path`` with its links followed, relative to ``root``."""
+def _resolve_links(root: Path, path: str) -> str:
+    """Return ``path`` with its links followed, relative to ``root``."""
     try:
         real = Path(os.path.realpath(root / checked_path(path)))
         if not real.is_relative_to(root):
@@ -152,13 +152,13 @@ def _followed(root: Path, path: str) -> str:
 
 
 def _free(root: Path, path: str) -> bool:
-    """Whether a file can come to be at ``path``: nothing there, and no file where a folder must be."""
+    """Return whether a file can come to be at ``path``: nothing there, and no file where a folder must be."""
     above = [root / parent for parent in PurePosixPath(path).parents]
     return not os.path.lexists(root / path) and all(p.is_dir() for p in above if os.path.lexists(p))
 
 
 def _unwritable(place: Path) -> str | None:
-    """Why this user should not write ``place``; mode bits count for root too, who could write everything."""
+    """Return why this user should not write ``place``; mode bits count for root too, who could write everything."""
     if place.exists() and not (place.stat().st_mode & stat.S_IWUSR and os.access(place, os.W_OK)):
         return "it is read-only; make it writable and run apply again"
     folder = next(parent for parent in place.parents if parent.exists())
@@ -189,7 +189,7 @@ def _apply(run: JournalRun, on_step: Callable[[Step], None]) -> None:
 def _undo(run: JournalRun, cause: BaseException) -> None:
     try:
         if journal.read_run(run.root, run.name).state is not State.PENDING:
-            # Sealed, but not known to be on disk: from now on it is to be undone, whoever does it.
+            # Sealed, but not known to be on disk: from now on it is to be undone, by this run or a later one.
             journal.change_state(run, State.PENDING)
         settle(run, [change.reversed for change in changes_of(run)])
         remove_folders(run.root, run.folders)

@@ -1,4 +1,4 @@
-"""What was applied to a tree, kept in it: ``.chirp-migrate/NNNN/journal.json`` and the bytes from before and after.
+"""The record of runs in a tree: ``.chirp-migrate/NNNN/journal.json`` and the bytes from before and after.
 
 One folder per applied run, numbered in order; ``journal_schema`` says what ``journal.json`` holds. The bytes
 are in files beside it, named by their SHA-256. A run's folder appears complete under its number (``new-NNNN`` until
@@ -69,7 +69,7 @@ _IGNORE_ALL = b"*\n"
 
 @dataclass(frozen=True)
 class JournalRun:
-    """One run as its journal tells it: ``name`` is its number, such as ``0001``; ``root`` has its links resolved."""
+    """One run in its journal: ``name`` is its number, such as ``0001``; ``root`` has its links resolved."""
 
     root: Path
     name: str
@@ -77,12 +77,12 @@ class JournalRun:
 
     @property
     def state(self) -> State:
-        """Where it stands."""
+        """Return the state of the run."""
         return self.record.state
 
     @property
     def number(self) -> int:
-        """Its number, as users name it."""
+        """Return its number, as users name it."""
         return int(self.name)
 
     @property
@@ -92,7 +92,7 @@ class JournalRun:
 
     @property
     def files(self) -> tuple[JournalFile, ...]:
-        """Its files, in the order in which they are written."""
+        """Return its files, in the order in which they are written."""
         return self.record.files
 
     @property
@@ -102,7 +102,7 @@ class JournalRun:
 
     @property
     def folder(self) -> Path:
-        """Where the journal and the bytes of the run are."""
+        """Return the folder of the journal and the bytes of the run."""
         return journal_folder(self.root) / self.name
 
     def original(self, path: str) -> bytes:
@@ -118,7 +118,7 @@ class JournalRun:
         raise KeyError(path)
 
     def document(self, name: str) -> bytes | None:
-        """A document that was kept with the run, such as ``APPLIED_PLAN``; None where it has none.
+        """Return a document that was kept with the run, such as ``APPLIED_PLAN``; None where it has none.
 
         Raises:
             JournalDamaged: it cannot be read.
@@ -128,10 +128,10 @@ class JournalRun:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise _damaged(self.folder, f"{name} cannot be read: {error.strerror}") from error
+            raise _damage_error(self.folder, f"{name} cannot be read: {error.strerror}") from error
 
     def content(self, digest: str) -> bytes:
-        """The kept bytes with this SHA-256.
+        """Return the kept bytes with this SHA-256.
 
         Raises:
             JournalDamaged: they are gone or are not what they were.
@@ -139,19 +139,19 @@ class JournalRun:
         try:
             content = read_file(self.folder / digest)
         except OSError as error:
-            raise _damaged(self.folder, f"{digest} cannot be read: {error.strerror}") from error
+            raise _damage_error(self.folder, f"{digest} cannot be read: {error.strerror}") from error
         if sha256(content) != digest:
-            raise _damaged(self.folder, f"the bytes kept in {digest} have changed")
+            raise _damage_error(self.folder, f"the bytes kept in {digest} have changed")
         return content
 
 
 def journal_folder(root: Path) -> Path:
-    """Where the runs on ``root`` are recorded."""
+    """Return the folder that records the runs on ``root``."""
     return root / JOURNAL_FOLDER
 
 
 def read_runs(root: Path) -> tuple[JournalRun, ...]:
-    """All runs recorded in ``root``, in their order.
+    """Return all runs recorded in ``root``, in their order.
 
     Raises:
         JournalDamaged: a journal cannot be read or trusted.
@@ -163,12 +163,12 @@ def read_runs(root: Path) -> tuple[JournalRun, ...]:
         except JournalDamaged:
             if (journal_folder(root) / name).exists():
                 raise
-            # Whoever is at work there has just retired it.
+            # Another run has just retired it.
     return tuple(runs)
 
 
 def read_run(root: Path, name: str) -> JournalRun:
-    """The run with this number.
+    """Return the run with this number.
 
     Raises:
         JournalDamaged: its journal cannot be read or trusted.
@@ -177,18 +177,18 @@ def read_run(root: Path, name: str) -> JournalRun:
     try:
         return JournalRun(root, name, read_record(read_file(folder / _JOURNAL)))
     except OSError as error:
-        raise _damaged(folder, f"it cannot be read: {error.strerror}") from error
+        raise _damage_error(folder, f"it cannot be read: {error.strerror}") from error
     except NewerRecord as error:
         raise JournalDamaged(
             f"the journal {folder / _JOURNAL} was written by a newer chirp-migrate ({error.tool}; {error}): "
             "nothing was changed, run the command again with that version or a later one."
         ) from error
     except ValueError as error:
-        raise _damaged(folder, str(error)) from error
+        raise _damage_error(folder, str(error)) from error
 
 
 def is_unfinished(root: Path) -> bool:
-    """Whether a run on ``root`` was interrupted, or is still at work.
+    """Return whether a run on ``root`` was interrupted, or is still at work.
 
     Raises:
         JournalDamaged: a journal cannot be read or trusted.
@@ -197,7 +197,7 @@ def is_unfinished(root: Path) -> bool:
 
 
 def applied_runs(root: Path) -> tuple[JournalRun, ...]:
-    """The runs that stand, in their order.
+    """Return the runs that stand, in their order.
 
     Raises:
         JournalDamaged: a journal cannot be read or trusted.
@@ -225,7 +225,7 @@ def begin(
         files: what will be written.
         folders: what will be made for it, parents first.
         contents: the bytes from before and after by their SHA-256.
-        on_step: told of every step once it is done.
+        on_step: called after every step.
         documents: what else is kept with the run, by name (see :meth:`JournalRun.document`).
 
     Raises:
@@ -332,7 +332,7 @@ def remove_leftovers(root: Path) -> None:
 
 
 def _names(root: Path, pattern: re.Pattern[str]) -> list[str]:
-    """Names of real folders in the journal folder that match ``pattern``; numbers in order."""
+    """Return names of real folders in the journal folder that match ``pattern``; numbers in order."""
     home = journal_folder(root)
     try:
         if not stat.S_ISDIR(home.lstat().st_mode):
@@ -345,7 +345,7 @@ def _names(root: Path, pattern: re.Pattern[str]) -> list[str]:
     return sorted(found, key=lambda name: (len(name), name))
 
 
-def _damaged(folder: Path, why: str) -> JournalDamaged:
+def _damage_error(folder: Path, why: str) -> JournalDamaged:
     return JournalDamaged(
         f"the journal {folder / _JOURNAL} is damaged ({why}): put it back from a backup, or remove {folder} to go on "
         "without a way back to before that run."

@@ -1,4 +1,4 @@
-"""``journal.json``: where a run stands and what it wrote, read as something that anybody may have changed."""
+"""``journal.json``: the state of a run and its files, read as data that any program may have changed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _Mode = Annotated[int, msgspec.Meta(ge=0, le=0o7777)]
 
 
 class NewerRecord(ValueError):
-    """A newer version of chirp-migrate wrote it; ``tool`` says which, as far as can be told."""
+    """A newer version of chirp-migrate wrote it; ``tool`` names it, if known."""
 
     def __init__(self, schema: int, tool: object) -> None:
         super().__init__(f"its form is {schema}, and this version of chirp-migrate reads {SCHEMA}")
@@ -44,7 +44,7 @@ class NewerRecord(ValueError):
 
 
 class State(str, Enum):
-    """Where a run stands. Only ``APPLIED`` is ever seen while nobody is at work, unless somebody was interrupted."""
+    """The state of a run. Without an interruption, only ``APPLIED`` is seen while no run is at work."""
 
     PENDING = "pending"
     APPLIED = "applied"
@@ -82,7 +82,7 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @classmethod
     def of(cls, path: str, before: Version | None, after: str, found: Version | None = None) -> JournalFile:
-        """A file that was ``before`` (None: nothing) and gets bytes with the hash ``after``."""
+        """Return a file that was ``before`` (None: nothing) and gets bytes with the hash ``after``."""
         return cls(
             path=path,
             action="create" if before is None else "rewrite",
@@ -96,7 +96,7 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def __post_init__(self) -> None:
         checked_path(self.path)
         if self.action == "create" and self.sha256_before is not None:
-            raise ValueError(f"{self.path} is said to be created from something")
+            raise ValueError(f"{self.path} is a created file, but the journal names its earlier bytes")
         if self.action == "rewrite" and (self.sha256_before is None or self.mode is None):
             raise ValueError(f"what {self.path} was before is missing")
         if self.sha256_found is not None and self.mode_found is None:
@@ -104,17 +104,17 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def before(self) -> Version | None:
-        """What it was; None when the run created it."""
+        """Return the version before the run; None for a created file."""
         return None if self.sha256_before is None else Version(self.sha256_before, self.mode)
 
     @property
     def after(self) -> Version:
-        """What the run made of it."""
+        """Return the version after the run."""
         return Version(self.sha256_after, None if self.action == "create" else self.mode)
 
     @property
     def found(self) -> Version | None:
-        """What a rollback found in its place."""
+        """Return the version that a rollback found."""
         return None if self.sha256_found is None else Version(self.sha256_found, self.mode_found)
 
 
@@ -144,12 +144,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_record(record: Record) -> bytes:
-    """The record as the bytes of ``journal.json``."""
+    """Return the record as the bytes of ``journal.json``."""
     return as_bytes(record)
 
 
 def read_record(content: bytes) -> Record:
-    """The record that :func:`write_record` wrote.
+    """Return the record that :func:`write_record` wrote.
 
     Raises:
         NewerRecord: a newer version wrote it.
@@ -163,7 +163,7 @@ def read_record(content: bytes) -> Record:
 
 
 def checked_path(path: str) -> str:
-    """``path`` itself if it is a plain relative posix path that stays below its root.
+    """Return ``path`` itself if it is a plain relative posix path that stays below its root.
 
     Raises:
         ValueError: it is not, or it leads into a journal or into git's own files.

@@ -33,7 +33,7 @@ _UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 #: How often the folder may vanish or be made anew under our hands before we call it held.
 _ATTEMPTS = 50
 
-#: Seconds between two looks at a lock that somebody else holds.
+#: Seconds between two checks of a lock that another run holds.
 _POLL_S = 0.05
 
 
@@ -89,7 +89,7 @@ def _acquire(folder: Path) -> int:
             if not stat.S_ISDIR(folder.lstat().st_mode):
                 raise Refused(f"{folder} is not a folder: move it away, chirp-migrate keeps its journal there.")
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-        except FileNotFoundError:  # whoever held it has just removed the folder
+        except FileNotFoundError:  # the run that held it has just removed the folder
             continue
         except OSError:
             with contextlib.suppress(OSError):

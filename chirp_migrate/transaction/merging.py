@@ -19,15 +19,15 @@ _MARKER = b"<<<<<<< "
 
 
 class Conflict(Exception):
-    """What keeps a file from being merged."""
+    """The reason why a file cannot be merged."""
 
 
 def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> bytes:
-    """``edited`` with what makes ``base`` into ``other`` done to it, by ``git merge-file``.
+    """Return ``edited`` with what makes ``base`` into ``other`` done to it, by ``git merge-file``.
 
     Args:
         path: name of the file: Python has to stay Python, and a notebook JSON.
-        edited: the file as somebody left it.
+        edited: the file with later edits.
         base: what they began with.
         other: what ``base`` is to be.
 
@@ -61,7 +61,7 @@ def _first(merged: bytes) -> int:
 
 
 def _is_whole(path: str, content: bytes) -> bool:
-    """Whether a file is what its name says, as far as that can be told."""
+    """Return whether a file has the format of its name, if that can be checked."""
     suffix = PurePosixPath(path).suffix
     try:
         if suffix == ".py":

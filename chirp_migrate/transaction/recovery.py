@@ -1,4 +1,4 @@
-"""Runs that somebody interrupted brought to an end: an apply is undone, a rollback is finished."""
+"""Recovery of interrupted runs: an apply is undone, a rollback is finished."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from chirp_migrate.console.progress import Step, untold
+from chirp_migrate.console.progress import Step, no_progress
 from chirp_migrate.errors import CommitFailed, JournalDamaged, Refused
 from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.change_files import changes_of, remove_bytecode, remove_folders, settle, strays
@@ -19,15 +19,15 @@ __all__ = ["alone_at_work", "reason", "recover"]
 
 
 def recover(
-    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[Step], None] = untold
+    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[Step], None] = no_progress
 ) -> str | None:
     """Bring to an end what was interrupted in ``root``: an apply is undone, a rollback is finished.
 
     Args:
         root: the tree.
-        force: also put back files that somebody wrote to since; those edits are lost.
+        force: also restore files with later edits; these edits are lost.
         wait_s: seconds to wait for another run that is at work.
-        on_step: told of every file that is put back.
+        on_step: called for every restored file.
 
     Returns:
         One sentence on what was found and done; None when nothing was interrupted.
@@ -39,7 +39,7 @@ def recover(
     root = root.resolve()
     if not _needs_recovery(root):
         return None
-    with _told_as_unfinished(), hold(journal_folder(root), wait_s=wait_s):
+    with _explain_interruption(), hold(journal_folder(root), wait_s=wait_s):
         return _finish_interrupted(root, force, on_step)
 
 
@@ -56,7 +56,7 @@ def alone_at_work(
     """
     try:
         with hold(journal_folder(root), wait_s=wait_s):
-            with _told_as_unfinished():
+            with _explain_interruption():
                 found = _finish_interrupted(root, force, on_step)
             yield found
     except OSError as error:
@@ -90,7 +90,7 @@ def _finish_interrupted(root: Path, force: bool, on_step: Callable[[Step], None]
 
 
 @contextlib.contextmanager
-def _told_as_unfinished() -> Iterator[None]:
+def _explain_interruption() -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -122,6 +122,6 @@ def _needs_recovery(root: Path) -> bool:
 
 
 def reason(error: OSError) -> str:
-    """What the system said, with the place."""
+    """Return the system's error with its place."""
     where = f"{error.filename} " if error.filename else ""
     return f"{where}cannot be written: {error.strerror or error}"

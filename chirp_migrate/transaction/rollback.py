@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.console.progress import Step, untold
+from chirp_migrate.console.progress import Step, no_progress
 from chirp_migrate.errors import ChirpMigrateError, CommitFailed, Refused, UsageProblem
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
@@ -33,7 +33,7 @@ __all__ = ["RollbackResult", "later_runs", "nothing_applied", "rollback"]
 
 @dataclass(frozen=True)
 class RollbackResult:
-    """What the rollback of a run did, as posix paths relative to the root in the order of the run.
+    """The result of a rollback, as posix paths relative to the root in the order of the run.
 
     Attributes:
         restored: files that have their earlier bytes and mode again.
@@ -56,7 +56,7 @@ def rollback(
     force: bool = False,
     merge: bool = False,
     wait_s: float = 0.0,
-    on_step: Callable[[Step], None] = untold,
+    on_step: Callable[[Step], None] = no_progress,
 ) -> tuple[RollbackResult, ...]:
     """Undo the last applied run in ``root``, or others, newest first; each of them wholly or not at all.
 
@@ -72,7 +72,7 @@ def rollback(
         force: also restore files that were edited since; those edits are lost.
         merge: keep those edits, by git's three-way merge.
         wait_s: seconds to wait for another run that is at work.
-        on_step: told of every step once it is done. What it raises stops the rollback of that run, which is then
+        on_step: called after every step. What it raises stops the rollback of that run, which is then
             undone.
 
     Returns:
@@ -97,14 +97,14 @@ def rollback(
         last, later = chosen[-1], runs[first + len(chosen) :]
         overlapping = later_runs(last, later)
         if overlapping:
-            named = "; ".join(f"run {name} to {_some(paths)}" for name, paths in overlapping.items())
+            named = "; ".join(f"run {name} to {_shorten_paths(paths)}" for name, paths in overlapping.items())
             raise Refused(
                 f"run {last.name} cannot be undone alone, because later runs wrote to the same files ({named}): "
                 "nothing was changed. Undo these first, or all of them with "
                 f"`chirp-migrate rollback --back-to {last.number} PATH`."
             )
         planned = _plan_undoing(reversed(chosen), force=force, merge=merge)
-        _bequeath_folders(last, later)
+        _transfer_folder_ownership(last, later)
         done: list[RollbackResult] = []
         for undoing in planned:
             try:
@@ -119,12 +119,12 @@ def rollback(
 
 
 def nothing_applied(root: Path) -> UsageProblem:
-    """What whoever wants to undo something in ``root`` is told where nothing was applied."""
+    """Return the error of a rollback in ``root`` if nothing was applied there."""
     return UsageProblem(f"nothing was applied in {root}: there is nothing to roll back.")
 
 
 def later_runs(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
-    """Those of ``runs`` that came after ``run`` and wrote to its files: their names, and which files."""
+    """Return the runs after ``run`` that wrote to its files: their names, and which files."""
     own = {file.path for file in run.files}
     later = {one.name: [file.path for file in one.files if file.path in own] for one in runs if one.number > run.number}
     return {name: paths for name, paths in later.items() if paths}
@@ -140,7 +140,7 @@ def _index(runs: Sequence[JournalRun], number: int) -> int:
     )
 
 
-def _bequeath_folders(run: JournalRun, later: Iterable[JournalRun]) -> None:
+def _transfer_folder_ownership(run: JournalRun, later: Iterable[JournalRun]) -> None:
     """Folders that ``run`` made are to go with the last run that has files in them."""
     for heir in later:
         above = {str(parent) for file in heir.files for parent in PurePosixPath(file.path).parents}
@@ -168,7 +168,7 @@ class _Undoing:
 
 
 def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> list[_Undoing]:
-    """How ``runs``, newest first, are undone one after the other; nothing is changed.
+    """Return how ``runs``, newest first, are undone one after the other; nothing is changed.
 
     Raises:
         Refused: files were edited and these edits are not to be lost, or cannot be kept, or there is no git.
@@ -222,7 +222,7 @@ def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> li
 
 
 def _without_run(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
-    """What the ``edited`` bytes of a file are without what ``run`` did to it.
+    """Return the ``edited`` bytes of a file without the changes of ``run``.
 
     Raises:
         Conflict: the edits cannot be kept.
@@ -234,7 +234,7 @@ def _without_run(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
 
 
 def _look(root: Path, path: str) -> tuple[Version | None, bytes]:
-    """The file at ``path`` as it is now, and its bytes; None where there is none.
+    """Return the file at ``path`` as it is now, and its bytes; None where there is none.
 
     Raises:
         Refused: something else is in its place.
@@ -264,7 +264,7 @@ def _roll_back(undoing: _Undoing, on_step: Callable[[Step], None]) -> RollbackRe
         if isinstance(error, ChangedMeanwhile):
             raise Refused(f"{error.path} changed during the rollback: nothing was rolled back, run it again.") from None
         if isinstance(error, OSError):
-            raise CommitFailed(f"{reason(error)}: nothing was rolled back, the migration still stands.") from error
+            raise CommitFailed(f"{reason(error)}: nothing was rolled back, the migration is still applied.") from error
         raise
     try:
         journal.retire(rolling)
@@ -278,8 +278,8 @@ def _roll_back(undoing: _Undoing, on_step: Callable[[Step], None]) -> RollbackRe
     return RollbackResult(restored, removed, run.name, tuple(undoing.merged))
 
 
-def _some(paths: Sequence[str]) -> str:
-    """The first few of many paths."""
+def _shorten_paths(paths: Sequence[str]) -> str:
+    """Return the first few of many paths."""
     few = ", ".join(paths[:3])
     return few if len(paths) <= 3 else f"{few} and {len(paths) - 3} more"
 

@@ -1,4 +1,4 @@
-"""The training's own configuration file, as R-004 gives it to its script: YAML, TOML or JSON.
+"""The training's own configuration file, as in R-004: YAML, TOML or JSON.
 
 Read are ``training.batch_size``, ``data.num_workers``, ``data.prefetch_factor`` and ``system.output_dir``; every key of
 ``data`` and ``training`` can fill a parameter of the dataset and of the functions that give its transforms.
@@ -37,7 +37,7 @@ _NUMBERS = (("training", "batch_size", 1), ("data", "num_workers", 0), ("data", 
 
 @dataclass(frozen=True)
 class TuneConfig:
-    """What of a configuration concerns loading.
+    """The part of a configuration that concerns loading.
 
     Attributes:
         file: its path as given, for messages.

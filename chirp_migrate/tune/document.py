@@ -1,4 +1,4 @@
-"""What ``tune`` found, as one document: ``--json`` writes it, the terminal shows it.
+"""The results of ``tune`` as one document: ``--json`` writes it, the terminal shows it.
 
 docs/json.md says what each field is. A field that is added has a default.
 """
@@ -12,8 +12,8 @@ from typing import Any, Literal
 import msgspec
 
 __all__ = [
-    "Beside",
     "Candidate",
+    "Comparison",
     "LoaderReport",
     "Measured",
     "Place",
@@ -41,7 +41,7 @@ class Candidate:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """What it costs in processes, then in threads, then in memory for batches: smaller is better."""
+        """Return the cost of a candidate in processes, then threads, then memory for batches: smaller is better."""
         return (self.num_workers, self.prefetch_threads, self.num_workers * (self.prefetch_factor or 0))
 
     @property
@@ -51,7 +51,7 @@ class Candidate:
 
     @property
     def alone(self) -> bool:
-        """Whether it loads in the process, when a batch is asked for: what everything is compared with."""
+        """Return whether it loads in the process, when a batch is asked for: what everything is compared with."""
         return not (self.num_workers or self.prefetch_threads)
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Candidate:
 
 @dataclass
 class Measured:
-    """What was measured of one candidate, a value for each round it took part in.
+    """The measurements of one candidate, a value for each of its rounds.
 
     Attributes:
         candidate: the way of loading.
@@ -83,7 +83,7 @@ class Measured:
 
 
 class Place(str, Enum):
-    """Where a configuration stands: the best, level with it, below it, or not measured."""
+    """The place of a configuration: the best, tied with it, below it, or not measured."""
 
     BEST = "best"
     LEVEL = "level"
@@ -91,12 +91,12 @@ class Place(str, Enum):
     FAILED = "failed"
 
 
-class Beside(msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration beside the best.
 
     Attributes:
         configuration: in words.
-        place, settled: the outcome, and whether further rounds could not well change it.
+        place, settled: the outcome, and whether further rounds are unlikely to change it.
         samples_per_s, interval, batches_per_s: its throughput; None where it failed, was not repeated, or a batch
             sampler decides.
         beside_best, beside_best_interval: its rate / the best one's; None for the best, and after a single round.
@@ -134,7 +134,7 @@ class Recommendation:
 
 @dataclass
 class LoaderReport:
-    """What was found for one loader, and what follows from it (from ``picked`` on).
+    """The results for one loader, and the conclusions from them (from ``picked`` on).
 
     Attributes:
         name: class names of its dataset, outermost first.
@@ -156,7 +156,7 @@ class LoaderReport:
         saved: profile that the pick was kept in; None where it was not.
         not_saved: why not, where it was asked for.
         picked: the configuration that is recommended; None where all failed.
-        settled: whether no further round could well change it.
+        settled: whether further rounds are unlikely to change it.
         standings: those of ``measured``, in its order.
         augmentation_share: of the time of loading that augmentation takes; None where not measured.
         recommendations: what to change.
@@ -182,7 +182,7 @@ class LoaderReport:
     not_saved: str | None = None
     picked: Candidate | None = None
     settled: bool = True
-    standings: list[Beside] = field(default_factory=list)
+    standings: list[Comparison] = field(default_factory=list)
     augmentation_share: float | None = None
     recommendations: list[Recommendation] = field(default_factory=list)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.tune.document import Beside, Candidate, Measured, Place
+from chirp_migrate.tune.document import Candidate, Comparison, Measured, Place
 
 __all__ = ["TOLERANCE", "mean_rate", "mean_rates", "pick", "settled", "standings"]
 
@@ -37,14 +37,14 @@ def mean_rate(rates: Sequence[float]) -> Ratio:
 
 
 def mean_rates(measured: Sequence[Measured]) -> dict[Candidate, Ratio]:
-    """Those of all configurations that could be measured."""
+    """Return the mean rates of all measured configurations."""
     return {
         configuration.candidate: mean_rate(configuration.rates) for configuration in measured if configuration.rates
     }
 
 
-def standings(measured: Sequence[Measured]) -> list[Beside]:
-    """Each configuration beside the best, in the order given.
+def standings(measured: Sequence[Measured]) -> list[Comparison]:
+    """Return each configuration beside the best, in the order given.
 
     Rounds are paired by their number: one that was given up after some rounds is compared over those, and cannot be the
     best.
@@ -52,13 +52,13 @@ def standings(measured: Sequence[Measured]) -> list[Beside]:
     rounds = max((len(configuration.rates) for configuration in measured), default=0)
     to_the_end = [configuration for configuration in measured if 0 < len(configuration.rates) == rounds]
     best = max(to_the_end, key=lambda configuration: mean_rate(configuration.rates).value, default=None)
-    return [_beside(configuration, best) for configuration in measured]
+    return [_compare(configuration, best) for configuration in measured]
 
 
-def _beside(configuration: Measured, best: Measured | None) -> Beside:
+def _compare(configuration: Measured, best: Measured | None) -> Comparison:
     rates, candidate = configuration.rates, configuration.candidate
     if best is None or not rates:
-        return Beside(configuration=str(candidate), place=Place.FAILED, settled=True)
+        return Comparison(configuration=str(candidate), place=Place.FAILED, settled=True)
     rate, ratio = mean_rate(rates), None
     rounds = min(len(rates), len(best.rates))
     bound = 1 - TOLERANCE
@@ -70,7 +70,7 @@ def _beside(configuration: Measured, best: Measured | None) -> Beside:
         ratio = paired_ratio(best.rates[:rounds], rates[:rounds], _CONFIDENCE)
         place = Place.LEVEL if ratio.value >= bound else Place.BELOW
         is_settled = ratio.low >= bound or ratio.high < bound
-    return Beside(
+    return Comparison(
         configuration=str(candidate),
         place=place,
         settled=is_settled,
@@ -83,14 +83,14 @@ def _beside(configuration: Measured, best: Measured | None) -> Beside:
 
 
 def pick(measured: Sequence[Measured]) -> Measured | None:
-    """The smallest configuration that is the best or level with it; None where all failed."""
+    """Return the smallest configuration that is the best or level with it; None where all failed."""
     placed = zip(measured, standings(measured), strict=True)
     level = [configuration for configuration, beside in placed if beside.place in (Place.BEST, Place.LEVEL)]
     return min(level, key=lambda configuration: configuration.candidate.size, default=None)
 
 
 def settled(measured: Sequence[Measured]) -> bool:
-    """Whether no further round could well change the pick."""
+    """Return whether no further round could well change the pick."""
     chosen = pick(measured)
     return chosen is None or all(
         beside.settled or (configuration.candidate.size > chosen.candidate.size and not _may_be_much_faster(beside))
@@ -98,6 +98,6 @@ def settled(measured: Sequence[Measured]) -> bool:
     )
 
 
-def _may_be_much_faster(beside: Beside) -> bool:
-    """Whether a configuration may be so much faster than the best that the pick would not be level with it."""
+def _may_be_much_faster(beside: Comparison) -> bool:
+    """Return whether a configuration may be so much faster than the best that the pick would not be level with it."""
     return beside.beside_best_interval is None or beside.beside_best_interval[1] >= 1 / (1 - TOLERANCE)

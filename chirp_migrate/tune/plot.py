@@ -1,6 +1,6 @@
 """Throughput over worker processes, as a picture, drawn with matplotlib where it is installed.
 
-Colours are those of Okabe and Ito, which colour-blind people tell apart; markers differ as well.
+Colours are those of Okabe and Ito, which colour-blind people can distinguish; markers differ as well.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
 
 
 def _series(ways: Sequence[Candidate]) -> dict[str, list[Candidate]]:
-    """Lines of the plot: a prefetch factor each, from loading in the process on; threads are points."""
+    """Return lines of the plot: a prefetch factor each, from loading in the process on; threads are points."""
     alone = [way for way in ways if way.alone]
     series: dict[str, list[Candidate]] = {}
     for way in ways:

@@ -1,4 +1,4 @@
-"""What to change: each recommendation names the setting, what it is, what it should be, and why. Pure."""
+"""Recommendations: each names the setting, its value, the better value, and the reason. Pure functions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     if way.num_workers:
         if loader.now is None or loader.now.prefetch_factor != way.prefetch_factor:
             level = loader.standings[loader.measured.index(chosen)].place is Place.LEVEL
-            same = "the smallest that is level with the best" if level else "the fastest measured"
+            same = "the smallest that is tied with the best" if level else "the fastest measured"
             advice.append(Recommendation(_name(loader, "prefetch_factor"), str(way.prefetch_factor), same))
         advice += _persistent(loader, chosen)
     return advice
@@ -122,7 +122,7 @@ def _augmentation(loader: LoaderReport) -> list[Recommendation]:
 
 def _limits(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     advice = []
-    # Beside busy processes waiting is for a CPU, and says nothing of files.
+    # Comparison busy processes waiting is for a CPU, and says nothing of files.
     quiet = loader.others is None or loader.others < BUSY_ABOVE
     if loader.cpu_share is not None and loader.cpu_share < WAITING and quiet:
         waits = 1 - loader.cpu_share

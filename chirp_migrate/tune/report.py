@@ -1,4 +1,4 @@
-"""What ``tune`` found, printed for people."""
+"""The results of ``tune``, printed for users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, percent, sentence
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
-from chirp_migrate.tune.document import Beside, LoaderReport, Measured, Place, Training, TuneReport
+from chirp_migrate.tune.document import Comparison, LoaderReport, Measured, Place, Training, TuneReport
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
 
 __all__ = ["show"]
@@ -42,7 +42,7 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
     screen.line()
     measured = list(zip(loader.measured, loader.standings, strict=True))
     worked = [(way, beside) for way, beside in measured if beside.samples_per_s]
-    shown = worked if screen.verbose else [each for each in worked if _matters(*each, loader)]
+    shown = worked if screen.verbose else [each for each in worked if _is_shown(*each, loader)]
     rows = [_row(way, beside, beside.samples_per_s or 0.0, loader) for way, beside in shown]
     if rows:
         header = ("", "samples/s", "interval", "of best", "first batch", *(["batches/s"] if screen.verbose else []))
@@ -58,18 +58,18 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
             screen.text(f"{beside.configuration}, samples/s of each round: {rates}", 2, "dim", hang=2)
     screen.line()
     if loader.picked is not None:
-        screen.text(_picked(loader), hang=2)
-    for line in _facts(loader):
+        screen.text(_describe_pick(loader), hang=2)
+    for line in _loader_facts(loader):
         screen.text(line, hang=2)
 
 
-def _matters(measured: Measured, beside: Beside, loader: LoaderReport) -> bool:
+def _is_shown(measured: Measured, beside: Comparison, loader: LoaderReport) -> bool:
     """Whether it is shown without -v: the pick, the best, what the training has now, and loading in the process."""
     way = measured.candidate
     return way in (loader.picked, loader.now) or way.alone or beside.place is Place.BEST
 
 
-def _row(measured: Measured, beside: Beside, rate: float, loader: LoaderReport) -> list[str]:
+def _row(measured: Measured, beside: Comparison, rate: float, loader: LoaderReport) -> list[str]:
     ratio = "" if beside.beside_best is None else f"{beside.beside_best:.2f}{'' if beside.settled else '?'}"
     marks = [name for name, way in (("picked", loader.picked), ("now", loader.now)) if measured.candidate == way]
     return [
@@ -82,7 +82,7 @@ def _row(measured: Measured, beside: Beside, rate: float, loader: LoaderReport) 
     ]
 
 
-def _picked(loader: LoaderReport) -> str:
+def _describe_pick(loader: LoaderReport) -> str:
     rounds = count(loader.rounds, "round")
     picked = "Picked" if loader.settled else "Picked for now"
     sure = "" if loader.settled else "; where the share of the best has a ?, more time (--time-budget) would settle it"
@@ -93,8 +93,8 @@ def _picked(loader: LoaderReport) -> str:
     return f"{picked}: {loader.picked}, {near}, by {rounds}{sure}."
 
 
-def _facts(loader: LoaderReport) -> Iterator[str]:
-    """What else was found of a loader, a sentence each."""
+def _loader_facts(loader: LoaderReport) -> Iterator[str]:
+    """Yield further results for a loader, a sentence each."""
     if loader.cpu_share is not None:
         yield (
             f"Loading in the process computes {percent(loader.cpu_share)} of its time and waits "
@@ -118,7 +118,7 @@ def _facts(loader: LoaderReport) -> Iterator[str]:
 
 
 def _facts_of_all(loaders: Sequence[LoaderReport]) -> Iterator[str]:
-    """What would be the same beside every loader: how busy the machine was, and where the picks are kept."""
+    """Yield results that apply to every loader: how busy the machine was, and where the picks are saved."""
     others = max((loader.others for loader in loaders if loader.others is not None), default=0.0)
     if others >= BUSY_ABOVE:
         busy = f"Other processes used {'up to ' if len(loaders) > 1 else ''}{percent(others)} of the CPUs meanwhile"

@@ -1,4 +1,4 @@
-"""What the parent process tells the child: plain data."""
+"""The request of the parent process to the child: plain data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Grid", "Request"]
 
 @dataclass(frozen=True)
 class Grid:
-    """What is swept.
+    """The settings to sweep.
 
     Attributes:
         workers: numbers of worker processes.

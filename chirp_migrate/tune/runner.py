@@ -77,7 +77,7 @@ def run(
         show(Step("measuring", most_s=left_s))
         try:
             with user_code(f"reading a batch of {subject.report.name}"):
-                report = _measured(subject, request, left_s / (len(subjects) - number), show)
+                report = _measure_subject(subject, request, left_s / (len(subjects) - number), show)
         except Raised as raised:
             if not loaders and number == len(subjects) - 1:
                 raise
@@ -101,7 +101,7 @@ def run(
 def _subjects(
     request: Request, show: Progress, begin: Callable[[str, int], None], seconds: float
 ) -> tuple[list[Subject], Training | None, list[str]]:
-    """What is measured, the training that was watched for it, if any, and notes."""
+    """Return the subjects of the measurement, the watched training, if any, and notes."""
     if request.dataset:
         subject = from_reference(request.dataset, request.unaugmented, request.config, request.uses_runtime)
         return [subject], None, []
@@ -128,7 +128,7 @@ def _subjects(
     return subjects, training, lost + notes
 
 
-def _measured(subject: Subject, request: Request, seconds: float, show: Progress) -> LoaderReport:
+def _measure_subject(subject: Subject, request: Request, seconds: float, show: Progress) -> LoaderReport:
     wanted = request.grid
     report, batch_size = subject.report, subject.report.batch_size
     if wanted.migrated is not None:
@@ -163,7 +163,7 @@ def _augmentation(subject: Subject, seconds: float) -> tuple[list[float], list[f
     There are five rounds, fewer where ``seconds`` are over, one at least.
     """
     if subject.options.get("batch_sampler") is not None:
-        return [], [], "its batch sampler may ask for what another dataset does not have"
+        return [], [], "its batch sampler may yield indices that another dataset does not have"
     plain = subject.unaugmented
     if plain is None:
         if not varying(subject.dataset, subject.collate):
@@ -183,7 +183,7 @@ def _augmentation(subject: Subject, seconds: float) -> tuple[list[float], list[f
 
 
 def _at_sizes(subject: Subject, chosen: Candidate, sizes: list[int], seconds: float, show: Progress) -> list[Measured]:
-    """The pick at its own and the other batch sizes, in turns."""
+    """Return the pick at its own and the other batch sizes, in turns."""
     ways = [replace(chosen, batch_size=size) for size in (subject.report.batch_size, *sizes)]
     show(f"{chosen} at batch sizes {', '.join(str(way.batch_size) for way in ways)}")
     return Sweep(subject, ways, seconds, show).run()

@@ -1,4 +1,4 @@
-"""What was picked, kept in the profile that ``OptimalDataLoaderFactory`` reads, in the child process."""
+"""Saving of picks in the profile that ``OptimalDataLoaderFactory`` reads, in the child process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_s
 
 
 def factory_arguments(subject: Subject, thread_safe: bool) -> list[dict[str, Any]]:
-    """The options by which the factory looks a choice up, for the calls that make the loader of ``subject``."""
+    """Return the options by which the factory looks a choice up, for the calls that make the loader of ``subject``."""
     options = {**subject.options, "batch_size": subject.report.batch_size, "thread_safe": thread_safe}
     if options.get("batch_sampler") is not None:
         options = {name: value for name, value in options.items() if name not in ("batch_size", "drop_last")}

@@ -1,4 +1,4 @@
-"""One run of ``tune``: what is asked of the child, and what is made of its answer."""
+"""One run of ``tune``: the request to the child, and the use of its answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tune_tree(request: Request, training: VerifyOptions | None, timeout_s: float
         request: what was asked for; ``tree`` is the folder of the backend. Of a training nothing is said in it yet.
         training: what is trained; None where the request names a dataset or configuration.
         timeout_s: seconds after which the process counts as hung.
-        progress: told what is done, and what was.
+        progress: called with the current and the finished steps.
 
     Raises:
         UsageProblem: what was asked for cannot be measured.
@@ -54,10 +54,10 @@ def tune_tree(request: Request, training: VerifyOptions | None, timeout_s: float
         progress(f"tune runs your own code, in {place}, in a process of its own")
         progress(Step("starting the process that measures"))
         with signals_as_one_interrupt():
-            return _measured(request, timeout_s, progress)
+            return _run_measurement(request, timeout_s, progress)
 
 
-def _measured(request: Request, timeout_s: float, progress: Progress) -> TuneReport:
+def _run_measurement(request: Request, timeout_s: float, progress: Progress) -> TuneReport:
     """Run the process that measures; where it is lost with an entry point, run another one without that."""
     while True:
         with Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child:
@@ -84,7 +84,7 @@ def _longest_s(request: Request, timeout_s: float) -> float:
 
 
 def _of_training(request: Request, options: VerifyOptions, tree: Path, progress: Progress) -> Request:
-    """The request with what is trained, in a copy of the backend at ``tree``."""
+    """Return the request with what is trained, in a copy of the backend at ``tree``."""
     root = Path(request.tree)
     if options.source is Source.COMMAND:
         raise UsageProblem(
@@ -99,5 +99,5 @@ def _of_training(request: Request, options: VerifyOptions, tree: Path, progress:
 
 
 def _uses_runtime(root: Path) -> bool:
-    """Whether a file of the backend mentions the runtime: it loads by it, then."""
+    """Return whether a file of the backend mentions the runtime: it loads by it, then."""
     return any(b"chirpid_patch" in (root / name).read_bytes() for name in python_files(root, notebooks=False).files)

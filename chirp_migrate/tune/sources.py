@@ -1,4 +1,4 @@
-"""Where a dataset comes from, in the child process: the user's function or class, or what R-004's script builds."""
+"""The dataset to measure, in the child process: from the user's function or class, or by R-004's script."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, 
         NotUsable: there is no such function, or it gives no dataset that can be measured.
         Raised: the user's code raised.
     """
-    made = _made(reference, config)
+    made = _build_dataset(reference, config)
     size = config.batch_size if config is not None else None
     if isinstance(made, DataLoader):
         subject = of_loader(made, "training")
@@ -45,13 +45,13 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, 
     else:
         raise NotUsable(f"{reference} gave {type(made).__name__}: it must give a dataset or a DataLoader")
     if unaugmented:
-        plain = _made(unaugmented, config)
+        plain = _build_dataset(unaugmented, config)
         subject.unaugmented = plain.dataset if isinstance(plain, DataLoader) else plain
     return _with_settings(subject, config)
 
 
 def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
-    """The training dataset that R-004's script builds from a configuration.
+    """Return the training dataset that R-004's script builds from a configuration.
 
     Looked for is the module that defines ``get_train_transforms`` and a class with ``transform`` and further parameters
     in its constructor; these are filled from the section ``data``: ``csv_file`` from ``csv_file``, ``data_csv_file`` or
@@ -65,18 +65,18 @@ def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
     if len(found) != 1:
         names = ", ".join(f"{module}:{kind}" for module, kind in found) or "none"
         raise NotUsable(
-            f"the dataset of {config.file} is not found by itself (a class with a parameter {_TRANSFORM!r} beside "
-            f"{_TRAIN_TRANSFORMS}; found: {names}): name it with --dataset MODULE:CALLABLE"
+            f"the dataset of {config.file} was not found automatically (a class with a parameter {_TRANSFORM!r} next "
+            f"to {_TRAIN_TRANSFORMS}; found: {names}): name it with --dataset MODULE:CALLABLE"
         )
     module_name, kind = found[0]
     with user_code(f"importing {module_name}"):
         module = importlib.import_module(module_name)
     dataset_class: Any = getattr(module, kind)
-    arguments = _filled(f"{module_name}:{kind}", dataset_class, config, leave=_TRANSFORM)
+    arguments = _fill_parameters(f"{module_name}:{kind}", dataset_class, config, leave=_TRANSFORM)
 
     def built(transforms: str) -> Any:
         function = getattr(module, transforms)
-        parameters = _filled(f"{module_name}:{transforms}", function, config)
+        parameters = _fill_parameters(f"{module_name}:{transforms}", function, config)
         with user_code(f"{kind} of {module_name}"):
             return dataset_class(**arguments, transform=function(**parameters))
 
@@ -87,7 +87,7 @@ def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
 
 
 def _with_settings(subject: Subject, config: TuneConfig | None) -> Subject:
-    """``subject`` with what the configuration says of its loading, and the names of these settings."""
+    """Return ``subject`` with what the configuration says of its loading, and the names of these settings."""
     if config is None:
         return subject
     names = {"num_workers": "data", "prefetch_factor": "data", "batch_size": "training"}
@@ -100,7 +100,7 @@ def _with_settings(subject: Subject, config: TuneConfig | None) -> Subject:
     return subject
 
 
-def _made(reference: str, config: TuneConfig | None) -> Any:
+def _build_dataset(reference: str, config: TuneConfig | None) -> Any:
     with user_code(f"importing {reference.rpartition(':')[0]}"):
         value = named(reference, "function or class", lambda one: not inspect.ismodule(one))
     if not callable(value) or isinstance(value, DataLoader):
@@ -116,7 +116,7 @@ def _made(reference: str, config: TuneConfig | None) -> Any:
 
 
 def _wants_one(function: Callable[..., Any]) -> bool:
-    """Whether a function has a parameter that must be given by position."""
+    """Return whether a function has a parameter that must be given by position."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -126,7 +126,7 @@ def _wants_one(function: Callable[..., Any]) -> bool:
 
 
 def _misfit(function: Callable[..., Any], arguments: Sequence[str]) -> str:
-    """Why a function cannot be called with these arguments, by its parameters; empty where it can."""
+    """Return why a function cannot be called with these arguments, by its parameters; empty where it can."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # it does not say
@@ -138,7 +138,7 @@ def _misfit(function: Callable[..., Any], arguments: Sequence[str]) -> str:
     return ""
 
 
-def _filled(what: str, function: Any, config: TuneConfig, leave: str = "") -> dict[str, Any]:
+def _fill_parameters(what: str, function: Any, config: TuneConfig, leave: str = "") -> dict[str, Any]:
     """Arguments for the parameters that must be given, from the configuration."""
     values: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():

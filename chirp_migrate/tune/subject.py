@@ -49,12 +49,12 @@ class Subject:
 
     @property
     def collate(self) -> Any:
-        """What makes a batch of samples."""
+        """Return the function that collates samples."""
         return self.options.get("collate_fn") or default_collate
 
 
 def of_dataset(dataset: Any, batch_size: int, migrated: bool) -> Subject:
-    """A dataset that no loader was given for, shuffled for training.
+    """Return a dataset that no loader was given for, shuffled for training.
 
     Raises:
         NotUsable: it is no map-style dataset, or is empty.
@@ -65,7 +65,7 @@ def of_dataset(dataset: Any, batch_size: int, migrated: bool) -> Subject:
 
 
 def of_loader(loader: Any, role: str) -> Subject:
-    """A loader as the training has it.
+    """Return a loader as the training has it.
 
     Raises:
         NotUsable: its dataset is no map-style dataset, or is empty.
@@ -93,7 +93,7 @@ def of_loader(loader: Any, role: str) -> Subject:
 
 
 def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate) -> DataLoader[Any]:
-    """A loader that loads as ``candidate`` does, with workers that stay until it is shut down."""
+    """Return a loader that loads as ``candidate`` does, with workers that stay until it is shut down."""
     threads = candidate.prefetch_threads
     options: dict[str, Any] = {
         **{name: subject.options[name] for name in _MATTERING if subject.options.get(name) is not None},
@@ -122,6 +122,6 @@ def _check(dataset: Any) -> None:
     try:
         length = len(dataset)
     except (TypeError, NotImplementedError):
-        raise NotUsable(f"{kind} has no length: give it a __len__ that tells its number of samples") from None
+        raise NotUsable(f"{kind} has no length: give it a __len__ that returns its number of samples") from None
     if length == 0:
         raise NotUsable(f"{kind} has no samples: give tune a dataset that is not empty")

@@ -43,7 +43,7 @@ def grid(
     batch_size: int | None,
     now: Candidate | None,
 ) -> list[Candidate]:
-    """Every candidate once, smallest first; without workers there is nothing to prefetch (trap 4).
+    """Return every candidate once, smallest first; without workers there is nothing to prefetch (trap 4).
 
     Loading in the process is always among them, since everything is compared with it, and so is what the training has
     now.
@@ -122,7 +122,7 @@ class Sweep:
         return median(self._others) if self._others else None
 
     def run(self) -> list[Measured]:
-        """Measure until every question is settled or time is up.
+        """Measure until the order is clear or time is up.
 
         Raises:
             Exception: what the user's code raises when batches are loaded in the process.
@@ -134,7 +134,7 @@ class Sweep:
             order = self._order()
             for number, configuration in enumerate(order, start=self.rounds * len(order)):
                 if self.is_limited and number and time.monotonic() - begun > self.seconds:
-                    return self._tried()
+                    return self._measured_in_time()
                 # How many rounds there will be is known of the fewest alone.
                 total = MIN_ROUNDS * len(order) if self.rounds < MIN_ROUNDS else 0
                 self.show(Step(f"round {self.rounds + 1}: {configuration.candidate}", number, total))
@@ -148,7 +148,7 @@ class Sweep:
             if self.rounds >= MIN_ROUNDS and over:
                 return self.measured
             if self.is_limited and left < (now - began) / 2:
-                return self._tried()
+                return self._measured_in_time()
             chosen = pick(self.measured)
             if chosen is not None:
                 least = (MIN_ROUNDS - self.rounds) * (now - began)
@@ -158,8 +158,8 @@ class Sweep:
                 time_left = f"; about {rest:.0f} s left" if rest >= 1 else ""
                 self.show(f"round {self.rounds}: {ahead}{time_left}")
 
-    def _tried(self) -> list[Measured]:
-        """What was measured, or failed, before the time was up."""
+    def _measured_in_time(self) -> list[Measured]:
+        """Return the configurations that were measured, or failed, in time."""
         self.measured = [one for one in self.measured if one.rates or one.error is not None]
         return self.measured
 
@@ -210,17 +210,17 @@ class Sweep:
         )
         self.show(Step("reading", left_s=least))
         rate = (self.measured[0].candidate.batch_size or 1) / self._batch_s
-        beyond = f", more than the {self.seconds:.0f} s asked for" if least > 1.5 * self.seconds else ""
+        beyond = f", more than the {self.seconds:.0f} s requested" if least > 1.5 * self.seconds else ""
         if beyond and self.is_limited:
             beyond = f"; as many as fit into {self.seconds:.0f} s are measured"
         self.show(
-            f"{len(self.measured)} ways of loading {self.subject.report.name}, {rate:.0f} samples/s in the process: "
-            f"about {max(least, self.seconds):.0f} s, less where it is soon settled{beyond}"
+            f"{len(self.measured)} configurations of {self.subject.report.name}, {rate:.0f} samples/s in the process: "
+            f"about {max(least, self.seconds):.0f} s, less if the order is clear early{beyond}"
         )
 
 
 def _why(error: Exception) -> str:
-    """One line; of what a worker raised, which PyTorch gives as a traceback, the last."""
+    """Return one line; of what a worker raised, which PyTorch gives as a traceback, the last."""
     text = first_line(error)
     if text.startswith("Caught "):
         return str(error).strip().splitlines()[-1].strip()

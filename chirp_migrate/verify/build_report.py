@@ -1,4 +1,4 @@
-"""From what was measured to the document that says it, and what is decided by it."""
+"""The document of a verification, built from its measurements and decision."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["Findings", "build_report", "failed_report", "rounds_line"]
 
 @dataclass
 class Findings:
-    """What a verification found so far.
+    """The results of a verification so far.
 
     Attributes:
         watched: what both sides showed under the watch.
@@ -105,7 +105,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
             raw=found.measured,
         ),
         targets=targets,
-        simulated=_simulated(discovery, settings, timed) if settings.simulates else None,
+        simulated=_describe_simulation(discovery, settings, timed) if settings.simulates else None,
         differences=equivalence.found,
         notes=equivalence.notes,
         smallest_adjusted_p=equivalence.smallest_p,
@@ -130,15 +130,15 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
             workload=discovery.describe(settings.sizes),
             machine=machine.line(on),
             compared=discovery.compared(saw_loaders=any(traces["before"].values())) or "",
-            unseen=_unseen(traces),
+            unseen=_describe_uncompared(traces),
         ),
-        **_made(),
+        **_provenance(),
         **conditions,
     )
 
 
 def _own_runs(discovery: Discovery, timed: Rounds) -> dict[str, OwnTimes]:
-    """What start-up and epochs of the user's own runs take, medians over the rounds."""
+    """Return start-up times and epoch times of the user's own runs, medians over the rounds."""
     found = {}
     for entry in discovery.entry_points:
         sides = {
@@ -167,7 +167,7 @@ def _own_runs(discovery: Discovery, timed: Rounds) -> dict[str, OwnTimes]:
 
 
 def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> VerifyReport:
-    """The verdict ``failed``, with the end of what the project's code printed."""
+    """Return the verdict ``failed``, with the end of what the project's code printed."""
     on = machine.describe(usable_cpus())
     return VerifyReport(
         verdict=Verdict.FAILED.text,
@@ -178,12 +178,12 @@ def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> V
         machine=on,
         described=Described(machine=machine.line(on)),
         files=dict(files),
-        **_made(),
+        **_provenance(),
     )
 
 
 def rounds_line(rounds: Rounds) -> str:
-    """How many rounds were made, how busy the machine was, and why there were no more."""
+    """Return how many rounds were made, how busy the machine was, and why there were no more."""
     timed = sum(len(each.labels) for each in rounds.made)
     text = f"{count(rounds.count, 'pair')} of processes, {count(timed, 'entry point')} timed in them"
     ended = "" if rounds.ended_with is None else f" Ended with {rounds.ended_with}."
@@ -195,8 +195,8 @@ def rounds_line(rounds: Rounds) -> str:
     )
 
 
-def _unseen(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) -> str:
-    """What batches hold and nobody looked into, as one sentence; empty for nothing."""
+def _describe_uncompared(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) -> str:
+    """Return one sentence on objects in batches that were not compared; empty without any."""
     types: dict[str, set[str]] = {}
     for entries in traces.values():
         for label, records in entries.items():
@@ -211,8 +211,8 @@ def _unseen(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) -> str:
     return f"Batches hold objects that verify does not look into, so what is in them was not compared ({held})."
 
 
-def _made() -> dict[str, Any]:
-    """What made the document, when and where."""
+def _provenance() -> dict[str, Any]:
+    """Return tool, time and place of the document."""
     return {
         "tool": f"chirp-migrate {__version__}",
         "environment": machine.describe_environment(),
@@ -232,11 +232,11 @@ def _figures(measured: SideMeasures, timed: Rounds, side: str) -> dict[str, floa
     return {measure.name: found.get(measure.name) for measure in MEASURES}
 
 
-def _simulated(discovery: Discovery, settings: VerifyOptions, timed: Rounds) -> Simulated:
-    """What was simulated, and how busy it kept the device."""
+def _describe_simulation(discovery: Discovery, settings: VerifyOptions, timed: Rounds) -> Simulated:
+    """Return the simulation, and how busy it kept the device."""
     step_ms = settings.simulate_step_ms
     if discovery.source is Source.COMMAND:
-        text = f"SIMULATED device steps were asked for ({step_ms:g} ms), but a command cannot be given any: none were."
+        text = f"SIMULATED device steps of {step_ms:g} ms were requested, but a command cannot have any: none ran."
         return Simulated(step_ms=step_ms, what=text)
     first = timed.made[0].visits if timed.made else {}
     steps = {

@@ -1,4 +1,4 @@
-"""What a verification found, as one document: ``verify --json`` writes it, a run keeps it, reports read it.
+"""The result of a verification as one document: ``verify --json`` writes it, a run stores it, reports read it.
 
 docs/json.md says what each field is, docs/schemas/verify.json is its JSON Schema. A field that is added has a default,
 so that documents of earlier versions are read; those that go or change their meaning give another ``SCHEMA``.
@@ -47,8 +47,8 @@ class EntryVerdict(msgspec.Struct, frozen=True):
 
     Attributes:
         verdict: ``meets the threshold``, ``model-bound``, ``not shown``, ``inconclusive`` or ``slower``.
-        perfect: time with perfect loading / before; None where it was not measured.
-        headspace: share of the time before that perfect loading would save, 0 to 1.
+        perfect: time with zero-cost loading / before; None where it was not measured.
+        headspace: share of the time before that zero-cost loading would save, 0 to 1.
     """
 
     verdict: str = ""
@@ -57,7 +57,7 @@ class EntryVerdict(msgspec.Struct, frozen=True):
 
 
 class OwnTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user's own run of an entry point is made of.
+    """The parts of the user's own run of an entry point.
 
     Attributes:
         epochs, folds: of that run, by the defaults of the entry point; 0 epochs where it is timed as a whole.
@@ -76,7 +76,7 @@ class OwnTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """What is not the same training; part of what ``verify`` writes.
+    """A difference between the two trainings; part of the document of ``verify``.
 
     Attributes:
         name: short and stable, such as ``validation-drops-samples`` (all are listed in docs/verify.md).
@@ -108,7 +108,7 @@ class Noticed(msgspec.Struct, frozen=True):
 
     Attributes:
         share: of the samples on the other side of some value, 0 to 1.
-        shift: of all samples but those left alone, in the statistic's unit; None where none would be noticed.
+        shift: of all samples but skipped ones, in the statistic's unit; None where none would be noticed.
         samples: before and after.
     """
 
@@ -137,7 +137,7 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Workload(Sizes):
-    """What was trained, and how much of it.
+    """The training, and its size.
 
     Attributes:
         model: ``module:ClassName``; empty where the user's own call chooses it.
@@ -181,8 +181,8 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
             ``model-bound``, ``slower``, ``not equivalent``, ``failed``.
         exit_code: of the command.
         reason: one sentence.
-        threshold, headspace: share of the time that had to be saved, and that perfect loading would save, 0 to 1.
-        ratio, perfect: time after, and time with perfect loading / time before, over all entry points.
+        threshold, headspace: share of the time that had to be saved, and that zero-cost loading would save, 0 to 1.
+        ratio, perfect: time after, and time with zero-cost loading / time before, over all entry points.
         ratios, verdicts: each entry point.
         seconds, total_seconds: of the user's own run, by what each round timed: by entry point, and of all of them.
         own_runs: what these are made of, by entry point.
@@ -243,19 +243,19 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(report: VerifyReport) -> bytes:
-    """The document as JSON, in one line: it may hold a hundred thousand figures."""
+    """Return the document as JSON, in one line: it may hold a hundred thousand figures."""
     return as_bytes(report, indent=None)
 
 
 def decode(data: bytes) -> VerifyReport:
-    """Read what :func:`encode` wrote, which anybody may have changed.
+    """Read a document of :func:`encode`, which any program may have changed.
 
     Raises:
         ValueError: it is no such document, or it names a path outside of the tree; the message says why.
     """
     found = read_json(data)
     if not {"verdict", "exit_code"} <= found.keys():
-        raise ValueError("it is some other document than verify writes")
+        raise ValueError("it is another kind of document than verify writes")
     if found.get("schema") != SCHEMA:
         raise ValueError(f"its schema is {found.get('schema')!r}, and this version of chirp-migrate reads {SCHEMA}")
     return read_as(found, VerifyReport)

@@ -15,7 +15,7 @@ _LEAST_SHARED, _LEAST_SHARE = 2, 0.05
 
 
 def problems_in(passes: Mapping[str, Sequence[Trace]], has_own_data: bool) -> list[LoadingProblem]:
-    """The problems of all entry points; a problem that several of them show is one.
+    """Return the problems of all entry points; a problem that several of them show is one.
 
     Args:
         passes: entry point → the traces of its loaders.
@@ -23,14 +23,19 @@ def problems_in(passes: Mapping[str, Sequence[Trace]], has_own_data: bool) -> li
     """
     labels: dict[tuple[str, str], list[str]] = {}
     for label, traces in passes.items():
-        found = [*_order(traces), *_validation_varies(traces), *_overlap(traces), *_dropped(traces, has_own_data)]
+        found = [
+            *_order(traces),
+            *_validation_varies(traces),
+            *_overlap(traces),
+            *_find_dropped_samples(traces, has_own_data),
+        ]
         for one in dict.fromkeys(found):
             labels.setdefault(one, []).append(label)
     return [LoadingProblem(check, message, where) for (check, message), where in labels.items()]
 
 
 def _order(traces: Sequence[Trace]) -> Iterator[tuple[str, str]]:
-    """A random sampler that gives the first two epochs of a loader the same order."""
+    """Yield a random sampler that gives the first two epochs of a loader the same order."""
     epochs: dict[int, list[Trace]] = {}
     for one in traces:
         if one.role == "train" and one.shuffled and len(one.indices) >= _LEAST_ORDERED:
@@ -40,7 +45,7 @@ def _order(traces: Sequence[Trace]) -> Iterator[tuple[str, str]]:
 
 
 def _validation_varies(traces: Sequence[Trace]) -> Iterator[tuple[str, str]]:
-    """The same indices give other data in two validation passes of a loader."""
+    """Yield a problem if the same indices lead to other data in two validation passes of a loader."""
     first: dict[int, Trace] = {}
     for one in traces:
         if one.role != "validation" or not one.indices or _has_trained(traces, one):
@@ -69,7 +74,7 @@ def _overlap(traces: Sequence[Trace]) -> Iterator[tuple[str, str]]:
             yield "overlap", "Validation samples are also training samples."
 
 
-def _dropped(traces: Sequence[Trace], has_own_data: bool) -> Iterator[tuple[str, str]]:
+def _find_dropped_samples(traces: Sequence[Trace], has_own_data: bool) -> Iterator[tuple[str, str]]:
     """Samples that ``drop_last`` leaves out: all of them, or some of validation."""
     for one in traces:
         if not one.drop_last or not one.finished:
@@ -92,5 +97,5 @@ def _has_trained(traces: Sequence[Trace], one: Trace) -> bool:
 
 
 def _is_named(one: Trace) -> bool:
-    """Whether the samples are known by the indices of a dataset that is known by more than its length."""
+    """Return whether the samples are known by the indices of a dataset that is known by more than its length."""
     return bool(one.base_indices) and " " in one.base

@@ -1,4 +1,4 @@
-"""What a verification is to do: what was said of it, by options or settings, over defaults."""
+"""Options of a verification: the command line, over settings, over defaults."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEFAULT_WORKERS = (0, 2, 4, 8, 12)
 """Worker counts that the requirements name (R-000-5.1: 8 and more)."""
 
 MARGIN = 0.05
-"""Share of the time by which "slower" is told apart from equal."""
+"""Share of the time that separates "slower" from equal."""
 
 LEAST_SAMPLES = 48
 """Samples below which found entry points cannot be split and trained sensibly."""
@@ -41,7 +41,7 @@ _SIZES = Sizes()
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """What is run, how often, and what is measured; see ``chirp-migrate verify --help``.
+    """What to run, how often, and what to measure; see ``chirp-migrate verify --help``.
 
     Attributes:
         sizes: how much is trained, and on what.
@@ -80,14 +80,14 @@ class VerifyOptions:
     may_halve: bool = False
 
     def sizes_beside(self, others: float) -> Sizes:
-        """What is timed while other processes use this share of the CPUs (0 to 1)."""
+        """Return the sizes to time while other processes use this share of the CPUs (0 to 1)."""
         if not self.may_halve or others <= _VERY_BUSY:
             return self.sizes
         return replace(self.sizes, samples=max(LEAST_SAMPLES, self.sizes.samples // 2))
 
     @property
     def source(self) -> Source:
-        """Where the training comes from."""
+        """Return the source of the training."""
         return Source.FOUND if self.entry is None else self.entry.source
 
     @property
@@ -102,12 +102,12 @@ class VerifyOptions:
 
     @property
     def measures(self) -> bool:
-        """Whether clocks are put on the loaders once the rounds are over."""
+        """Return whether clocks are put on the loaders once the rounds are over."""
         return self.extra_s > 0
 
     @property
     def simulates(self) -> bool:
-        """Whether device steps are simulated."""
+        """Return whether device steps are simulated."""
         return self.simulate_step_ms > 0
 
 
@@ -125,7 +125,7 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
     """
     if "script" in said and {"workload", "command", "data", "model"} & said.keys():
         raise UsageProblem(
-            "a command after -- says all of what is trained: leave --workload, --command, --data and --model out."
+            "a command after -- defines all of the training: leave --workload, --command, --data and --model out."
         )
     if "workload" in said and "command" in said:
         raise UsageProblem("a workload and a command are given, by options or settings: keep one of them.")
@@ -134,8 +134,8 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
     entry = _entry(root, said)
     if entry is not None and "model" in said:
         raise UsageProblem(
-            "model is for training that is found by itself, and here a workload or a command says what is trained: "
-            "leave it out."
+            "model applies to entry points that are found automatically, and here a workload or a command defines the "
+            "training: leave it out."
         )
     own = {one.name: said[one.name] for one in fields(VerifyOptions) if one.name in said}
     if entry is not None and own.get("own_epochs"):
@@ -144,7 +144,7 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
 
 
 def training_of(tree: Path, root: Path, options: VerifyOptions, command: str = "verify") -> Discovery:
-    """What is trained in ``tree``, ``root`` or a copy of it; a hook's calls have no names yet.
+    """Return the training in ``tree``, ``root`` or a copy of it; a hook's calls have no names yet.
 
     Args:
         command: the command that runs the training.
@@ -161,8 +161,8 @@ def training_of(tree: Path, root: Path, options: VerifyOptions, command: str = "
     hook = options.entry.hook
     if hook and hook.rpartition(":")[0].endswith(".py") and not (tree / file_of(hook)[0]).is_file():
         raise InvalidTree(
-            f"there is no {file_of(hook)[0]} in {root}: say with --workload or in [tool.chirp-migrate.verify] where "
-            f"the workload is, or run `chirp-migrate init-workload {root}`."
+            f"there is no {file_of(hook)[0]} in {root}: name the file of the workload with --workload or in "
+            f"[tool.chirp-migrate.verify], or run `chirp-migrate init-workload {root}`."
         )
     return Discovery((options.entry,), origin=str(root))
 
@@ -180,7 +180,7 @@ def _entry(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
         program = said["command"][0]
         # With a slash in it, it is looked for in the copy of the project.
         if "{" not in program and shutil.which(str(root / program) if os.sep in program else program) is None:
-            raise UsageProblem(f"{program} is not a program that is found here: give --command one that is.")
+            raise UsageProblem(f"{program} is not found: give --command a program of this system.")
         result = said.get("result", "")
         if (root / result).is_dir() and result:
             raise UsageProblem(f"{result} is a folder of {root}: give --result the file that the command writes.")
@@ -203,7 +203,7 @@ def _sizes(said: Mapping[str, Any], entry: EntryPoint | None) -> Sizes:
             return replace(sizes, data=str(data))
         for name in ("shape", "classes"):
             if name in said:
-                raise UsageProblem(f"{name} is what the samples in {data} have: leave it out.")
+                raise UsageProblem(f"the samples in {data} determine {name}: leave it out.")
         from chirp_migrate.training.workload.arrays import with_data  # NumPy, which a document that is read needs not
 
         sizes = with_data(sizes, data)

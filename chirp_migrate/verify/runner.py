@@ -83,7 +83,7 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
         for entry in spec.entry_points:
             if entry.source is Source.FOUND:
                 with suppress(Raised):  # it fails again where that is a result
-                    _prepared(spec, entry, data, spec.sizes.watched())
+                    _prepare_call(spec, entry, data, spec.sizes.watched())
         gc.freeze()  # what the imports made is not looked through before every training
     if spec.job is Job.WATCH:
         _watch(spec, parent, data)
@@ -105,17 +105,17 @@ def _watch(spec: RunSpec, parent: Parent, data: TrainingData) -> None:
         parent.wait_for_turn()
         parent.show(Step(entry.label, number, len(spec.entry_points)))
         try:
-            one = _watched(spec, entry, data, sizes)
+            one = _watch_entry_point(spec, entry, data, sizes)
         except Raised as raised:
             one = EntryResult(0.0, {}, [])
-            one.error, one.printed = _described(spec, raised)
+            one.error, one.printed = _describe_error(spec, raised)
         else:
             _check_origin(spec, entry)
         parent.send(Found(entry.label, one))
         gc.freeze()
 
 
-def _watched(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes) -> EntryResult:
+def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes) -> EntryResult:
     with LoaderWatch() as watch:
         watch.few_workers = True
         seconds, value = _train(spec, entry, data, sizes, watch)
@@ -136,7 +136,7 @@ def _time(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, f
     """Repeat watched runs in a first turn; then each entry point, from its call to its last epoch, in turns."""
     parent.wait_for_turn()
     with _spending(spent, "warming up"):
-        parent.send(Found(REPEATED, _repeated(spec, small)))
+        parent.send(Found(REPEATED, _repeat_watched_runs(spec, small)))
         data, few = data_for(spec.entry_points, spec.sizes), data_for(spec.entry_points, spec.sizes.warm_up())
     options = spec.options
     cached = CachedLoading() if spec.cached else None
@@ -150,12 +150,12 @@ def _time(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, f
             stack.enter_context(interception)
         for entry in spec.entry_points:
             parent.wait_for_turn()
-            sizes = spec.sizes if entry.label in spec.whole else _longer(spec.sizes)
+            sizes = spec.sizes if entry.label in spec.whole else _with_endless_epochs(spec.sizes)
             try:
                 with _spending(spent, "warming up"):
                     _warm_up(spec, entry, few)
                     _ = steps.take() if steps is not None else None
-                call = _prepared(spec, entry, data, sizes)
+                call = _prepare_call(spec, entry, data, sizes)
                 for interception in filter(None, (cached, steps)):
                     interception.cover_new_classes()
                 _let_workers_end()
@@ -165,7 +165,7 @@ def _time(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, f
                 del call
             except Raised as raised:
                 visit = Visit()
-                visit.error, visit.printed = _described(spec, raised)
+                visit.error, visit.printed = _describe_error(spec, raised)
             visit.steps = steps.take() if steps is not None else None
             _let_workers_end()
             parent.send(Found(entry.label, visit))
@@ -174,7 +174,7 @@ def _time(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, f
             spent["epochs from one cached batch"] += sum(visit.cached_s)
 
 
-def _repeated(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
+def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
     """Results of the watched runs that are to be repeated."""
     results = {}
     torch.set_num_threads(spec.watching_threads)
@@ -213,24 +213,24 @@ def _measure(spec: RunSpec, parent: Parent) -> Any:
             if number and time.monotonic() > until:
                 break
             parent.show(Step(entry.label, number, len(spec.entry_points)))
-            sizes = spec.sizes if entry.label in spec.whole else _longer(spec.sizes)
+            sizes = spec.sizes if entry.label in spec.whole else _with_endless_epochs(spec.sizes)
             with suppress(Raised):
-                call = _prepared(spec, entry, data, sizes)
+                call = _prepare_call(spec, entry, data, sizes)
                 for interception in filter(None, (measuring, steps)):
                     interception.cover_new_classes()
-                measuring.train(entry.label, partial(_timed, epochs, entry, call, sizes.seed))
+                measuring.train(entry.label, partial(_time_call, epochs, entry, call, sizes.seed))
                 del call
                 with steps.paused() if steps is not None else nullcontext():
                     measuring.ask(entry.label)
     return measuring.finish()
 
 
-def _longer(sizes: Sizes) -> Sizes:
+def _with_endless_epochs(sizes: Sizes) -> Sizes:
     """So many epochs that a call never gets to its last one: what ends it begins there."""
     return replace(sizes, epochs=sizes.epochs + LONGEST_VISIT + 2)
 
 
-def _timed(epochs: Epochs, entry: EntryPoint, call: Callable[[], Any], seed: int) -> tuple[float, Any]:
+def _time_call(epochs: Epochs, entry: EntryPoint, call: Callable[[], Any], seed: int) -> tuple[float, Any]:
     _let_workers_end()
     seed_everything(seed)
     with _code_of(entry, "measuring"):
@@ -239,8 +239,8 @@ def _timed(epochs: Epochs, entry: EntryPoint, call: Callable[[], Any], seed: int
         return time.perf_counter() - began, None
 
 
-def _described(spec: RunSpec, raised: Raised) -> tuple[str, str]:
-    """What the backend's code raised, in one line, and the end of its traceback.
+def _describe_error(spec: RunSpec, raised: Raised) -> tuple[str, str]:
+    """Return the error of the backend's code in one line, and the end of its traceback.
 
     Raises:
         Raised: again, where it is not that code that is wrong.
@@ -267,7 +267,7 @@ def _spending(spent: dict[str, float], what: str) -> Iterator[None]:
     spent[what] += time.perf_counter() - began
 
 
-def _prepared(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes) -> Callable[[], Any]:
+def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes) -> Callable[[], Any]:
     seed_everything(sizes.seed)  # a hook may make its model here
     with _code_of(entry, "import"):
         model = StandInModel if spec.options.simulates else load_model(spec.discovery.model)
@@ -278,7 +278,7 @@ def _train(
     spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes, around: Interception
 ) -> tuple[float, Any]:
     """Prepare a training call, and make it while its loaders are intercepted; gives its seconds and result."""
-    call = _prepared(spec, entry, data, sizes)
+    call = _prepare_call(spec, entry, data, sizes)
     around.cover_new_classes()
     _let_workers_end()
     seed_everything(sizes.seed)

@@ -57,7 +57,7 @@ def verification(
         before: the side before.
         files: SHA-256 of the files that the verdict speaks of, which the report keeps.
         options: what is run.
-        progress: told what is done, and what was.
+        progress: called with the current and the finished steps.
         began: when the command began, on the clock of ``time.monotonic``: the time budget runs from then on. None: now.
 
     Raises:
@@ -95,7 +95,7 @@ def measure(
     Args:
         trees: copies of both sides, ``before`` and ``after``.
         discovery: entry points of the side before.
-        progress: told what is done, and what was.
+        progress: called with the current and the finished steps.
         deadline: when the budget is used up, on the clock of ``time.monotonic``.
         conditions: see :func:`.build_report`.
 
@@ -186,7 +186,7 @@ def _rounds(
     repeats: Sequence[str],
     whole: Sequence[str],
 ) -> Rounds:
-    """Time both sides, round by round, until the questions are settled or the budget is used up."""
+    """Time both sides, round by round, until all questions are answered or the budget is used up."""
 
     def make(number: int, labels: frozenset[str] | None, until: float) -> TimedRound:
         made = children.time_round(number, labels, until, deadline, () if number else repeats, whole)
@@ -215,7 +215,7 @@ def _rounds(
 
 
 def _needs_repeating(before: EntryResult, after: EntryResult) -> bool:
-    """Whether it matters if results repeat: where they differ, or depend on random numbers of workers."""
+    """Return whether it matters if results repeat: where they differ, or depend on random numbers of workers."""
     return before.fingerprint != after.fingerprint or any(trace.random for trace in before.traces)
 
 

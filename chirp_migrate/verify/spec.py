@@ -1,4 +1,4 @@
-"""What the parent process tells a child to do, and what the child answers: plain data."""
+"""The request of the parent process to a child, and the answer of the child: plain data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REPEATED = "results of watched runs that were repeated"
 
 
 class Job(str, Enum):
-    """What a child process does.
+    """The task of a child process.
 
     NAMES gives the names of a hook's calls. WATCH trains every entry point on a few samples and records what its
     loaders yield. TIME trains epoch by epoch, each in a turn of its own. MEASURE puts clocks on the loaders and samples
@@ -66,12 +66,12 @@ class RunSpec:
 
     @property
     def entry_points(self) -> tuple[EntryPoint, ...]:
-        """What is trained, in the order in which it runs."""
+        """Return the entry points in the order in which they run."""
         return self.discovery.entry_points
 
     @property
     def sizes(self) -> Sizes:
-        """How much is trained."""
+        """Return how much is trained."""
         return self.options.sizes
 
 
@@ -92,7 +92,7 @@ class StepCount:
 
 @dataclass
 class Trace:
-    """One walk over one loader, as the training code saw it.
+    """One loader pass, as the training code sees it.
 
     Attributes:
         loader: number of the loader within the entry point, in order of first use.
@@ -154,7 +154,7 @@ class Trace:
 
 @dataclass
 class EntryResult:
-    """One entry point, watched.
+    """The watched run of one entry point.
 
     Attributes:
         seconds: wall time of the call.
@@ -182,7 +182,7 @@ class EntryResult:
 
 @dataclass
 class Visit:
-    """One entry point in one process, timed epoch by epoch and ended after enough of them.
+    """The timing of one entry point in one process, epoch by epoch, until enough epochs have run.
 
     Attributes:
         start_s: seconds from the call to the end of the first epoch: data sets, models, workers and that epoch.
@@ -190,7 +190,7 @@ class Visit:
         cached_s: seconds of an epoch that was fed from one batch in memory; empty without such an epoch.
         rest_s: seconds from the last epoch that was timed to the end of the call; 0 where the call was ended.
         samples, batches: taken from all loaders in each of the later epochs, on average.
-        steps: simulated device steps; None when none were asked for.
+        steps: simulated device steps; None without a simulation.
         error, printed: as those of :class:`EntryResult`.
     """
 
@@ -207,7 +207,7 @@ class Visit:
 
 @dataclass
 class RunResult:
-    """What a child found out at its end; parts that are known earlier come as messages of their own.
+    """The final result of a child; earlier results are separate messages.
 
     Attributes:
         api: what :func:`chirp_migrate.verify.equivalence.api.describe_api` found for the names asked for.

@@ -1,4 +1,4 @@
-"""One verdict from the measurements, one for each entry point, and the exit code that goes with it."""
+"""One verdict from the measurements, one for each entry point, and the exit code."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Decision:
 
 @dataclass(frozen=True)
 class Timing:
-    """What was measured of one entry point, or of all together.
+    """The timing of one entry point, or of all together.
 
     Attributes:
         ratio: time after / time before.
-        perfect: time with perfect loading (the same training fed from one cached batch) / time before; None where
+        perfect: time with zero-cost loading (the same training fed from one cached batch) / time before; None where
             that was not measured.
     """
 
@@ -59,17 +59,17 @@ class Timing:
 
     @property
     def headspace(self) -> float | None:
-        """Share of the time before that perfect loading would save, 0 to 1."""
+        """Share of the time before that zero-cost loading would save, 0 to 1."""
         return None if self.perfect is None else max(0.0, 1 - self.perfect.value)
 
     def at(self, low_error: float, high_error: float) -> Timing:
-        """The same with intervals whose ends are each wrong this often (0 to 1)."""
+        """Return the timing with intervals whose ends are each wrong this often (0 to 1)."""
         perfect = None if self.perfect is None else self.perfect.at(low_error, high_error)
         return Timing(self.ratio.at(low_error, high_error), perfect)
 
 
 class Judge:
-    """Looks at rounds, again and again, and remembers what they have shown, by one set of intervals.
+    """Analyse rounds repeatedly, and remember what they have shown, by one set of intervals.
 
     Upper ends of intervals show that the total is faster, and of each entry point that it is not slower. Lower ends
     show what is slower, of which one is enough, and that the total is bound by the model: each has an equal part of the
@@ -98,11 +98,11 @@ class Judge:
 
     @property
     def entries(self) -> dict[str, Timing]:
-        """Each entry point, likewise."""
+        """Return each entry point, likewise."""
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
     def look(self, total: Timing | None, entries: Mapping[str, Timing], looks: Sequence[Look]) -> frozenset[str]:
-        """Take the last of these looks.
+        """Run the last of these interim analyses.
 
         Returns:
             The entry points that further rounds could show more of.
@@ -134,7 +134,7 @@ class Judge:
         return [label for label in self.entries if label not in self._shown]
 
     def verdicts(self) -> dict[str, Verdict]:
-        """Each entry point's own verdict."""
+        """Return each entry point's own verdict."""
         own = {label: self._not_slower(timing) for label, timing in self.entries.items()}
         own.update(dict.fromkeys(self.slower(), Verdict.SLOWER))
         own.update(dict.fromkeys(self.inconclusive(), Verdict.INCONCLUSIVE))
@@ -173,7 +173,7 @@ class Judge:
             return Decision(verdict, f"{together}, and no entry point takes over {margin} longer")
         if total.headspace is None:
             return Decision(verdict, together)
-        perfect = f"perfect loading would save {percent(total.headspace)}"
+        perfect = f"zero-cost loading would save {percent(total.headspace)}"
         if verdict is Verdict.MODEL_BOUND:
             return Decision(verdict, f"{perfect}, so no loader can save {percent(threshold)}; {together}")
         return Decision(verdict, f"{together}; {perfect}")
@@ -185,14 +185,14 @@ class Judge:
         """
         if False in self._shown.values():
             return frozenset()
-        if None not in self._lines or not (self._shown.get(None) or self._is_clear(self._lines[None])):
+        if None not in self._lines or not (self._shown.get(None) or self._is_decided(self._lines[None])):
             return frozenset(self.entries)
         return frozenset(
             label for label in self.inconclusive() if self._strict or self.entries[label].ratio.value > 1.0
         )
 
-    def _is_clear(self, timing: Timing) -> bool:
-        """Whether it is known if the threshold is met, and where it is not, if perfect loading could meet it."""
+    def _is_decided(self, timing: Timing) -> bool:
+        """Return whether it is known if the threshold is met, and where it is not, if perfect loading could meet it."""
         if timing.ratio.wholly_below(self._wanted):
             return True
         return timing.ratio.wholly_above(self._wanted) and (
@@ -204,13 +204,13 @@ class Judge:
     def _not_slower(self, timing: Timing) -> Verdict:
         if timing.ratio.wholly_below(self._wanted):
             return Verdict.FASTER
-        # Not even perfect loading would save as much as is wanted.
+        # Not even zero-cost loading would save as much as is wanted.
         bound = timing.perfect is not None and timing.perfect.wholly_above(self._wanted)
         return Verdict.MODEL_BOUND if bound else Verdict.NOT_SHOWN
 
 
 def judged(rounds: Rounds, threshold: float, margin: float, strict: bool) -> Judge:
-    """What the looks at these rounds have shown; see :class:`Judge`."""
+    """Return the conclusions from these rounds; see :class:`Judge`."""
     by = Judge(threshold, margin, strict)
     for number, look in enumerate(rounds.looks):
         by.look(*timings(rounds.made[: look.rounds]), rounds.looks[: number + 1])
@@ -234,7 +234,7 @@ def timings(rounds: Sequence[TimedRound]) -> tuple[Timing | None, dict[str, Timi
 
 
 def _percent(total: Ratio) -> str:
-    """``34 % less time`` with the interval, or ``more``; always the smaller end first."""
+    """Return ``34 % less time`` with the interval, or ``more``; always the smaller end first."""
     less = [100 * (1 - value) for value in (total.value, total.high, total.low)]
     if less[0] >= 0:
         return f"{less[0]:.1f} % less time (interval {less[1]:.1f} to {less[2]:.1f} %)"

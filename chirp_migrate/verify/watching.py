@@ -1,4 +1,4 @@
-"""Whether both sides train the same is asked of every entry point, before anything is timed.
+"""Comparison of every entry point in both versions, before anything is timed.
 
 One process a side trains each entry point on a few samples, under a watch, in a turn of its own. An entry point that
 raises, hangs, or takes its process with it is known by that; a new process goes on with the others. What fails before
@@ -32,7 +32,7 @@ _LOOK_S = 0.02
 
 @dataclass
 class Watched:
-    """What was seen of both sides.
+    """The watched runs of both versions.
 
     Attributes:
         sides: side → entry point → what was seen of it.
@@ -48,7 +48,7 @@ class Watched:
     difference: Equivalence = field(default_factory=Equivalence)
 
     def working(self, side: str) -> dict[str, EntryResult]:
-        """The entry points that train."""
+        """Return the entry points that train."""
         return {label: one for label, one in self.sides[side].items() if label not in self.failing}
 
 
@@ -145,9 +145,9 @@ def watch(
     watched.failing = {label: one.error for label, one in before.items() if one.error}
     broken = [label for label, one in after.items() if one.error and not before[label].error]
     if broken:
-        raise _failed("after", broken[0], after)
+        raise _failure("after", broken[0], after)
     if len(watched.failing) == len(before):
-        raise _failed("before", next(iter(before)), before, others=len(before) > 1)
+        raise _failure("before", next(iter(before)), before, others=len(before) > 1)
     for label, lost in before.items():
         if lost.error:
             watched.difference.notes.append(f"{label}: left out: before the migration, too, it {_how(lost)}")
@@ -161,7 +161,7 @@ def _how(one: EntryResult) -> str:
     return one.error if one.lost else f"raises {one.error}" if one.error else "trains"
 
 
-def _failed(side: str, label: str, found: Mapping[str, EntryResult], others: bool = False) -> WorkloadFailed:
+def _failure(side: str, label: str, found: Mapping[str, EntryResult], others: bool = False) -> WorkloadFailed:
     one = found[label]
     also = " (so do all others)" if others else ""
     how = one.error if one.lost else f"raised {one.error}"

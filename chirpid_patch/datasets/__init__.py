@@ -1,4 +1,4 @@
-"""Datasets, and reading their samples a batch at a time: ``gather`` reads, ``buffers`` lends a batch its memory.
+"""Datasets, and batched reading: ``gather`` reads batches, ``buffers`` provides their memory.
 
-May import ``transforms`` and ``randomness``. Knows no loader: any ``DataLoader`` reads these datasets.
+The package may import ``transforms`` and ``randomness``. It uses no loader: any ``DataLoader`` can read these datasets.
 """

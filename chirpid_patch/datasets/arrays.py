@@ -1,4 +1,4 @@
-"""Samples kept in NumPy arrays, memory-mapped files or tensors, converted when a batch is read."""
+"""Samples in NumPy arrays, memory-mapped files or tensors, converted a batch at a time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _MappedFile:
         return cls(str(root.filename), array.dtype.str, root.offset + skipped, array.shape)
 
     def open(self) -> Tensor:
-        """The array, mapped into this process for reading."""
+        """Return the array, mapped into this process for reading."""
         return _as_tensor(np.memmap(self.path, self.dtype, "r", self.offset, self.shape), "its file")
 
 
@@ -58,7 +58,7 @@ class _Writable:
 
 
 def _as_tensor(values: Any, name: str) -> Tensor:
-    """``values`` as a tensor over the same memory."""
+    """Return ``values`` as a tensor over the same memory."""
     if isinstance(values, Tensor):
         return values.detach()
     array = np.asarray(values)
@@ -69,18 +69,23 @@ def _as_tensor(values: Any, name: str) -> Tensor:
 
 
 class WorkerSafeArrayDataset(BatchedDataset):
-    """Samples (x[i], y[i]) of two arrays: NumPy arrays, memory maps, CPU tensors, or lists of numbers.
+    """Samples (x[i], y[i]) of two arrays, which are converted a batch at a time.
 
-    x is converted to ``dtype`` (None: kept as it is stored) and then divided by ``divisor`` (None: not), for a
-    whole batch at once: ``WorkerSafeArrayDataset(x, y, dtype=torch.float32, divisor=255)`` gives what
-    ``torch.from_numpy(x[i]).float() / 255`` gives, bit for bit. Samples come in memory of their own.
+    ``WorkerSafeArrayDataset(x, y, dtype=torch.float32, divisor=255)`` yields ``torch.from_numpy(x[i]).float() / 255``,
+    bit for bit. Each sample has its own memory. The dataset does not copy the arrays.
 
-    The arrays are not copied. A memory map is pickled as its file's path, so that worker processes map the file
-    instead of receiving its contents; the path must mean the same file there.
+    Pickling a memory map stores the path of its file, so worker processes map the file instead of receiving its
+    contents. The path must refer to the same file in the worker.
+
+    Args:
+        x: samples of shape (N, …): NumPy array, memory map, CPU tensor, or list of numbers.
+        y: labels of shape (N, …), of the same kinds.
+        dtype: dtype of the returned x; None keeps the stored dtype.
+        divisor: divides x after the conversion; None does not divide.
 
     Raises:
         ValueError: x and y differ in length, or ``divisor`` is given and samples are not floating-point.
-        TypeError: an array's dtype is none of PyTorch's.
+        TypeError: PyTorch has no dtype for an array.
     """
 
     in_memory = fixed_samples = gathers = True  # also a mapped file is read as memory is

@@ -41,7 +41,7 @@ def _build(kind: type[SpecAugment] | type[GaussianNoise], params: Mapping[str, A
 def _chain(
     params: Mapping[str, Any] | None, use_spec_augment: bool | None, use_gaussian_noise: bool | None
 ) -> list[Transform]:
-    """The transforms that ``augment_params`` and the two switches ask for."""
+    """Return the transforms that ``augment_params`` and the two switches ask for."""
     given = params or {}
     if any(stage in given for stage in _STAGES):
         _check_names(given, _STAGES, "augment_params")
@@ -54,7 +54,7 @@ def _chain(
         wanted[0] = use_spec_augment
     if use_gaussian_noise is not None:
         wanted[1] = use_gaussian_noise
-    # Built even where switched off, so that a misspelt parameter is told of either way.
+    # Built even where switched off, so that a misspelt parameter is reported either way.
     stages = [_build(SpecAugment, spec), _build(GaussianNoise, noise)]
     return [stage for stage, on in zip(stages, wanted, strict=True) if on]
 
@@ -64,19 +64,27 @@ def _at(keys: Keys | None, place: int) -> Keys | None:
 
 
 class WorkerSafeAugmentedDataset(WrappingDataset):
-    """Samples (x, y) of ``base_dataset`` with x augmented while ``training`` is true.
+    """Samples (x, y) of another dataset, with x augmented while ``training`` is true.
 
-    ``augment_params`` is a dict of ``SpecAugment`` parameters, or ``{'spec_augment_params': …,
-    'gaussian_noise_params': …}`` where None leaves a stage out, or None for ``SpecAugment`` with its
-    defaults. ``use_spec_augment`` and ``use_gaussian_noise`` switch a stage on or off whatever the
-    parameters say. ``transforms`` gives the chain itself instead: callables from tensor to tensor, None for a stage
-    that is switched off. Parameters are copied, so that nothing is shared with the caller; ``transforms`` are taken
-    as they are, as in a dataset written by hand. Callables that are not shipped get single samples as the base
-    dataset gives them; the shipped ones never write to the base dataset's memory. Compositions (``Compose``,
-    ``Lambda``, torchvision's, and ``nn.Sequential``) are taken apart: where all their parts are shipped ones,
-    batches are augmented at once.
+    The dataset copies all parameters, so it shares nothing with the caller. It uses ``transforms`` themselves, without
+    a copy. Transforms of this package never write to the memory of ``base_dataset``. Other callables get single
+    samples.
 
-    Raises TypeError for an unknown parameter, and if both ``augment_params`` and ``transforms`` are given.
+    Loaders augment whole batches if all parts of the chain are transforms of this package. The dataset takes
+    compositions apart: ``Compose``, ``Lambda``, those of torchvision, and ``nn.Sequential``.
+
+    Args:
+        base_dataset: map-style dataset of samples (x, y).
+        augment_params: parameters of ``SpecAugment``; or ``{'spec_augment_params': …, 'gaussian_noise_params': …}``,
+            where None omits a stage. None: ``SpecAugment`` with its defaults.
+        training: whether samples are augmented.
+        use_spec_augment: switches that stage on or off; None follows ``augment_params``.
+        use_gaussian_noise: likewise.
+        transforms: the chain itself, instead of the arguments above: callables from tensor to tensor, and None for a
+            stage that is off.
+
+    Raises:
+        TypeError: unknown parameters, or both ``augment_params`` and ``transforms``.
     """
 
     keyed = True
@@ -133,7 +141,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return len(self.base_dataset)
 
     def _is_ours(self) -> bool:
-        """Whether no transform of somebody else's is on."""
+        """Return whether only transforms of this package are on."""
         return not self.training or self._is_batchable()
 
     def _is_batchable(self) -> bool:
@@ -155,11 +163,11 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return x, y
 
     def _keys(self, key: RandomKey | None, count: int) -> Keys | None:
-        """A key for each of ``count`` samples; None, and nothing is drawn, where no transform draws by key."""
+        """Return a key for each of ``count`` samples; None, and nothing is drawn, where no transform draws by key."""
         return keys_for(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
 
     def _augment(self, x: Any, keys: Keys | None) -> Any:
-        """One sample through the chain, its key (1,)."""
+        """Return one sample through the chain, its key (1,)."""
         for position, transform in self._stages():
             if keys is not None and isinstance(transform, BatchTransform) and is_batchable(transform):
                 x = transform.transform_sample(x, fold_in(keys, *position))
@@ -169,7 +177,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         if not self._is_ours():
-            return None  # somebody else's code gets each sample before the next one is read
+            return None  # other code gets each sample before the next one is read
         pairs = fetch_pairs(self.base_dataset, indices, None if key is None else key.deeper())
         if pairs is None or not self.training:
             return None if pairs is None else list(pairs)
@@ -178,7 +186,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return [self._augment_batch(pairs[0], self._keys(key, len(indices))), pairs[1]]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
-        """Samples of somebody else's dataset, copied as they are read, and transformed at once where they are alike."""
+        """Read samples of another dataset, copied one after the other, and transform them at once if they are alike."""
         replaced = type(self).read_sample is not WorkerSafeAugmentedDataset.read_sample
         if replaced or not (self.training and self._is_batchable()):
             return super().read_samples(indices, key)
@@ -191,7 +199,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return [(self._augment(x, _at(keys, place)), y) for place, (x, y) in enumerate(samples)]
 
     def _takes(self, xs: Tensor) -> bool:
-        """Whether all transforms work on a batch of such samples."""
+        """Return whether all transforms work on a batch of such samples."""
         try:
             for _, transform in self._stages():
                 transform.check(xs)  # type: ignore[attr-defined]
@@ -200,7 +208,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return True
 
     def _augment_batch(self, xs: Tensor, keys: Keys | None) -> Tensor:
-        """A batch of x, fresh memory, through the chain."""
+        """Return a batch of x, fresh memory, through the chain."""
         for position, transform in self._stages():
             assert isinstance(transform, BatchTransform) and keys is not None
             xs = transform.transform_batch(xs, fold_in(keys, *position))

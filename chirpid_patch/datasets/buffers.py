@@ -1,9 +1,9 @@
-"""Memory for batches, used again once nobody holds it.
+"""Memory for batches, reused after a batch is freed.
 
-A fresh block of megabytes costs page faults in every batch. Here a batch's memory is lent: PyTorch's storage refers to
-an object behind the buffer protocol (``torch.frombuffer``), and when the storage dies, whoever held it (tensors, views,
-arrays, autograd graphs), that object dies with it and its finalizer gives the memory back. That is the only rule.
-What a training step itself allocates and frees is the C library's business: see ``memory.freed``.
+A new block of megabytes costs page faults in every batch. Here a batch borrows its memory: PyTorch's storage refers to
+an object with the buffer protocol (``torch.frombuffer``). When no tensor, view, array or autograd graph refers to the
+storage, the storage dies, and so does that object. Its finalizer returns the memory. That is the only rule.
+``memory.freed`` is about memory that a training step itself allocates and frees.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _Block = NDArray[np.uint8]
 
 
 class Buffers:
-    """Blocks of memory that nobody holds. Safe in threads and finalizers: a dictionary's own steps need no lock."""
+    """Blocks of free memory. Safe in threads and finalizers: single operations of a dictionary need no lock."""
 
     def __init__(self) -> None:
         self._kept: dict[int, _Block] = {}
         self._numbers = itertools.count()
 
     def lend(self, size: int) -> _Block:
-        """``size`` bytes, given back when the array dies that is returned here."""
+        """Return an array of ``size`` bytes; its memory returns here when the array dies."""
         block = self._take(size)
         lent = block[:size]
         weakref.finalize(lent, self._give_back, block).atexit = False
@@ -44,7 +44,7 @@ class Buffers:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes that wait to be lent."""
+        """Return the number of free bytes."""
         return sum(block.nbytes for block in list(self._kept.values()))
 
     def _take(self, size: int) -> _Block:
@@ -64,12 +64,12 @@ _buffers = Buffers()
 
 
 def is_large(size: int) -> bool:
-    """Whether a batch of ``size`` bytes is worth memory that is used again."""
+    """Return whether reuse of memory pays for a batch of ``size`` bytes."""
     return size >= _SMALLEST_BYTES
 
 
 def batch_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """An uninitialised contiguous CPU tensor that shares memory with nothing its receiver can see."""
+    """Return an uninitialised contiguous CPU tensor that shares memory with no other tensor in use."""
     size = math.prod(shape) * dtype.itemsize
     if not is_large(size):
         return torch.empty(tuple(shape), dtype=dtype, device="cpu")

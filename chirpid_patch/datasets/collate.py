@@ -1,4 +1,4 @@
-"""Collation that may be done by reading a whole batch at once."""
+"""Collation that permits batched reading."""
 
 from __future__ import annotations
 
@@ -16,15 +16,21 @@ __all__ = ["collate_as_workers", "collate_pairs", "stacks_samples", "worker_coll
 
 
 def collate_pairs(samples: Sequence[Any]) -> tuple[Tensor, Tensor]:
-    """Stack what samples have first, tensors of equal shape, and what they have second: a tuple (X, Y).
+    """Stack samples (x, y) into a batch (X, Y), as a ``collate_fn``.
 
-    Under this package's loader a batch is read at once instead, where the dataset allows it.
+    With a loader of this package, the batch is read at once if the dataset permits that.
+
+    Args:
+        samples: pairs of tensors, all x of one shape and all y of one shape.
+
+    Returns:
+        Tensors X (B, *shape of x) and Y (B, *shape of y).
     """
     return torch.stack([sample[0] for sample in samples]), torch.stack([sample[1] for sample in samples])
 
 
 def stacks_samples(collate: Callable[[Any], Any] | None) -> bool:
-    """Whether ``collate`` (None: PyTorch's own) puts samples together as reading a batch at once would."""
+    """Return whether ``collate`` (None: PyTorch's default) builds a batch as batched reading would."""
     known = collate is None or collate is default_collate or collate is collate_as_workers
     return collate is collate_pairs or (known and collates_as_published())
 
@@ -32,17 +38,17 @@ def stacks_samples(collate: Callable[[Any], Any] | None) -> bool:
 def collate_as_workers(samples: Sequence[Any]) -> Any:
     """Collate ``samples`` in this process as ``default_collate`` does in a worker process.
 
-    There a batch has the dtype of its first sample, and samples that cannot be written to such a batch are refused:
-    other dtypes that would lose values, and samples that require grad. No batch shares memory with the samples.
+    A batch has the dtype of its first sample. It shares no memory with the samples.
 
     Raises:
-        RuntimeError, TypeError, AttributeError: what PyTorch raises in a worker for samples that differ.
+        RuntimeError, TypeError, AttributeError: as PyTorch in a worker. A sample requires grad, or cannot be written to
+            the batch without losing values.
     """
     return collate_with(samples, _stack_as_workers, _keep_as_workers)
 
 
 def worker_collate(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """What ``collate`` does in a worker process, for this one; functions of the user's are returned as they are."""
+    """Return a function that collates here as ``collate`` does in a worker; users' functions are unchanged."""
     return collate_as_workers if collate is default_collate else collate
 
 
@@ -54,5 +60,5 @@ def _stack_as_workers(samples: Sequence[Any]) -> Tensor:
 
 
 def _keep_as_workers(values: Any) -> Any:
-    """Text, and what else comes after text, which a worker sends as copies."""
+    """Return text, and what else comes after text, which a worker sends as copies."""
     return values if all(isinstance(value, str | bytes) for value in values) else copy.deepcopy(values)

@@ -1,4 +1,4 @@
-"""What the samples of a dataset depend on, as a value that changes when they may have changed."""
+"""A value that changes when the samples of a dataset may have changed."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _PLAIN = frozenset({type(None), bool, int, float, str})
 
 
 def dataset_state(value: Any) -> Any:
-    """A value that compares equal as long as the samples of a dataset surely stay the same.
+    """Return a value that compares equal as long as the samples of a dataset provably stay the same.
 
-    It follows attributes of datasets and transforms, and in-place operations of PyTorch on the tensors behind them.
-    It does not see writes to a long sequence of indices or samples, nor those that no tensor counts: through NumPy to
-    memory that it shares, or through ``Tensor.data``.
+    It covers attributes of datasets and transforms, and in-place operations of PyTorch on their tensors. It does not
+    cover writes to a long sequence of indices or samples, nor writes that no tensor counts: through NumPy to shared
+    memory, or through ``Tensor.data``.
     """
     return _state(value, ())
 
 
 def _state(value: Any, within: tuple[Any, ...]) -> Any:
-    """The state of ``value``, a part of the objects ``within``, to one of which it may refer again."""
+    """Return the state of ``value``, a part of the objects ``within``, to one of which it may refer again."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Tensor):

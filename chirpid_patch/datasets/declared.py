@@ -1,8 +1,9 @@
-"""Decorators by which a dataset class declares what its samples are, so that batches of them can be read at once.
+"""Decorators with which a dataset class declares how its samples are computed, so that loaders read whole batches.
 
-The class stays what it is, and ``dataset[i]`` runs its own code. Where a loader of this package asks for a batch, the
-attributes declared are read, and if what they hold is what a class of this package computes to the same bits, it does
-(``docs/loader.md`` says when). Everything else, and subclasses that replace a method involved, is read by its own code.
+The class does not change, and ``dataset[i]`` runs its own code. When a loader of this package needs a batch, it reads
+the declared attributes. If a class of this package computes the same bits from their values, it computes the batch
+(``docs/loader.md`` lists the conditions). The class's own code reads all other samples, and those of subclasses that
+override a method.
 """
 
 from __future__ import annotations
@@ -39,8 +40,14 @@ def standardizes_samples(
 ) -> Callable[[Class], Class]:
     """Declare that ``self[i]`` is ``((x - mean) / (std + eps), y)`` of ``x, y = dataset[indices[i]]``.
 
-    ``dataset``, ``indices``, ``mean`` and ``std`` name attributes; ``eps`` 0 says that nothing is added. ``calls``
-    names the methods that ``__getitem__`` calls, ``held`` attributes that hold a method of the object itself.
+    Args:
+        dataset: name of the attribute with the dataset.
+        indices: name of the attribute with the indices.
+        mean: name of the attribute with the mean.
+        std: name of the attribute with the standard deviation.
+        eps: number that is added to ``std``; 0 adds nothing.
+        calls: names of the methods that ``__getitem__`` calls.
+        held: attributes that hold a method of the object, and the names of these methods.
     """
 
     def build(state: Mapping[str, Any]) -> WorkerSafeStandardizedDataset | None:
@@ -59,9 +66,13 @@ def augments_samples(
 ) -> Callable[[Class], Class]:
     """Declare that ``self[i]`` is ``(t(x), y)`` of ``x, y = dataset[i]``, ``t`` one transform after the other.
 
-    ``dataset`` names an attribute, ``transforms`` those of the transforms, each with the attribute that switches it
-    on: another one, which is then True or False, or its own, which is then None for none; None: it is always on.
-    ``training`` names the attribute that switches all of them. ``calls`` and ``held``: see ``standardizes_samples``.
+    Args:
+        dataset: name of the attribute with the dataset.
+        transforms: names of the attributes with the transforms. Each maps to the attribute that switches it on: another
+            one, which is True or False, or its own, which is None for no transform. None: the transform is always on.
+        training: name of the attribute that switches all transforms; None: there is none.
+        calls: as for ``standardizes_samples``.
+        held: as for ``standardizes_samples``.
     """
     flags = {gate for name, gate in [*transforms.items(), (None, training)] if gate is not None and gate != name}
 
@@ -90,11 +101,20 @@ def augments_images(
 ) -> Callable[[Class], Class]:
     """Declare that ``self[i]`` is ``(t(x), y)`` of ``x, y = dataset[i]``, ``t`` masking an 8-bit image of x (1, F, T).
 
-    The image is ``(x - min) / (max - min + eps) * 255`` cut to whole numbers; ``augmenter`` is called with it, and its
-    values, divided by ``divisor``, become a float32 tensor (1, F, T). ``training`` names the attribute that switches
-    it. Samples of other shapes, or without a range, are read by the class's own code, and all of them are where the
-    augmenter does not declare that it masks images (``masks_images``). ``calls`` and ``held``: see
-    ``standardizes_samples``.
+    The image is ``(x - min) / (max - min + eps) * 255``, truncated to integers. ``augmenter`` is called with it. The
+    values of its result, divided by ``divisor``, become a float32 tensor (1, F, T).
+
+    The class's own code reads samples of other shapes, or without a range. It reads all samples if the augmenter does
+    not declare that it masks images (``masks_images``).
+
+    Args:
+        dataset: name of the attribute with the dataset.
+        augmenter: name of the attribute with the augmenter.
+        training: name of the attribute that switches the augmenter; None: it is always on.
+        eps: number that is added to the range of x.
+        divisor: number that divides the values of the image.
+        calls: as for ``standardizes_samples``.
+        held: as for ``standardizes_samples``.
     """
     attributes = (dataset, augmenter) if training is None else (dataset, augmenter, training)
 
@@ -118,9 +138,12 @@ def augments_images(
 def lists_samples(
     samples: str, *, calls: tuple[str, ...] = (), held: Mapping[str, str] | None = None
 ) -> Callable[[Class], Class]:
-    """Declare that ``self[i]`` is ``samples[i]``, an attribute by its name.
+    """Declare that ``self[i]`` is ``samples[i]``.
 
-    ``calls`` and ``held``: see ``standardizes_samples``.
+    Args:
+        samples: name of the attribute with the samples.
+        calls: as for ``standardizes_samples``.
+        held: as for ``standardizes_samples``.
     """
 
     def build(state: Mapping[str, Any]) -> WorkerSafeSequenceDataset | None:
@@ -132,9 +155,9 @@ def lists_samples(
 
 
 def standardized(dataset: Any, indices: Any, mean: Any, std: Any, eps: float) -> WorkerSafeStandardizedDataset | None:
-    """``((x - mean) / (std + eps), y)`` of the samples (x, y) of ``dataset`` at ``indices``, as it is now.
+    """Return ``((x - mean) / (std + eps), y)`` of the samples (x, y) of ``dataset`` at ``indices``, as it is now.
 
-    ``eps`` 0: nothing is added. None where that could be told from the expression evaluated sample by sample.
+    ``eps`` 0: nothing is added. None if the result could differ from the expression evaluated sample by sample.
     """
     below = served(dataset)
     rows = _pair_rows(below)
@@ -156,13 +179,13 @@ def _pair_rows(dataset: Any) -> tuple[torch.dtype, torch.Size] | None:
 
 
 def _gives_pairs(dataset: Any) -> bool:
-    """Whether samples are rows of tensors in pairs, or those of a list, which may be looked at one by one."""
+    """Return whether samples are rows of tensors in pairs, or those of a list, which may be looked at one by one."""
     listed = dataset.data_list if type(dataset) is WorkerSafeSequenceDataset else dataset
     return type(listed) in (list, tuple) or _pair_rows(dataset) is not None
 
 
 def _is_statistic(value: Any) -> bool:
-    """Whether ``value`` is a number or a plain tensor of numbers."""
+    """Return whether ``value`` is a number or a plain tensor of numbers."""
     if type(value) is Tensor:
         plain = value.layout is torch.strided and not value.requires_grad
         return value.device.type == "cpu" and plain and value.is_floating_point()

@@ -1,8 +1,8 @@
-"""Reading a whole batch at once where a dataset allows it, to the exact effect of single samples.
+"""Batched reading of datasets that permit it, with exactly the result of single samples.
 
-A ``Node`` says how: ``children`` (the datasets underneath), ``resolve`` (which samples of which child a batch is), what
-all samples have in common, and ``read_batch``. A dataset of this package, a ``BatchedDataset``, is one itself; those of
-PyTorch that are understood have one. ``node_of`` finds that of any dataset.
+A ``Node`` describes how: ``children`` (the inner datasets), ``resolve`` (the children's samples of a batch), the
+properties that all samples share, and ``read_batch``. A dataset of this package, a ``BatchedDataset``, is a node
+itself; known datasets of PyTorch have one. ``node_of`` returns the node of any dataset.
 """
 
 from __future__ import annotations
@@ -35,74 +35,73 @@ WRITTEN_DOWN = SEQUENCES | {set, frozenset}
 
 
 class Node:
-    """How a dataset is read, and what all its samples have in common: unless said, what those of its children have."""
+    """How a dataset is read, and the properties that all its samples share; by default those of its children."""
 
     #: The datasets whose samples these are made from.
     children: Sequence[Any] = ()
 
     @property
     def child_nodes(self) -> Sequence[Node]:
-        """What says how each of ``children`` is read, as it is now."""
+        """Return the current nodes of ``children``."""
         return [node_of(child) for child in self.children]
 
     @property
     def in_memory(self) -> bool:
-        """Whether batches are gathered from tensors that are in memory already."""
+        """Return whether batches are gathered from tensors in memory."""
         nodes = self.child_nodes
         return bool(nodes) and all(node.in_memory for node in nodes)
 
     @property
     def fixed_samples(self) -> bool:
-        """Whether reading a sample twice surely gives the same."""
+        """Return whether reading a sample twice provably yields the same sample."""
         nodes = self.child_nodes
         return bool(nodes) and all(node.fixed_samples for node in nodes)
 
     @property
     def gathers(self) -> bool:
-        """Whether samples are rows of tensors, hence equal in shape and dtype."""
+        """Return whether samples are rows of tensors, hence equal in shape and dtype."""
         nodes = self.child_nodes
         return bool(nodes) and all(node.gathers for node in nodes)
 
     @property
     def row_kinds(self) -> RowKinds | None:
-        """Dtypes and shapes of all samples, which are rows of tensors; None where that is not sure."""
+        """Return dtypes and shapes of all samples if these are rows of tensors; None if that is not certain."""
         return None
 
     @property
     def count(self) -> int | None:
-        """How many samples there are for indices from 0 on, whatever ``len`` says; None where that is not known."""
+        """Return the number of samples for indices from 0 on, independent of ``len``; None if it is not known."""
         return None
 
     @property
     def keyed(self) -> bool:
-        """Whether samples draw random numbers by the key that they are read with."""
+        """Return whether samples use the random numbers of the key that they are read with."""
         return any(node.keyed for node in self.child_nodes)
 
     @property
     def reads_batches(self) -> bool:
-        """Whether it can be read a batch at a time; a loader reads every other dataset with PyTorch's own code."""
+        """Return whether batched reading is possible; PyTorch's own code reads every other dataset."""
         return True
 
     def gains(self, count: int) -> bool:
-        """Whether reading ``count`` samples at once can take less time than reading them one by one."""
+        """Return whether reading ``count`` samples at once can take less time than reading them one by one."""
         return count > 1
 
     def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
-        """Of which samples of which children the samples (x, y) at ``indices`` have y unchanged; None: of none."""
+        """Return the children's samples that share y with the samples (x, y) at ``indices``; None: there are none."""
         return None
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        """The collated samples at ``indices`` in fresh memory; None where only single ones can be read."""
+        """Return the collated samples at ``indices`` in new memory; None if only single samples can be read."""
         return None
 
 
 class BatchedDataset(Node, Dataset[Any]):
-    """A map-style dataset that can also be read a batch at a time.
+    """A map-style dataset with batched reading.
 
-    Subclasses implement ``read_sample`` and ``read_batch``. ``read_batch`` must give what ``default_collate`` of the
-    single samples gives, in a worker process as in any other, or None before it has called anybody else's code: single
-    samples are read then, and put together by the loader. A subclass that replaces ``__getitem__`` is read by its own
-    code only.
+    Subclasses implement ``read_sample`` and ``read_batch``. ``read_batch`` must return the result of
+    ``default_collate`` of the single samples, in every process. Or it returns None before it calls any other code; the
+    loader then reads and collates single samples. If a subclass overrides ``__getitem__``, only its own code reads it.
     """
 
     def __len__(self) -> int:
@@ -113,7 +112,7 @@ class BatchedDataset(Node, Dataset[Any]):
         return self.read_sample(index, None)
 
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
-        """The samples at ``indices``: PyTorch's own protocol, for loaders that are not ours.
+        """Return the samples at ``indices``: PyTorch's own protocol, for loaders that are not ours.
 
         What is in memory is read at once, and each sample is then a part of that batch's memory.
         """
@@ -126,25 +125,25 @@ class BatchedDataset(Node, Dataset[Any]):
         return list(zip(*(column.unbind(0) for column in batch), strict=True))
 
     def read_sample(self, index: Any, key: RandomKey | None) -> Any:
-        """The sample at ``index``; ``key`` (of one sample) fixes its randomness, None draws it afresh."""
+        """Return the sample at ``index``; ``key`` (of one sample) fixes its random numbers, None draws new ones."""
         raise NotImplementedError
 
     def read_each(self, indices: Sequence[Any]) -> list[Any]:
-        """The samples at ``indices``, one by one."""
+        """Return the samples at ``indices``, read one by one."""
         return [self.read_sample(index, None) for index in indices]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
-        """The samples at ``indices``, for a collation that copies them: they may share memory."""
+        """Return the samples at ``indices`` for a collation that copies them: they may share memory."""
         return [self.read_sample(index, key.take([place])) for place, index in enumerate(indices)]
 
     @property
     def chooses_freely(self) -> bool:
-        """Whether nobody notices when, where and how often it finds out which samples it has."""
+        """Return whether the time, place and number of its index lookups have no visible effect."""
         return True
 
 
 class WrappingDataset(BatchedDataset):
-    """A dataset over the samples of another one, which is ``base_dataset`` and, as old code calls it, ``dataset``."""
+    """A dataset over the samples of another one: ``base_dataset`` or, in older code, ``dataset``."""
 
     base_dataset: Any
 
@@ -154,7 +153,7 @@ class WrappingDataset(BatchedDataset):
 
     @property
     def dataset(self) -> Any:
-        """The dataset underneath."""
+        """Return the inner dataset."""
         return self.base_dataset
 
     @dataset.setter
@@ -163,7 +162,7 @@ class WrappingDataset(BatchedDataset):
 
 
 def uses_package_read(dataset: Any) -> bool:
-    """Whether ``dataset`` is ours and nothing replaced how its samples are read."""
+    """Return whether ``dataset`` is of this package and no method of reading its samples is overridden."""
     kind = type(dataset)
     return (
         isinstance(dataset, BatchedDataset)
@@ -197,9 +196,9 @@ _WRITTEN = {
 
 
 def is_exactly(dataset: Any, kind: type) -> bool:
-    """Whether samples of ``dataset`` are read as PyTorch wrote it of ``kind``, and by nobody else's code.
+    """Return whether PyTorch's code of ``kind`` reads the samples of ``dataset``, and no other code.
 
-    It may be a subclass otherwise. What its samples are read from is then in attributes of its own.
+    ``dataset`` may be a subclass with other methods. Its samples then come from its own attributes.
     """
     own = type(dataset)
     if (own is not kind and kind not in own.__mro__) or not _reads_as_written(own, kind):
@@ -221,12 +220,12 @@ def _reads_as_written(own: type, kind: type) -> bool:
 
 @dataclass(frozen=True)
 class Part:
-    """What a batch needs of one child.
+    """The part of a batch that comes from one child.
 
     Attributes:
         dataset: the child.
-        indices: which samples of it.
-        places: where they come in the batch; None: the batch has no others.
+        indices: indices of its samples.
+        places: their places in the batch; None: the batch has no other samples.
         number: place of the child among all children.
     """
 
@@ -236,7 +235,7 @@ class Part:
     number: int = 0
 
     def key(self, key: RandomKey | None) -> RandomKey | None:
-        """The keys of these samples, of those of the batch."""
+        """Return the keys of these samples, from those of the batch."""
         return key if key is None or self.places is None else key.take(self.places)
 
 
@@ -360,7 +359,7 @@ class _Joined(_Joint):
         return parts
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        """One gather a part, put back into the order asked for."""
+        """Return one gather a part, put back into the order asked for."""
         parts = self.resolve(indices) if self.in_memory else None
         if parts is None or not (len(parts) == 1 or all(node_of(part.dataset).gathers for part in parts)):
             return None  # samples of several lists may differ: a number here, a tensor there
@@ -384,7 +383,7 @@ class _Joined(_Joint):
 
 
 def _rows_at(dataset: Any, indices: Sequence[Any]) -> list[int] | None:
-    """The rows at ``indices`` of a ``TensorDataset``; None where its tensors have not all of them."""
+    """Return the rows at ``indices`` of a ``TensorDataset``; None where its tensors have not all of them."""
     counts = {tensor.shape[0] for tensor in dataset.tensors}
     return positions_of(indices, counts.pop()) if len(counts) == 1 else None
 
@@ -396,7 +395,7 @@ def _is_gatherable(dataset: Any) -> bool:
 
 
 def joint_of(dataset: Any) -> _Chosen | _Joined | None:
-    """The node of a ``Subset`` or ``ConcatDataset``, whose samples are those of its children; None for all else."""
+    """Return the node of a ``Subset`` or ``ConcatDataset``, whose samples are its children's; None for others."""
     if is_exactly(dataset, Subset):
         return _Chosen(dataset)
     return _Joined(dataset) if is_exactly(dataset, ConcatDataset) else None
@@ -412,7 +411,7 @@ _OWN_CODE = _OwnCode()
 
 
 def node_of(dataset: Any) -> Node:
-    """What says how ``dataset`` is read."""
+    """Return the node that describes how ``dataset`` is read."""
     if type(dataset) is TensorDataset:
         return _Rows(dataset) if _is_gatherable(dataset) else _OWN_CODE
     joint = None if isinstance(dataset, BatchedDataset) else joint_of(dataset)
@@ -426,35 +425,35 @@ def node_of(dataset: Any) -> Node:
 
 
 def is_in_memory(dataset: Any) -> bool:
-    """Whether batches are gathered from memory, so that worker processes could only slow it down."""
+    """Return whether batches are gathered from memory, so that worker processes could only slow loading down."""
     return node_of(dataset).in_memory
 
 
 def reads_batches(dataset: Any) -> bool:
-    """Whether ``dataset`` is one that this module can read a batch at a time: ours, or PyTorch's over tensors."""
+    """Return whether batched reading of ``dataset`` is supported: this package's, or PyTorch's over tensors."""
     return node_of(dataset).reads_batches
 
 
 def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Batch | None:
     """Return ``default_collate([dataset[i] for i in indices])``, read at once; None if that is not possible.
 
-    The batch is a list of columns in memory of its own, equal to the per-sample result bit for bit (random
-    transforms: equal for the same ``key``). Indices the per-sample code would refuse give None, so that the
-    caller's per-sample code raises the error. So does a forked copy of the process: operations on a whole batch are
-    large enough for several threads, which it lacks.
+    The batch is a list of columns in new memory, equal to the per-sample result bit for bit (random transforms: equal
+    for the same ``key``). If per-sample code would refuse an index, the result is None, so that the caller's per-sample
+    code raises the error. A forked copy of the process also returns None: operations on a whole batch may need several
+    threads, which it lacks.
     """
     return read_at_once(node_of(dataset), indices, key)
 
 
 def read_at_once(node: Node, indices: Any, key: RandomKey | None) -> Batch | None:
-    """``fetch_batch`` of the dataset whose node is ``node``."""
+    """Return ``fetch_batch`` of the dataset with this node."""
     if type(indices) not in SEQUENCES or not len(indices) or is_threadless_copy():
         return None
     return node.read_batch(indices, key)
 
 
 def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
-    """The tensors in memory that ``dataset`` reads its samples from, and the rows behind ``indices``.
+    """Return the tensors in memory from which ``dataset`` reads its samples, and the rows of ``indices``.
 
     ``None`` unless the dataset is a plain TensorDataset, or plain Subsets of one.
     """

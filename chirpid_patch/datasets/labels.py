@@ -1,4 +1,4 @@
-"""Labels of a dataset without computing its samples, where that gives the same; sample by sample elsewhere."""
+"""Labels of a dataset without computing its samples, if the labels are the same; otherwise sample by sample."""
 
 from __future__ import annotations
 
@@ -16,27 +16,32 @@ from chirpid_patch.datasets.rows import as_ints, is_integer
 
 
 def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, unpack: bool | None = None) -> list[Any]:
-    """The labels of the samples (x, y) of ``dataset``: exactly ``[dataset[i][1] for i in indices]``.
+    """Return the labels of the samples (x, y) of ``dataset``: exactly ``[dataset[i][1] for i in indices]``.
 
-    Types, values, order and exceptions are those of that expression, and labels from a label tensor are views of
-    it, as there. What is left out is work on x that nobody else can notice: x is not read where samples come from a
-    plain ``TensorDataset`` or from lists, also through plain ``Subset`` and ``ConcatDataset``, and not computed by
-    the shipped datasets on top of them. Every other dataset is read sample by sample: its own ``__getitem__`` may
-    log, count or draw random numbers, and so does augmentation while it is on.
+    Types, values, order and exceptions are those of that expression. Labels from a label tensor are views of it. The
+    function skips only work on x that no other code can notice:
+
+    * it does not read x if samples come from a plain ``TensorDataset`` or from lists, also through plain ``Subset`` and
+      ``ConcatDataset``;
+    * it does not compute x in datasets of this package over these.
+
+    It reads every other dataset sample by sample, because ``__getitem__`` may log, count or draw random numbers. The
+    same applies while augmentation is on.
 
     Args:
-        dataset: anything that can be indexed (with ``indices``) or iterated over (without).
-        indices: which samples, in this order; any iterable of what ``dataset`` takes as an index. All
-            samples by default, as iteration gives them: ``[y for _, y in dataset]``.
-        unpack: take samples apart as ``_, y = sample``, which refuses all but pairs, or read ``sample[1]``. None
-            takes them apart without ``indices`` only.
+        dataset: an object that can be indexed (with ``indices``) or iterated over (without).
+        indices: which samples, in this order; any iterable of indices that ``dataset`` accepts. By default all samples,
+            as iteration yields them: ``[y for _, y in dataset]``.
+        unpack: True unpacks samples as ``_, y = sample``, which refuses all but pairs. False reads ``sample[1]``. None
+            unpacks only without ``indices``.
 
     Returns:
-        One label a sample, as the dataset gives it: 0-dim views of the labels for a ``TensorDataset``.
+        One label for each sample, as the dataset returns it: 0-dim views of the labels for a ``TensorDataset``.
 
     Raises:
-        IndexError: for an index that ``dataset`` refuses; and whatever reading a sample raises.
-        ValueError: where samples are taken apart and one is not a pair.
+        IndexError: ``dataset`` refuses an index.
+        ValueError: samples are unpacked, and one is not a pair.
+        Exception: any error of reading a sample.
     """
     return list(iterate_labels(dataset, indices, unpack=unpack))
 
@@ -44,10 +49,10 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
 def iterate_labels(
     dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, unpack: bool | None = None
 ) -> Iterator[Any]:
-    """The labels of ``read_labels`` one by one, as a loop that does something with each takes them.
+    """Yield the labels of ``read_labels`` one by one, for a loop over them.
 
-    A sample that has to be read is read when its label is asked for: so a dataset may hand out one buffer again and
-    again, and what the loop raises is raised before the next sample is read.
+    A sample that has to be read is read when the loop requests its label. So a dataset may reuse one buffer, and an
+    error in the loop is raised before the next sample is read.
 
     Args:
         dataset: as for ``read_labels``.
@@ -81,7 +86,7 @@ def _label(sample: Any, pairs: bool) -> Any:
 
 
 def _as_ints(indices: Iterable[Any]) -> list[Any]:
-    """The same indices, as ints where they come in an array: those are looked up fastest."""
+    """Return the same indices, as ints where they come in an array: those are looked up fastest."""
     ints = as_ints(indices) if type(indices) in (np.ndarray, Tensor) else None
     return list(indices) if ints is None else ints
 
@@ -111,7 +116,7 @@ def _passes_labels_on(dataset: Any) -> bool:
 
 
 def _labels(dataset: Any, indices: Sequence[Any], pairs: bool) -> list[Any] | None:
-    """The labels at ``indices`` of a dataset that reads them apart; None where one is refused, or not surely right."""
+    """Return labels of a dataset that reads them apart; None if an index is refused, or a label may be wrong."""
     if not all(map(is_integer, indices)):
         return None
     if type(dataset) in (list, tuple):

@@ -1,4 +1,4 @@
-"""Rows of tensors gathered into the memory of a batch."""
+"""Rows of tensors, gathered into the memory of a batch."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from chirpid_patch.transforms import off_cpu
 
 #: Integer types of a 0-dim tensor that is an index. An unsigned byte is not one: PyTorch reads it as a mask.
 _INDEX_DTYPES = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
-#: Sequences that are looked at without anybody's code.
+#: Sequences that are read without running any other code.
 SEQUENCES = frozenset({list, tuple, range, array, np.ndarray, Tensor})
 _INT = {int}
 
 
 def is_plain(tensor: Any) -> bool:
-    """Whether ``index_select`` on ``tensor`` gives what indexing and stacking gives."""
+    """Return whether ``index_select`` on ``tensor`` equals indexing and stacking."""
     return (
         type(tensor) is Tensor
         and tensor.is_cpu
@@ -40,13 +40,13 @@ def is_plain(tensor: Any) -> bool:
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of contiguous tensors of ``shape``: stacking samples of four axes or more may keep others."""
+    """Return strides of contiguous tensors of ``shape``: stacks of samples with four axes or more may differ."""
     return torch.empty(tuple(shape), device="meta").stride()
 
 
 @cache
 def can_gather(dtype: torch.dtype) -> bool:
-    """Whether this version of PyTorch gathers rows of ``dtype``; some of unsigned integers it does not."""
+    """Return whether this version of PyTorch gathers rows of ``dtype``; it does not for some unsigned integers."""
     try:
         torch.index_select(torch.zeros(1, dtype=dtype), 0, torch.zeros(1, dtype=torch.int64))
     except (NotImplementedError, RuntimeError):
@@ -55,16 +55,16 @@ def can_gather(dtype: torch.dtype) -> bool:
 
 
 def is_integer(index: Any) -> bool:
-    """Whether ``index`` means one sample, and the same one to lists, arrays and tensors; a user's object does not."""
+    """Return whether ``index`` is one index, the same for lists, arrays and tensors; a user's object is not."""
     if type(index) is Tensor:
         return index.ndim == 0 and index.dtype in _INDEX_DTYPES
     return type(index) is int or isinstance(index, np.integer)
 
 
 def is_table(values: Any) -> bool:
-    """Whether items of ``values`` are found by integers, and asked for without anybody noticing.
+    """Return whether integers look up items of ``values``, without visible effects.
 
-    What a list holds besides its first item is seen only where it is looked up.
+    The function checks only the first item of a list.
     """
     kind = type(values)
     if kind is np.ndarray:
@@ -77,7 +77,7 @@ def is_table(values: Any) -> bool:
 
 
 def are_integers(indices: Any) -> bool:
-    """Whether all of ``indices`` are integers: no mask, no index of more dimensions, no object of a user's."""
+    """Return whether all of ``indices`` are integers: no mask, no array of more dimensions, no user's object."""
     kind = type(indices)
     if kind is np.ndarray or kind is Tensor:
         return is_table(indices)
@@ -85,7 +85,7 @@ def are_integers(indices: Any) -> bool:
 
 
 def as_ints(indices: Any) -> list[int] | None:
-    """``indices`` as ints; None unless ``are_integers``."""
+    """Return ``indices`` as ints; None unless ``are_integers``."""
     kind = type(indices)
     if kind in SEQUENCES and set(map(type, indices)) == _INT:
         return list(indices)
@@ -95,7 +95,7 @@ def as_ints(indices: Any) -> list[int] | None:
 
 
 def positions_of(indices: Any, length: int) -> list[int] | None:
-    """``indices`` as ints in 0..``length``-1; None if indexing with them would mean something else."""
+    """Return ``indices`` as ints in 0..``length``-1; None if indexing with them would mean something else."""
     positions = as_ints(indices)
     if not positions:
         return positions
@@ -106,7 +106,7 @@ def positions_of(indices: Any, length: int) -> list[int] | None:
 
 
 def map_indices(table: Any, indices: Any) -> list[Any] | None:
-    """``[table[i] for i in indices]`` of a list or ``is_table``; None if one is none of its places."""
+    """Return ``[table[i] for i in indices]`` of a list or ``is_table``; None if an index is out of range."""
     if not are_integers(indices):
         return None
     try:
@@ -116,7 +116,7 @@ def map_indices(table: Any, indices: Any) -> list[Any] | None:
 
 
 def gather(tensor: Tensor, rows: Tensor) -> Tensor:
-    """The rows of ``tensor`` in memory of their own, where ``tensor`` is."""
+    """Return the rows of ``tensor`` in new memory on the same device."""
     if off_cpu.is_away(tensor):
         return torch.index_select(tensor, 0, off_cpu.sent(rows, tensor.device))
     if get_worker_info() is None and not is_large(tensor.nbytes * rows.shape[0] // max(tensor.shape[0], 1)):
@@ -125,11 +125,10 @@ def gather(tensor: Tensor, rows: Tensor) -> Tensor:
 
 
 def batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Memory for a batch of ``count`` samples shaped as those of ``tensor``; shared memory in a worker process.
+    """Return memory for a batch of ``count`` samples like those of ``tensor``; shared memory in a worker process.
 
-    A worker hands its batches over through shared memory. Gathered on the heap and moved there afterwards,
-    they leave the heap of glibc before 2.38 growing by every batch; ``default_collate`` gathers straight into
-    shared memory too.
+    A worker passes its batches on through shared memory. If it gathers them on the heap and moves them then, the heap
+    of glibc before 2.38 grows by every batch. ``default_collate`` also gathers directly into shared memory.
     """
     shape = (count, *tensor.shape[1:])
     dtype = tensor.dtype if dtype is None else dtype

@@ -1,4 +1,4 @@
-"""Samples read one by one, as PyTorch's loader reads them, and put together to a batch."""
+"""Samples read one by one, as PyTorch's loader reads them, and collated to a batch."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Collate = Callable[[Any], Any]
 
 
 def _takes_key(dataset: Any) -> bool:
-    """Whether single samples of ``dataset`` can be read with a key."""
+    """Return whether single samples of ``dataset`` can be read with a key."""
     return _takes_key(dataset.dataset) if is_exactly(dataset, Subset) else uses_package_read(dataset)
 
 
 def fetch_sample(dataset: Any, index: Any, key: RandomKey | None = None) -> Any:
-    """``dataset[index]``, its randomness fixed by ``key`` (of one sample) where the dataset is ours."""
+    """Return ``dataset[index]``; ``key`` (of one sample) fixes its random numbers in datasets of this package."""
     if key is not None and _takes_key(dataset):
         if isinstance(dataset, Subset):
             return fetch_sample(dataset.dataset, dataset.indices[index], key)
@@ -44,7 +44,7 @@ def fetch_sample(dataset: Any, index: Any, key: RandomKey | None = None) -> Any:
 def fetch_samples(
     dataset: Any, indices: Sequence[Any], key: RandomKey | None = None, *, apart: bool = True
 ) -> list[Any]:
-    """The samples at ``indices``, one by one, as PyTorch's own loader reads them. ``apart``: none share memory."""
+    """Return the samples at ``indices``, read one by one as by PyTorch's loader. ``apart``: none share memory."""
     if key is not None and _takes_key(dataset):
         if not apart and uses_package_read(dataset):
             together: list[Any] = dataset.read_samples(indices, key)
@@ -58,7 +58,7 @@ def fetch_samples(
 
 
 def load_batch(dataset: Any, indices: Sequence[Any], key: RandomKey | None, collate: Collate) -> Any:
-    """``collate([dataset[i] for i in indices])``, read at once where collation and dataset allow it."""
+    """Return ``collate([dataset[i] for i in indices])``, read at once if collation and dataset permit it."""
     stacks = stacks_samples(collate)
     node = node_of(dataset) if stacks else None
     if node is not None and (key is not None or (type(indices) in SEQUENCES and node.gains(len(indices)))):
@@ -72,7 +72,7 @@ def load_batch(dataset: Any, indices: Sequence[Any], key: RandomKey | None, coll
 
 
 def reads_singly(dataset: Any) -> bool:
-    """Whether a batch of ``dataset`` is read as single samples anyway, so that these may be read apart."""
+    """Return whether a batch of ``dataset`` is read as single samples, so that these may be read apart."""
     if is_exactly(dataset, Subset):
         return reads_singly(dataset.dataset)
     if uses_package_read(dataset):
@@ -82,7 +82,7 @@ def reads_singly(dataset: Any) -> bool:
 
 
 def fetch_pairs(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> tuple[Tensor, Any] | None:
-    """The batch of (x, y) samples as (X, Y), X a fresh tensor; None where it cannot be read at once."""
+    """Return the batch of (x, y) samples as (X, Y), X a new tensor; None if it cannot be read at once."""
     listed = type(dataset) in (list, tuple)
     batch = read_listed(dataset, indices) if listed else fetch_batch(dataset, indices, key)
     if batch is None or len(batch) != 2 or not isinstance(batch[0], Tensor):
@@ -91,10 +91,10 @@ def fetch_pairs(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> 
 
 
 def read_listed(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
-    """The samples (x, y) of a list at ``indices`` as [X, Y], X a fresh tensor.
+    """Return the samples (x, y) of a list at ``indices`` as [X, Y], X a new tensor.
 
-    None unless that pays and collating them gives the same in every process: all x are plain tensors of one kind, and
-    so are all y, or numbers or text. PyTorch's own collation is as fast for batches that are not large.
+    None unless that pays and collation yields the same in every process: all x are plain tensors of one kind, and so
+    are all y, or numbers or text. PyTorch's own collation is as fast for small batches.
     """
     chosen = map_indices(samples, indices)
     if not chosen or not _is_pair(chosen[0]) or not is_large(len(chosen) * bytes_of(chosen[0][0])):
@@ -118,7 +118,7 @@ def _is_pair(sample: Any) -> bool:
 
 
 def bytes_of(x: Any) -> int:
-    """Bytes of a dense tensor; 0 of anything else."""
+    """Return the bytes of a dense tensor; 0 for all other objects."""
     return x.nbytes if type(x) is Tensor and x.layout is torch.strided else 0
 
 
@@ -149,7 +149,7 @@ def stack_while_alike(
 
 
 def are_alike(values: Sequence[Any]) -> bool:
-    """Whether ``values`` are plain contiguous tensors on the CPU that agree in shape and dtype."""
+    """Return whether ``values`` are plain contiguous CPU tensors of equal shape and dtype."""
     if set(map(type, values)) != {Tensor} or not all(x.is_cpu and x.layout is torch.strided for x in values):
         return False
     shapes = {(x.dtype, x.shape, x.stride(), x.requires_grad, x.is_conj(), x.is_neg()) for x in values}

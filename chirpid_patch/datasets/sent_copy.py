@@ -1,8 +1,8 @@
-"""Datasets as worker processes are sent them: what the caller changes later, they do not notice.
+"""Copies of datasets for worker processes, which later changes by the caller do not affect.
 
-Lists of indices become arrays on the way. A forked worker shares its parent's memory until either writes to it, and
-merely looking at a Python object writes to it: its count of references. A list of a million indices is thus copied,
-page by page, into every worker that reads it. An array of numbers has no objects inside.
+Lists of indices become arrays in the copy. A forked worker shares its parent's memory until either writes to it, and
+reading a Python object writes its reference count. So every worker that reads a list of a million indices copies it
+page by page. An array of numbers contains no objects.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _SHORTEST = 1024
 
 
 def sent_copy(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
-    """``dataset`` as it is now: this package's datasets, PyTorch's over them, their indices and transforms copied.
+    """Return a copy of ``dataset``: this package's datasets, PyTorch's over them, their indices and transforms.
 
-    Tensors, arrays and samples are not copied, nor is anything of another kind: those stay the very same objects. No
-    method of the user's is called. Indices come as the same Python or NumPy integers.
+    Tensors, arrays, samples and all other objects are not copied, but stay the same objects. The function calls no
+    method of the user. Indices arrive as the same Python or NumPy integers.
     """
     made = {} if _made is None else _made  # a dataset may refer to its own splits
     if id(dataset) in made:

@@ -12,14 +12,18 @@ from chirpid_patch.randomness.keyed_random import RandomKey
 
 
 class WorkerSafeSequenceDataset(BatchedDataset):
-    """A list of samples, or anything indexable with a length, as a dataset; samples come as they are."""
+    """A list of samples as a dataset.
+
+    Args:
+        data_list: a list, or any indexable object with a length. ``dataset[i]`` returns its item i unchanged.
+    """
 
     def __init__(self, data_list: Any) -> None:
         self.data_list = data_list
 
     @property
     def data(self) -> Any:
-        """The sequence itself."""
+        """Return the sequence of samples."""
         return self.data_list
 
     @data.setter
@@ -32,15 +36,15 @@ class WorkerSafeSequenceDataset(BatchedDataset):
 
     @property
     def in_memory(self) -> bool:
-        return self._is_listed or super().in_memory
+        return self._has_list or super().in_memory
 
     @property
     def fixed_samples(self) -> bool:
-        return self._is_listed or super().fixed_samples
+        return self._has_list or super().fixed_samples
 
     @property
     def keyed(self) -> bool:
-        return not self._is_listed and super().keyed
+        return not self._has_list and super().keyed
 
     @property
     def row_kinds(self) -> RowKinds | None:
@@ -48,11 +52,11 @@ class WorkerSafeSequenceDataset(BatchedDataset):
 
     @property
     def count(self) -> int | None:
-        return len(self.data_list) if self._is_listed else node_of(self.data_list).count
+        return len(self.data_list) if self._has_list else node_of(self.data_list).count
 
     @property
-    def _is_listed(self) -> bool:
-        """Whether the samples exist already."""
+    def _has_list(self) -> bool:
+        """Return whether the samples exist already."""
         return type(self.data_list) in (list, tuple)
 
     def __len__(self) -> int:
@@ -65,18 +69,18 @@ class WorkerSafeSequenceDataset(BatchedDataset):
         return fetch_sample(self.data_list, index, key)
 
     def read_each(self, indices: Sequence[Any]) -> list[Any]:
-        if not self._is_listed or type(self).read_sample is not WorkerSafeSequenceDataset.read_sample:
+        if not self._has_list or type(self).read_sample is not WorkerSafeSequenceDataset.read_sample:
             return super().read_each(indices)
         samples = self.data_list
         return [samples[index] for index in indices]
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        if not self._is_listed:
+        if not self._has_list:
             return fetch_batch(self.data_list, indices, key)
         return read_listed(self.data_list, indices)
 
     def gains(self, count: int) -> bool:
-        if not self._is_listed:
+        if not self._has_list:
             return super().gains(count)
         # PyTorch collates what is listed as fast, unless the batch comes in memory that is worth keeping.
         first = self.data_list[0] if self.data_list else None

@@ -1,4 +1,4 @@
-"""Samples stacked into one tensor, or standardised into a list, at once where they are in memory."""
+"""Samples stacked into one tensor, or standardised into a list, at once if they are in memory."""
 
 from __future__ import annotations
 
@@ -20,36 +20,37 @@ _INTEGERS = frozenset({int, np.int64, np.int32})
 
 
 def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> Tensor:
-    """The x of the samples (x, y) of ``dataset`` in one new tensor: exactly ``torch.stack([dataset[i][0] for i …])``.
+    """Return x of all samples (x, y) in one new tensor: exactly ``torch.stack([dataset[i][0] for i in indices])``.
 
-    Rows of tensors in memory (a plain ``TensorDataset``, also through plain ``Subset``, and the shipped datasets over
-    one while nothing is random) are gathered at once, where the indices are a list, tuple, range, set, array or tensor:
-    the same values in the same layout. So they are for the indices of a generator, which then must only compute.
-    Everything else is read sample by sample, each index asked for before its sample.
+    Rows of tensors in memory are gathered at once, with the same values in the same layout. Such rows belong to a plain
+    ``TensorDataset``, also through plain ``Subset``, and to datasets of this package over one without random
+    transforms. The indices must be in a list, tuple, range, set, array or tensor, or come from a generator that only
+    computes. All other samples are read one by one: first each index, then its sample.
 
     Args:
-        dataset: anything that can be indexed (with ``indices``) or iterated over (without).
-        indices: which samples, in this order; any iterable of what ``dataset`` takes as an index. All
-            samples by default, as ``torch.stack([x for x, _ in dataset])`` has them.
+        dataset: an object that can be indexed (with ``indices``) or iterated over (without).
+        indices: which samples, in this order; any iterable of indices that ``dataset`` accepts. By default all samples,
+            as in ``torch.stack([x for x, _ in dataset])``.
 
     Returns:
         A tensor (N, *shape of x) of the dtype of x.
 
     Raises:
-        RuntimeError: no samples, or x of different shapes.
-        IndexError: an index that ``dataset`` refuses; and whatever reading a sample raises.
+        RuntimeError: there are no samples, or x has different shapes.
+        IndexError: ``dataset`` refuses an index.
+        Exception: any error of reading a sample.
     """
     if isinstance(indices, EllipsisType):
         count = None if hasattr(type(dataset), "__iter__") else node_of(dataset).count
         try:
-            stacked = None if count is None else _gathered(dataset, range(count), columns=2)
+            stacked = None if count is None else _gather_column(dataset, range(count), columns=2)
         except IndexError:  # ends an iteration over the dataset early
             stacked = None
         return torch.stack([x for x, _ in dataset]) if stacked is None else stacked
     if type(indices) is GeneratorType and _has_fixed_rows(dataset):
         indices = list(indices)  # reading rows does nothing that it could see
     # Others may compute each index when it is asked for: between two samples, and seeing what reading one does.
-    stacked = _gathered(dataset, list(indices)) if type(indices) in WRITTEN_DOWN else None
+    stacked = _gather_column(dataset, list(indices)) if type(indices) in WRITTEN_DOWN else None
     return torch.stack([dataset[index][0] for index in indices]) if stacked is None else stacked
 
 
@@ -62,26 +63,26 @@ def standardized_samples(
     eps: float = 0.0,
     reads: Literal[1, 2] = 1,
 ) -> list[tuple[Any, Any]]:
-    """Make the list ``[((x - mean) / (std + eps), y) for x, y in samples]``, to the same bits.
+    """Return the list ``[((x - mean) / (std + eps), y) for x, y in samples]``, with the same bits.
 
-    Rows of tensors in memory are standardised without reading samples: ``dataset`` is a plain ``TensorDataset`` of two
-    CPU tensors, or a plain ``Subset`` of one, ``indices`` is a list, tuple, range or array of integers in range, and
-    standardising keeps dtype and shape of x. All other samples are read one by one.
+    Rows of tensors in memory are standardised without reading samples. That requires a plain ``TensorDataset`` of two
+    CPU tensors, or a plain ``Subset`` of one, and indices in a list, tuple, range or array of integers in range.
+    Standardising must keep dtype and shape of x. All other samples are read one by one.
 
     Args:
         dataset: samples (x, y).
-        indices: which samples, in this order; ``...`` for all samples, as iterating over ``dataset`` has them.
-        mean: what is subtracted from x, for example a number or a 0-dim tensor.
-        std: what x is divided by, likewise.
-        eps: added to ``std``; 0 adds nothing.
+        indices: which samples, in this order; ``...`` for all samples, in the order of iteration.
+        mean: the value that is subtracted from x, for example a number or a 0-dim tensor.
+        std: the value that divides x, likewise.
+        eps: number that is added to ``std``; 0 adds nothing.
         reads: how often a sample that is no row in memory is read: 1 for ``x, y = dataset[i]``, 2 for ``dataset[i][0]``
             and then ``dataset[i][1]``.
 
     Returns:
-        Pairs (x, y). Each x has memory of its own, and y is what ``dataset[i]`` holds.
+        Pairs (x, y). Each x has its own memory, and y is that of ``dataset[i]``.
 
     Raises:
-        Exception: whatever reading or standardising a sample raises.
+        Exception: any error of reading or standardising a sample.
     """
     rows = _standardized_rows(dataset, indices, mean, std, eps)
     if rows is not None:
@@ -104,7 +105,7 @@ def standardized_samples(
 def _standardized_rows(
     dataset: Any, indices: Any, mean: Any, std: Any, eps: float
 ) -> list[tuple[Tensor, Tensor]] | None:
-    """The list of ``standardized_samples`` of rows in memory; None, and nothing has been read, of any other."""
+    """Return the list of ``standardized_samples`` of rows in memory; None, and nothing has been read, of any other."""
     if type(dataset) not in (TensorDataset, Subset) or indices is None:
         return None
     view = standardized(dataset, range(len(dataset)) if isinstance(indices, EllipsisType) else indices, mean, std, eps)
@@ -127,8 +128,8 @@ def _has_fixed_rows(dataset: Any) -> bool:
     return node.gathers and node.fixed_samples
 
 
-def _gathered(dataset: Any, indices: Sequence[Any], columns: int | None = None) -> Tensor | None:
-    """The samples' first column, or None where that is not surely what stacking them gives."""
+def _gather_column(dataset: Any, indices: Sequence[Any], columns: int | None = None) -> Tensor | None:
+    """Return the samples' first column, or None where that is not provably what stacking them gives."""
     if not len(indices) or not _has_fixed_rows(dataset):
         return None
     found = tensors_behind(dataset, indices)

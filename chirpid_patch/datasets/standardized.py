@@ -22,7 +22,7 @@ _Statistic = float | np.floating[Any] | tuple[float, str] | Tensor
 
 
 def _pack(value: Any) -> _Statistic:
-    """A mean or deviation as picklable state: numbers as they are, 0-dim tensors as (number, dtype name)."""
+    """Return a mean or deviation as picklable state: numbers as they are, 0-dim tensors as (number, dtype name)."""
     if isinstance(value, np.ndarray | list | tuple):
         value = torch.as_tensor(value, dtype=torch.float32)
     if not isinstance(value, Tensor):
@@ -41,7 +41,7 @@ def _unpack(state: _Statistic) -> Any:
 
 
 def _fits(shape: Sequence[int], sample: Sequence[int]) -> bool:
-    """Whether a statistic of ``shape`` is laid against ``sample`` without making it larger."""
+    """Return whether a statistic of ``shape`` is laid against ``sample`` without making it larger."""
     padded = (*(len(sample) - len(shape)) * (1,), *shape)
     return len(padded) == len(sample) and all(one in (1, size) for one, size in zip(padded, sample, strict=True))
 
@@ -49,16 +49,19 @@ def _fits(shape: Sequence[int], sample: Sequence[int]) -> bool:
 class WorkerSafeStandardizedDataset(WrappingDataset):
     """The samples of ``base_dataset`` at ``indices``, standardised: ``(x - mean) / (std + eps)``.
 
-    Samples are pairs (x, y), x a tensor. ``mean`` and ``std`` are numbers or tensors, 0-dim or broadcastable
-    to x; lists, tuples and NumPy's arrays are taken as float32 tensors. Results equal, bit for bit, those of the
-    expression above evaluated on each sample with the values as they were given. State is made of numbers and
-    ``indices``, and pickles.
+    Results are equal, bit for bit, to that expression evaluated on each sample with the values as given. The state
+    consists of numbers and ``indices``, and can be pickled.
 
-    Sample i is the one at ``indices[i]``, so a dictionary or a labelled Series is looked up by key. Indices that can
-    only be iterated over (a generator, a set) become a list.
+    The attributes ``mean``, ``std``, ``indices`` and ``dataset`` can be assigned later. ``mean`` and ``std`` read as
+    they were given. ``dataset``, ``base_dataset`` and ``original_dataset`` are one object.
 
-    ``mean``, ``std``, ``indices`` and ``dataset`` can be assigned to later; ``mean`` and ``std`` read as they
-    were given. ``dataset``, ``base_dataset`` and ``original_dataset`` are one object.
+    Args:
+        base_dataset: map-style dataset of samples (x, y), x a tensor.
+        indices: sample i is the sample at ``indices[i]``. A dictionary or a labelled Series is looked up by key.
+            Indices that can only be iterated over (a generator, a set) become a list.
+        mean: number, or tensor that is 0-dim or broadcasts to x. Lists, tuples and NumPy arrays become float32 tensors.
+        std: likewise.
+        eps: number that is added to ``std``.
     """
 
     #: Operands, and the numbers for each kind of tensor; one attribute, so that threads never see parts of two states.
@@ -73,7 +76,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     @property
     def original_dataset(self) -> Any:
-        """The dataset underneath."""
+        """Return the inner dataset."""
         return self.base_dataset
 
     @original_dataset.setter
@@ -82,7 +85,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     @property
     def mean(self) -> Any:
-        """The mean that is subtracted."""
+        """Return the mean that is subtracted."""
         return _unpack(self._mean)
 
     @mean.setter
@@ -91,7 +94,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     @property
     def std(self) -> Any:
-        """The standard deviation, without ``eps``."""
+        """Return the standard deviation, without ``eps``."""
         return _unpack(self._std)
 
     @std.setter
@@ -119,11 +122,11 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return (own is WorkerSafeStandardizedDataset or not is_computed(own, "indices")) and is_table(self.indices)
 
     def keeps_rows(self, batch: Tensor) -> bool:
-        """Whether standardising a batch of x like ``batch`` keeps its dtype and shape, and is the same one by one."""
+        """Return whether standardising a batch of x keeps dtype and shape, and equals standardising single samples."""
         return self._broadcasts(batch) and self._stays_in_place(batch)
 
     def operands(self) -> tuple[Any, Any]:
-        """What is subtracted and what is divided by; kept until a statistic changes, and never pickled."""
+        """Return subtrahend and divisor; cached until a statistic changes, and never pickled."""
         return self._state()[0]
 
     def _state(self) -> tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]]:
@@ -160,7 +163,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return None if pairs is None else [self._standardize_column(pairs[0]), pairs[1]]
 
     def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
-        """The given rows of ``xs``, standardised while they are copied; None where that is not possible."""
+        """Return the given rows of ``xs``, standardised while they are copied; None where that is not possible."""
         numbers = self._numbers(xs) if not off_cpu.is_away(xs) else None
         if numbers is None:
             return None
@@ -176,7 +179,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return numbers[kind]
 
     def _standardize_column(self, batch: Tensor) -> Any:
-        """A batch of x, fresh memory, at once where that is the same as one by one."""
+        """Return a batch of x, fresh memory, at once where that is the same as one by one."""
         mean, deviation = (off_cpu.operand(statistic, batch) for statistic in self.operands())
         if not self._broadcasts(batch):
             return default_collate([(x - mean) / deviation for x in batch])
@@ -185,7 +188,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return (batch - mean) / deviation
 
     def _broadcasts(self, batch: Tensor) -> bool:
-        """Whether the statistics meet a batch as they meet each sample.
+        """Return whether the statistics meet a batch as they meet each sample.
 
         A 0-dim sample promotes dtypes otherwise than a 1-dim batch, and statistics with more axes than a
         sample would be laid against the batch axis.
@@ -193,7 +196,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return batch.ndim > 1 and max(map(np.ndim, self.operands())) < batch.ndim
 
     def _stays_in_place(self, batch: Tensor) -> bool:
-        """Whether the arithmetic on a batch keeps its dtype and shape, and can be done in its memory."""
+        """Return whether the arithmetic on a batch keeps its dtype and shape, and can be done in its memory."""
         return batch.is_floating_point() and all(
             torch.result_type(batch, statistic) == batch.dtype
             and (np.ndim(statistic) == 0 or _fits(statistic.shape, batch.shape[1:]))

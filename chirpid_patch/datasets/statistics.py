@@ -1,4 +1,4 @@
-"""Mean and standard deviation for standardising: as the migrated code drew and reduced them, or streamed."""
+"""Mean and standard deviation for standardising: as the original code computes them, or in one pass."""
 
 from __future__ import annotations
 
@@ -15,11 +15,18 @@ from chirpid_patch.datasets.gather import fetch_batch
 
 
 def compute_standardization_stats(dataset: Any, indices: Any, sample_size: int = 1000) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of (at most ``sample_size`` of) the samples at ``indices``: 0-dim tensors.
+    """Return mean and standard deviation of at most ``sample_size`` of the samples at ``indices``.
 
-    More than ``sample_size`` indices are thinned with ``np.random.choice`` without replacement, which draws
-    from NumPy's global generator. The samples are stacked in that order and reduced in their own dtype, so
-    equal inputs give equal results to the last bit (at equal thread counts).
+    Equal inputs lead to equal results to the last bit (with equal thread counts).
+
+    Args:
+        dataset: map-style dataset of samples (x, y), x a tensor.
+        indices: indices of the samples.
+        sample_size: largest number of samples. With more indices, ``np.random.choice`` draws a subset without
+            replacement from NumPy's global generator.
+
+    Returns:
+        Two 0-dim tensors of the dtype of x, over the stacked samples.
     """
     chosen = indices
     if len(indices) > sample_size:
@@ -35,21 +42,24 @@ def compute_standardization_stats(dataset: Any, indices: Any, sample_size: int =
 def streaming_standardization_stats(
     dataset: Any, indices: Iterable[Any] | None = None, *, batch_size: int = 256
 ) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation over all values of x of the samples at ``indices``: 0-dim float64 tensors.
+    """Return mean and standard deviation over all values of x of the samples at ``indices``, in one pass.
 
-    One pass in float64 that holds one batch at a time, so it takes every sample of a dataset that would not fit into
-    memory twice. Batches are merged by their count, mean and sum of squared deviations (Chan, Golub & LeVeque 1983,
-    "Algorithms for computing the sample variance"), which stays accurate where the mean is large against the
-    deviation. The deviation is the unbiased one, as ``torch.std`` gives. Every sample is read once, in order.
+    The function stores one batch at a time and reads every sample once, in order. It merges batches by their count,
+    mean and sum of squared deviations (Chan, Golub & LeVeque 1983, "Algorithms for computing the sample variance"),
+    which stays accurate if the mean is large against the deviation. The deviation is unbiased, as that of
+    ``torch.std``.
 
     Args:
-        dataset: map-style; x of a sample (x, …) is a tensor, array or number, of a real dtype and any shape.
+        dataset: map-style dataset; x of a sample (x, …) is a tensor, array or number, of a real dtype and any shape.
         indices: which samples; None means all, ``range(len(dataset))``.
-        batch_size: samples read at a time; it decides about memory and speed, and only rounding of the result.
+        batch_size: samples read at a time; it affects memory, speed and rounding.
+
+    Returns:
+        Two 0-dim float64 tensors.
 
     Raises:
-        ValueError: for a ``batch_size`` below 1, no samples, or fewer than two values in all.
-        TypeError: when x is complex.
+        ValueError: ``batch_size`` is below 1, or there are no samples, or fewer than two values.
+        TypeError: x is complex.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, not {batch_size}")

@@ -1,4 +1,4 @@
-"""Batches on the device that trains: moved there ahead of the training, or made there.
+"""Batches on the device of the training: moved there ahead of the training, or built there.
 
-May import ``loading`` and what is below it. ``placement`` is its door to ``factory``.
+The package may import ``loading`` and the packages below it. ``factory`` uses it through ``placement``.
 """

@@ -1,4 +1,4 @@
-"""Batches brought to the device while it still computes on the one before (R-001)."""
+"""Batches that are moved to the device while it still computes on the previous batch (R-001)."""
 
 from __future__ import annotations
 
@@ -21,22 +21,25 @@ __all__ = ["DeviceIterator", "DevicePrefetcher", "move_batch"]
 
 
 class DevicePrefetcher:
-    """Any loader, its batches on ``device``.
+    """Iterate over the batches of any loader, moved to ``device``.
 
         for x, y in DevicePrefetcher(loader, device): ...
 
-    On CUDA, batches are copied on a stream of its own, beside what the training has queued there: from pinned memory
-    as it is, from other memory by way of pinned memory. Neither the device nor the training's stream is ever waited
-    for. What moves itself, and all where there is no CUDA, is moved as ``move_batch`` does it. Everything else
-    (``len``, ``dataset``, ``set_epoch`` of its sampler …) is the loader's.
+    On CUDA it copies batches on a separate stream, in parallel with the training's queued work: pinned memory directly,
+    other memory through pinned memory. It waits neither for the device nor for the training's stream. ``move_batch``
+    moves objects with their own ``to``, and all batches if there is no CUDA. All other attributes (``len``,
+    ``dataset``, ``set_epoch`` of its sampler, …) are those of the loader.
 
     Args:
-        loader: any iterable of batches; iterated anew each time.
-        device: where the batches go. Raises ValueError for a CUDA device where there is none.
-        lookahead: ask the loader for a batch before the one before is trained on, so that its copy is over by then
-            also in loops that wait for the device in every step (``loss.item()``). None does so only where no random
-            number moves by it. True is right wherever neither the training nor the loader draws from a generator that
-            the other one uses, and the dataset is not changed within an epoch.
+        loader: any iterable of batches; each loop iterates over it again.
+        device: where the batches go.
+        lookahead: request a batch before the training uses the previous one, so that its copy is done in time even if
+            the loop waits for the device in every step (``loss.item()``). None does so only where that changes no
+            random number. True is correct if neither the training nor the loader uses a random generator of the other,
+            and the dataset does not change within an epoch.
+
+    Raises:
+        ValueError: ``device`` is a CUDA device, and there is none.
     """
 
     def __init__(self, loader: Any, device: str | torch.device, *, lookahead: bool | None = None) -> None:
@@ -51,11 +54,11 @@ class DevicePrefetcher:
             return map(partial(move_batch, device=self.device), batches)
         lookahead = self.lookahead
         if lookahead is None:  # a rank's loader counts its epochs by what it is asked for
-            lookahead = asked_early_unnoticed(self.loader) and getattr(self.loader, "epochs", None) is None
-        return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _gives_away(self.loader))
+            lookahead = can_prefetch_without_rng_drift(self.loader) and getattr(self.loader, "epochs", None) is None
+        return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _passes_on(self.loader))
 
     def _copies(self) -> CudaCopies:
-        """The device and its stream, kept from epoch to epoch."""
+        """Return the device and its stream, kept from epoch to epoch."""
         index = torch.cuda.current_device() if self.device.index is None else self.device.index
         device = torch.device("cuda", index)
         if self._cuda is None or self._cuda.device != device:
@@ -80,9 +83,9 @@ class DeviceIterator(Iterator[Any]):
 
     Args:
         batches: the loader's iterator.
-        cuda: a ``CudaCopies``, or what stands for it.
-        lookahead: one more batch is under way while one is trained on.
-        settle: the loader may write over a batch once it is asked for the next.
+        cuda: a ``CudaCopies``, or its stand-in.
+        lookahead: copy one more batch while the training uses one.
+        settle: wait for copies, because the loader may overwrite a batch after the next request.
     """
 
     def __init__(self, batches: Iterator[Any], cuda: Any, *, lookahead: bool, settle: bool = True) -> None:
@@ -103,7 +106,7 @@ class DeviceIterator(Iterator[Any]):
         return batch
 
     def _ask(self) -> BatchCopy | Exception:
-        """The next batch on its way, or what loading it raised: the loop meets it where it would have."""
+        """Return the next batch on its way, or what loading it raised: the loop meets it where it would have."""
         if self._settle and self._last is not None:
             self._last.settle()
         try:
@@ -113,17 +116,17 @@ class DeviceIterator(Iterator[Any]):
         return self._last
 
 
-def _gives_away(loader: Any) -> bool:
-    """Whether each batch of ``loader`` surely is in memory of its own, which the loader does not write to again."""
+def _passes_on(loader: Any) -> bool:
+    """Whether each batch of ``loader`` provably is in memory of its own, which the loader does not write to again."""
     ours = type(loader) is DataLoader or isinstance(loader, BatchedDataLoader)
     return ours and (worker_processes(loader) > 0 or stacks_samples(loader.collate_fn))
 
 
-def asked_early_unnoticed(loader: Any, *, in_memory: bool = False) -> bool:
-    """Whether no random number moves when ``loader`` is asked for a batch early.
+def can_prefetch_without_rng_drift(loader: Any, *, in_memory: bool = False) -> bool:
+    """Return whether requesting a batch of ``loader`` early changes no random number.
 
-    That is where workers draw and the sampler draws nothing as it goes; also ``in_memory``, where samples draw by key,
-    and only a change of the dataset within an epoch would count later.
+    That holds if workers draw the random numbers and the sampler draws none during the epoch. It also holds
+    ``in_memory``, where samples use keys; only a change of the dataset within an epoch would then take effect later.
     """
     ours = type(loader) is BatchedDataLoader
     if not (ours or type(loader) is DataLoader) or isinstance(loader.dataset, IterableDataset):

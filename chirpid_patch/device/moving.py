@@ -1,4 +1,4 @@
-"""What of a batch has a device, and how it moves there (R-001)."""
+"""The parts of a batch that have a device, and how they move (R-001)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from torch.nn.utils.rnn import PackedSequence
 
 
 def move_batch(batch: Any, device: str | torch.device) -> Any:
-    """``batch`` with everything in it that has a device on ``device``.
+    """Return ``batch`` with all its parts that have a device on ``device``.
 
-    Moved are tensors, packed sequences and objects with a ``to`` method of their own, in lists, tuples, named tuples,
-    mappings and dataclasses, however nested. What is there already, and a container in which nothing moves, is passed
-    on as it is. The copy is only non-blocking where that gains something and is safe: from pinned memory to CUDA.
+    The function moves tensors, packed sequences and objects with their own ``to``, in lists, tuples, named tuples,
+    mappings and dataclasses, at any depth. It passes on parts that are on the device already, and containers in which
+    nothing moves. The copy is non-blocking only where that is faster and safe: from pinned memory to CUDA.
 
     Raises:
-        ValueError: ``device`` is a CUDA device and there is none.
+        ValueError: ``device`` is a CUDA device, and there is none.
     """
     return mapped(batch, partial(move_part, usable_device(device)))
 
 
 def usable_device(device: str | torch.device) -> torch.device:
-    """``device`` as PyTorch names it. Raises ValueError if it is a CUDA device and there is none."""
+    """Return ``device`` as a ``torch.device``; raise ValueError if it is a CUDA device and there is none."""
     chosen = torch.device(device)
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"there is no CUDA device for {str(chosen)!r}: pass device='cpu', or one of this machine")
@@ -36,32 +36,32 @@ def usable_device(device: str | torch.device) -> torch.device:
 
 
 def move_part(device: torch.device, part: Any) -> Any:
-    """One part of a batch on ``device``; the copy waits unless all its memory is pinned."""
+    """Return one part of a batch on ``device``; the copy blocks unless all its memory is pinned."""
     if not has_tensors(part):
         return part.to(device)
     return part.to(device, non_blocking=device.type == "cuda" and all(map(in_pinned_memory, tensors_of(part))))
 
 
 def has_tensors(part: Any) -> bool:
-    """Whether ``tensors_of`` says all that there is to move of ``part``."""
+    """Return whether ``tensors_of`` contains all that can move of ``part``."""
     return isinstance(part, Tensor | PackedSequence)
 
 
 def tensors_of(part: Any) -> list[Tensor]:
-    """The tensors of a tensor or packed sequence; the batch sizes of the latter stay on the CPU."""
+    """Return the tensors of a tensor or packed sequence; the batch sizes of the latter stay on the CPU."""
     if isinstance(part, PackedSequence):
         return [one for one in (part.data, part.sorted_indices, part.unsorted_indices) if one is not None]
     return [part] if isinstance(part, Tensor) else []
 
 
 def in_pinned_memory(tensor: Tensor) -> bool:
-    """Whether a device may copy from ``tensor`` while the CPU goes on."""
+    """Return whether a device may copy from ``tensor`` while the CPU continues."""
     plain = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.is_nested
     return plain and tensor.is_pinned()
 
 
 def parts_of(batch: Any) -> list[Any]:
-    """What ``mapped`` would move, in its order."""
+    """Return the parts that ``mapped`` would move, in its order."""
     parts: list[Any] = []
 
     def note(part: Any) -> Any:
@@ -73,7 +73,7 @@ def parts_of(batch: Any) -> list[Any]:
 
 
 def mapped(batch: Any, move: Callable[[Any], Any]) -> Any:
-    """``batch`` with ``move`` applied to all that can be moved, and itself where that changed nothing."""
+    """Return ``batch`` with ``move`` applied to all movable parts, and itself if that changed nothing."""
     if batch is None or isinstance(batch, str | bytes | int | float | complex | type):
         return batch
     if callable(getattr(batch, "to", None)):
@@ -93,7 +93,7 @@ def mapped(batch: Any, move: Callable[[Any], Any]) -> Any:
 
 
 def _like(batch: Any, names: list[Any], parts: list[Any]) -> Any:
-    """A container like ``batch`` that holds ``parts`` instead of its own."""
+    """Return a container like ``batch`` that holds ``parts`` instead of its own."""
     make: Any = type(batch)
     if isinstance(batch, tuple):
         return make(*parts) if hasattr(batch, "_fields") else make(parts)

@@ -1,4 +1,4 @@
-"""Where the batches of a loader are made, for the factory: on the device, or on the CPU and then moved."""
+"""Placement of the batches of a loader, for the factory: built on the device, or moved from the CPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import node_of
-from chirpid_patch.device.move_ahead import DevicePrefetcher, asked_early_unnoticed
+from chirpid_patch.device.move_ahead import DevicePrefetcher, can_prefetch_without_rng_drift
 from chirpid_patch.device.resident import HeldOn, numbered_device
 from chirpid_patch.device.resident_tensors import NotResidentError, readable_size
 from chirpid_patch.loading.placement import Placement
@@ -17,12 +17,13 @@ from chirpid_patch.transforms.spectrograms import GaussianNoise
 
 
 class MovedTo(Placement):
-    """Batches that are loaded as ever come on ``device``, by a ``DevicePrefetcher``.
+    """Move batches of ordinary loading to ``device``, with a ``DevicePrefetcher``.
 
-    Where no random number moves by it, a batch is asked for while the one before is trained on; a change of the dataset
-    within an epoch then counts one batch later.
+    If that changes no random number, it requests a batch while the training uses the previous one. A change of the
+    dataset within an epoch then takes effect one batch later.
 
-    Raises ValueError if ``device`` is a CUDA device and there is none.
+    Raises:
+        ValueError: ``device`` is a CUDA device, and there is none.
     """
 
     def __init__(self, device: str | torch.device) -> None:
@@ -31,7 +32,7 @@ class MovedTo(Placement):
         self._moving = DevicePrefetcher(self._source, self.device)
 
     def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
-        self._moving.lookahead = asked_early_unnoticed(loader, in_memory=True)
+        self._moving.lookahead = can_prefetch_without_rng_drift(loader, in_memory=True)
         self._source.batches = batches
         return iter(self._moving)
 
@@ -47,7 +48,7 @@ class _Source:
 
 
 def move_batches(device: str | torch.device) -> tuple[Placement, str]:
-    """What moves batches to ``device``, and what that comes to, in words. Raises ValueError if it is not there."""
+    """Return what moves batches to ``device``, and its description; raise ValueError without that device."""
     there = numbered_device(device)
     return MovedTo(there), f"batches are {'on the CPU already' if there.type == 'cpu' else f'moved to {there}'}"
 
@@ -55,17 +56,17 @@ def move_batches(device: str | torch.device) -> tuple[Placement, str]:
 def place_batches(
     dataset: Any, batching: Mapping[str, Any], device: str | torch.device, share: float | None
 ) -> tuple[Placement, str]:
-    """What puts the batches of a loader with these arguments on ``device``, and why so, in words.
+    """Return what puts the batches of a loader with these arguments on ``device``, and its description.
 
     Args:
         dataset: the dataset of the loader.
-        batching: arguments of ``DataLoader`` that say which samples make a batch.
-        device: where they come.
-        share: how much of its free memory samples may take; None is 0.5, but nothing on the CPU, where ordinary
-            loading is faster than what is made for devices.
+        batching: arguments of ``DataLoader`` that define the samples of a batch.
+        device: where batches arrive.
+        share: share of its free memory that samples may take; None is 0.5, but nothing on the CPU, where ordinary
+            loading is faster.
 
     Raises:
-        ValueError: the device is not there, or ``share`` is not above 0 and at most 1.
+        ValueError: the device does not exist, or ``share`` is not above 0 and at most 1.
     """
     there = numbered_device(device)
     if share is None and there.type == "cpu":
@@ -83,7 +84,7 @@ def place_batches(
 
 
 def _draws_exact_noise(dataset: Any) -> bool:
-    """Whether a dataset that can be resident has noise that another device computes otherwise."""
+    """Return whether a dataset that can be resident has noise that another device computes otherwise."""
     node = node_of(dataset)
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     if any(isinstance(one, GaussianNoise) and one.mode == "exact" for _, one in stages):

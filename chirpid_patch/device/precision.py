@@ -1,4 +1,4 @@
-"""Mixed precision and TF32, chosen by the device, and said (R-001)."""
+"""Mixed precision and TF32, chosen for a device and logged (R-001)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FP16_CAPABILITY = 7  # Volta: the first with matrix units for float16
 
 
 def amp_dtype_for(device: str | torch.device) -> torch.dtype | None:
-    """The dtype in which mixed precision is faster on ``device``; None where it is not.
+    """Return the dtype in which mixed precision is faster on ``device``; None if there is none.
 
-    bfloat16 on CUDA devices that compute it in hardware, float16 on those from Volta to Turing, None on older ones
-    and wherever there is no CUDA device: on a CPU mixed precision is slower unless it has instructions for it.
+    That is bfloat16 on CUDA devices that compute it in hardware, float16 on those from Volta to Turing, and None on
+    older ones and without a CUDA device: on a CPU, mixed precision is slower unless the CPU has instructions for it.
     """
     chosen = torch.device(device)
     if chosen.type != "cuda" or not torch.cuda.is_available():
@@ -35,9 +35,9 @@ def amp_dtype_for(device: str | torch.device) -> torch.dtype | None:
 
 
 def autocast_for(device: str | torch.device, dtype: torch.dtype | None = None) -> AbstractContextManager[Any]:
-    """``torch.autocast`` with the dtype for ``device``, or nothing where there is none (``amp_dtype_for``).
+    """Return ``torch.autocast`` with the dtype for ``device``, or a context that does nothing (``amp_dtype_for``).
 
-    On a CPU there is autocast only where it is asked for: ``dtype=torch.bfloat16``.
+    On a CPU it uses autocast only on request: ``dtype=torch.bfloat16``.
     """
     chosen = torch.device(device)
     dtype = amp_dtype_for(chosen) if dtype is None else dtype
@@ -45,9 +45,10 @@ def autocast_for(device: str | torch.device, dtype: torch.dtype | None = None) -
 
 
 def grad_scaler_for(device: str | torch.device, dtype: torch.dtype | None = None) -> Any:
-    """A ``GradScaler`` for training under ``autocast_for(device, dtype)``: at work with float16 on CUDA only.
+    """Return a ``GradScaler`` for training under ``autocast_for(device, dtype)``; it only scales float16 on CUDA.
 
-    Elsewhere ``scale``, ``step`` and ``update`` do what a loop without it does: one loop is right for all devices.
+    On other devices, ``scale``, ``step`` and ``update`` have no additional effect, so one loop is right for all
+    devices.
     """
     chosen = torch.device(device)
     dtype = amp_dtype_for(chosen) if dtype is None else dtype
@@ -57,10 +58,12 @@ def grad_scaler_for(device: str | torch.device, dtype: torch.dtype | None = None
 
 @dataclass(frozen=True)
 class MixedPrecision:
-    """What ``setup_mixed_precision`` set up, for one device.
+    """The result of ``setup_mixed_precision``, for one device.
 
-    device, dtype: where, and the dtype of autocast; None is none.
-    tf32: whether float32 is computed in TF32.
+    Attributes:
+        device: the device of the training.
+        dtype: dtype of autocast; None is no autocast.
+        tf32: whether float32 is computed in TF32.
     """
 
     device: torch.device
@@ -68,11 +71,11 @@ class MixedPrecision:
     tf32: bool
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """For the forward pass and the loss of each step."""
+        """Return the context for the forward pass and the loss of each step."""
         return nullcontext() if self.dtype is None else autocast_for(self.device, self.dtype)
 
     def grad_scaler(self) -> Any:
-        """For the backward pass and the optimiser: see ``grad_scaler_for``."""
+        """Return the scaler for the backward pass and the optimiser: see ``grad_scaler_for``."""
         return grad_scaler_for(self.device, self.dtype or torch.float32)
 
     def __str__(self) -> str:
@@ -100,14 +103,20 @@ def setup_mixed_precision(
         scaler.step(optimizer)
         scaler.update()
 
-    What was done is logged (logger ``chirpid_patch``, INFO) and is ``str()`` of the result. Without a CUDA device
-    nothing is set, and there is no autocast unless ``dtype`` asks for it.
+    The settings are logged (logger ``chirpid_patch``, INFO), and ``str()`` of the result describes them. Without a CUDA
+    device the function sets nothing, and there is no autocast unless ``dtype`` requests it.
 
     Args:
-        device: where the training runs; ValueError for a CUDA device where there is none.
-        dtype: for autocast; not given, what is faster on the device. ``torch.float32`` for none.
-        tf32: let CUDA devices that can (Ampere and later) multiply float32 matrices with 10 instead of 23 bits of
+        device: where the training runs.
+        dtype: dtype of autocast; None is the faster one on the device, ``torch.float32`` is no autocast.
+        tf32: let CUDA devices with TF32 (Ampere and later) multiply float32 matrices with 10 instead of 23 bits of
             mantissa. Results then differ from full float32 in the fourth digit.
+
+    Returns:
+        A ``MixedPrecision`` with ``autocast()`` and ``grad_scaler()``.
+
+    Raises:
+        ValueError: ``device`` is a CUDA device, and there is none.
     """
     chosen = usable_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     picked = amp_dtype_for(chosen) if dtype is None else dtype

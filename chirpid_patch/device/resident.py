@@ -1,4 +1,4 @@
-"""Samples held on the device, so that a batch costs a few kernels there and no copy."""
+"""Samples that are stored on the device, so that a batch needs a few kernels there and no copy."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _uploads: WeakValueDictionary[tuple[int, torch.device], Upload] = WeakValueDicti
 
 
 def numbered_device(device: str | torch.device) -> torch.device:
-    """``device``, a CUDA device with the number of the current one where none is given.
+    """Return ``device``; a CUDA device without a number gets that of the current device.
 
-    Raises ValueError if it is a CUDA device and there is none.
+    Raises:
+        ValueError: ``device`` is a CUDA device, and there is none.
     """
     chosen = usable_device(device)
     if chosen.type == "cuda" and chosen.index is None:
@@ -40,25 +41,25 @@ def numbered_device(device: str | torch.device) -> torch.device:
 
 
 class HeldOn(Placement):
-    """Batches are made on ``device``, from samples that were copied there once.
+    """Build batches on ``device``, from samples that are copied there once.
 
-    Order, draws from the global generators, and what is augmented how are those of the loader without it (noise of mode
-    ``"exact"`` only in distribution). 8-bit samples are held as such. Several loaders over the same tensors share one
-    copy, which is freed with the last of them, or by ``shutdown``. Nothing in an iteration waits for the device.
+    Order, random calls of the global generators, and augmentation are those of the loader without it (noise of mode
+    ``"exact"`` only in distribution). 8-bit samples stay 8-bit. Several loaders over the same tensors share one copy,
+    which is freed with the last of them, or by ``shutdown``. Nothing in an iteration waits for the device.
 
-    Changes of datasets and transforms, and in-place operations of PyTorch on their tensors, count from the next batch
-    on; writes past PyTorch (NumPy, ``.data``) that reach over a sample or 4096 bytes, from the next epoch on. Batches
-    that cannot be made on the device any more, as the dataset then is, are read on the CPU and moved.
+    Changes of datasets and transforms, and in-place operations of PyTorch on their tensors, take effect at the next
+    batch. Writes past PyTorch (NumPy, ``.data``) that span more than a sample or 4096 bytes take effect at the next
+    epoch. If the changed dataset does not permit batches on the device, they are read on the CPU and moved.
 
     The loader loads in this process, without threads. It cannot be pickled.
 
     Args:
-        device: where batches are made.
-        share: how much of the device's free memory the samples may take, above 0 and at most 1.
+        device: where batches are built.
+        share: share of the device's free memory that the samples may take, above 0 and at most 1.
 
     Raises:
-        NotResidentError: the samples do not fit, or are not rows of tensors; a ValueError that says what is in the way.
-        ValueError: the device is not there; the loader has workers, threads, or pinned memory.
+        NotResidentError: the samples do not fit, or are not rows of tensors; a ValueError that names the reason.
+        ValueError: the device does not exist; the loader has workers, threads, or pinned memory.
     """
 
     is_held = True
@@ -76,7 +77,7 @@ class HeldOn(Placement):
 
     @property
     def bytes(self) -> int:
-        """What the samples take on the device, shared with other loaders or not."""
+        """Return the bytes of the samples on the device, shared with other loaders or not."""
         return sum(upload.source.nbytes for upload in self._held.values())
 
     def attach(self, loader: Any) -> None:
@@ -90,7 +91,7 @@ class HeldOn(Placement):
     def hold(self, dataset: Any, *, batches: bool, collate: Any) -> None:
         """Upload the samples that a loader with these arguments reads, unless they are there.
 
-        ``batches`` says whether the loader makes batches, and does not pass on single samples.
+        ``batches`` is whether the loader builds batches, instead of yielding single samples.
         """
         if isinstance(dataset, IterableDataset):
             raise NotResidentError("an iterable dataset has no rows to hold")
@@ -123,7 +124,7 @@ class HeldOn(Placement):
             raise NotResidentError(f"{self.device} has no {readable_size(needed)} in one piece") from None
 
     def copy(self, tensor: Tensor) -> Tensor:
-        """What ``tensor`` holds, on the device, uploaded now if it has to be."""
+        """Return the copy of ``tensor`` on the device, and upload it if necessary."""
         self._hold([tensor])
         self._read.add(id(tensor))
         return self._held[id(tensor)].current()

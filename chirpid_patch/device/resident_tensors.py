@@ -1,4 +1,4 @@
-"""The copy of a tensor on a device, kept as its source is."""
+"""The copy of a tensor on a device, which follows changes of its source."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _LOOKED_AT_EVERY = 4096
 
 
 class NotResidentError(ValueError):
-    """Samples cannot be held on a device; the message says why, as part of a sentence."""
+    """Samples cannot be stored on a device; the message is the reason, as part of a sentence."""
 
 
 class Upload:
     """The copy of a tensor on a device.
 
-    In-place operations of PyTorch on ``source`` are seen whenever the copy is asked for. Writes that PyTorch does not
-    know of, through NumPy or ``.data``, are seen by ``look`` if they reach over a sample or 4096 bytes.
+    Each use of the copy includes in-place operations of PyTorch on ``source``. Other writes, through NumPy or
+    ``.data``, are noticed by ``look`` if they span more than a sample or 4096 bytes.
     """
 
     def __init__(self, source: Tensor, device: torch.device) -> None:
@@ -41,23 +41,24 @@ class Upload:
         self._version, self._looks = version(self.source), _looks(self.source)
 
     def current(self) -> Tensor:
-        """What ``source`` holds, on the device; not to be written to."""
+        """Return the values of ``source``, on the device; callers must not write to them."""
         if version(self.source) != self._version:
             self._write()
-        if self._values.is_cuda:  # freed only after all that reads it, whatever stream that is on
+        if self._values.is_cuda:  # freed only after its last reader on any stream
             self._values.record_stream(torch.cuda.current_stream(self._values.device))
         return self._values
 
     def look(self) -> None:
-        """See writes that went past PyTorch."""
+        """Notice writes to ``source`` that PyTorch does not count."""
         if not torch.equal(_looks(self.source), self._looks):
             self._write()
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that may still be allocated on ``device``; on the CPU, what this process may use and does not.
+    """Return the bytes that may still be allocated on ``device``; on the CPU, the unused part of this process's limit.
 
-    Raises NotResidentError where the system does not tell.
+    Raises:
+        NotResidentError: the system does not report its memory.
     """
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
@@ -70,7 +71,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def readable_size(count: int) -> str:
-    """``count`` bytes in words."""
+    """Return ``count`` bytes as text with a unit."""
     for unit, size in (("GiB", 2**30), ("MiB", 2**20)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
@@ -82,7 +83,7 @@ def _row_bytes(tensor: Tensor) -> int:
 
 
 def _looks(source: Tensor) -> Tensor:
-    """The values at regular places of ``source``, as bytes."""
+    """Return the values at regular places of ``source``, as bytes."""
     step = max(1, min(_LOOKED_AT_EVERY, _row_bytes(source)) // source.element_size())
     # As they lie in memory: of a dense tensor nothing has to be copied for that.
     strides = source.stride()

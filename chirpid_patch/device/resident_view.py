@@ -1,4 +1,4 @@
-"""A dataset as it is now, over copies of its tensors on a device, so that its batches are made there."""
+"""A view of a dataset over copies of its tensors on a device, so that its batches are built there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Copy = Callable[[Tensor], Tensor]
 
 
 def _does_as(thing: Any, kind: type) -> bool:
-    """Whether ``thing`` is one of ``kind`` and makes batches as it does; it may be a subclass otherwise."""
+    """Return whether ``thing`` is one of ``kind`` and makes batches as it does; it may be a subclass otherwise."""
     unchanged = (getattr(type(thing), name, None) == getattr(kind, name, None) for name in _READING)
     return isinstance(thing, kind) and all(unchanged)
 
@@ -41,9 +41,10 @@ def _reads_as(dataset: Any, kind: type) -> bool:
 
 
 def base_tensors(dataset: Any) -> list[Tensor]:
-    """The tensors that all samples of ``dataset`` are rows of.
+    """Return the tensors of which all samples of ``dataset`` are rows.
 
-    Raises NotResidentError, which names what is in the way, if batches could not be made from these on a device.
+    Raises:
+        NotResidentError: batches cannot be built from these on a device, for the reason in the message.
     """
     if is_exactly(dataset, TensorDataset):
         return list(dataset.tensors)
@@ -66,27 +67,29 @@ def _name(thing: Any) -> str:
 
 
 def resident_view(dataset: Any, copy: Copy) -> Any:
-    """``dataset``, whose ``base_tensors`` are known, with these and its statistics replaced by their copies."""
+    """Return ``dataset`` with its ``base_tensors`` and statistics replaced by their copies."""
     if is_exactly(dataset, TensorDataset):
         return RowsOnDevice(*map(copy, dataset.tensors))
     joint = joint_of(dataset)
     if joint is not None:
         children = [resident_view(child, copy) for child in joint.children]
-        return _twin(dataset, **{"datasets": children} if hasattr(dataset, "datasets") else {"dataset": children[0]})
+        return _copy_without_constructor(
+            dataset, **{"datasets": children} if hasattr(dataset, "datasets") else {"dataset": children[0]}
+        )
     dataset = served(dataset)
     if isinstance(dataset, WorkerSafeArrayDataset):
-        return _twin(dataset, x=copy(dataset.x), y=copy(dataset.y))
+        return _copy_without_constructor(dataset, x=copy(dataset.x), y=copy(dataset.y))
     if isinstance(dataset, WorkerSafeSequenceDataset):
-        return _twin(dataset, data_list=resident_view(dataset.data_list, copy))
+        return _copy_without_constructor(dataset, data_list=resident_view(dataset.data_list, copy))
     below = resident_view(dataset.base_dataset, copy)
     if isinstance(dataset, WorkerSafeStandardizedDataset):
         mean, divisor = (copy(one) if isinstance(one, Tensor) and one.ndim else one for one in dataset.operands())
-        return _twin(dataset, base_dataset=below, _cached=((mean, divisor), {}))
-    return _twin(dataset, base_dataset=below)
+        return _copy_without_constructor(dataset, base_dataset=below, _cached=((mean, divisor), {}))
+    return _copy_without_constructor(dataset, base_dataset=below)
 
 
-def _twin(original: Any, /, **changed: Any) -> Any:
-    """An object like ``original``, made without its constructor, with other values of some attributes."""
+def _copy_without_constructor(original: Any, /, **changed: Any) -> Any:
+    """Return an object like ``original``, made without its constructor, with other values of some attributes."""
     twin = object.__new__(type(original))
     twin.__dict__.update(vars(original), **changed)
     return twin

@@ -1,4 +1,4 @@
-"""Copies of batches to a CUDA device on a stream of their own, beside what the training has queued there (R-001)."""
+"""Copies of batches to a CUDA device on a separate stream, in parallel with the training's work (R-001)."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ class CudaCopies:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def pinned(self, source: Tensor) -> Tensor:
-        """``source`` in pinned memory, dense. PyTorch gives that memory out again only after the copy from it."""
+        """Return ``source`` in pinned memory, dense. PyTorch reuses that memory only after the copy from it."""
         return torch.empty_like(source, pin_memory=True).copy_(source)
 
     def beside(self) -> AbstractContextManager[Any]:
-        """Within it ``copy`` and ``copied`` are beside the training: on the stream for copies."""
+        """Return a context in which ``copy`` and ``copied`` use the stream for copies, parallel to the training."""
         return torch.cuda.stream(self._stream)
 
     def copy(self, source: Tensor) -> Tensor:
-        """Begin to copy a tensor in pinned memory."""
+        """Start to copy a tensor in pinned memory."""
         return source.to(self.device, non_blocking=True)
 
     def copied(self) -> Any:
-        """An event after the copies begun so far; who waits for it sleeps."""
+        """Return an event after the copies started so far; a waiting thread sleeps."""
         event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         event.record(self._stream)
         return event
 
     def hand_over(self, copies: list[Tensor], copied: Any) -> None:
-        """What the device is given to do from now on comes after ``copied`` and uses ``copies``; the CPU goes on."""
+        """Make later work of the device wait for ``copied`` and use ``copies``; the CPU continues."""
         training = torch.cuda.current_stream(self.device)
         training.wait_event(copied)
         for tensor in copies:
@@ -47,9 +47,10 @@ class CudaCopies:
 
 
 class BatchCopy:
-    """A batch on its way to a device, begun when this is made; ``cuda`` is a ``CudaCopies``, or what stands for it.
+    """A batch on its way to a device; the constructor starts the copy. ``cuda`` is a ``CudaCopies``, or its stand-in.
 
-    What moves itself and what is no plain memory is moved when the batch is handed out, in order with the training.
+    Objects with their own ``to``, and other memory than plain tensors, move when the batch is handed over, in order
+    with the training.
     """
 
     def __init__(self, batch: Any, cuda: Any) -> None:
@@ -66,7 +67,7 @@ class BatchCopy:
                     self._copied = cuda.copied()
 
     def hand_over(self) -> Any:
-        """The batch on the device, for the stream that is current now; only once, so that it is not held for longer."""
+        """Return the batch on the device, for the current stream; only once, so that nothing keeps it."""
         batch, self._batch = self._batch, None
         copies, self._copies = self._copies, []
         if self._copied is None:
@@ -75,7 +76,7 @@ class BatchCopy:
         return batch
 
     def settle(self) -> None:
-        """Wait until nothing is copied from the loader's memory any more: it may be written over."""
+        """Wait until no copy reads the loader's memory, so that it may be overwritten."""
         if self._direct and self._copied is not None:
             self._copied.synchronize()
 
@@ -99,7 +100,7 @@ class BatchCopy:
 
 
 def _may_go_beside(part: Any, device: torch.device) -> bool:
-    """Whether copies of its tensors' memory are all there is to moving ``part``."""
+    """Return whether copies of its tensors' memory are all there is to moving ``part``."""
     if not isinstance(part, Tensor) and type(part) is not PackedSequence:
         return False
     away = (tensor for tensor in tensors_of(part) if tensor.device != device)
@@ -107,7 +108,7 @@ def _may_go_beside(part: Any, device: torch.device) -> bool:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Whether a copy of its memory is all there is to ``tensor``."""
+    """Return whether a copy of its memory is all there is to ``tensor``."""
     return (
         type(tensor) is Tensor
         and tensor.device.type == "cpu"

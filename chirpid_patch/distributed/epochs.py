@@ -1,4 +1,4 @@
-"""The epochs of one rank's loader: all that is random follows from seed, epoch and rank (R-001)."""
+"""The epochs of one rank's loader: all randomness follows from seed, epoch and rank (R-001)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from chirpid_patch.randomness.keyed_random import fold_in
 
 
 class RankEpochs:
-    """The ``epochs`` of a ``BatchedDataLoader`` of one rank: numbers and seeds them, and refers to no loader.
+    """The ``epochs`` of a ``BatchedDataLoader`` of one rank: numbers and seeds them, without a reference to a loader.
 
-    The epoch is that of its ``sampler``, a ``torch.utils.data.DistributedSampler``. It counts on by itself as soon as
-    a second batch is asked for, so that ``next(iter(loader))`` is a look and no epoch: a rank that takes it alone stays
-    with the others. ``sampler.set_epoch`` says which epoch the next iteration is; a resumed run needs nothing else.
-    ``sampler.epoch`` is, between epochs, the one that comes next.
+    The epoch is that of its ``sampler``, a ``torch.utils.data.DistributedSampler``. It increases automatically when the
+    loop requests a second batch. So ``next(iter(loader))`` alone counts no epoch, and a rank that calls it alone stays
+    with the others. ``sampler.set_epoch`` sets the next epoch; a resumed run needs nothing else. Between epochs,
+    ``sampler.epoch`` is the next epoch.
 
-    The order of samples follows from seed and epoch; augmentation and the seeds of workers follow from the rank as
-    well, so that no two ranks share a random stream. Neither draws from the global generators. Code of the dataset's
-    own that draws from global generators in workers goes on from epoch to epoch with ``persistent_workers``, as in
-    PyTorch, and begins anew in a resumed run; the package's own augmentation does not.
+    The order of samples follows from seed and epoch. Augmentation and the seeds of workers also follow from the rank,
+    so no two ranks share random numbers. Neither uses the global generators. Code of the dataset that uses global
+    generators in workers continues from epoch to epoch with ``persistent_workers``, as in PyTorch, and restarts in a
+    resumed run; the package's own augmentation does not.
     """
 
     def __init__(self, seed: int, rank: int) -> None:
@@ -31,7 +31,7 @@ class RankEpochs:
         self.rank = rank
 
     def attach(self, loader: Any) -> None:
-        """Get ready for ``loader``, which is being made. Raises TypeError for a sampler of another kind."""
+        """Prepare for ``loader`` during its construction; raise TypeError for a sampler of another kind."""
         if not isinstance(loader.sampler, DistributedSampler):
             kind = type(loader.sampler).__name__
             raise TypeError(f"the sampler of one rank must be a DistributedSampler, not {kind}")
@@ -39,23 +39,23 @@ class RankEpochs:
             loader.generator = torch.Generator()
 
     def begin(self, loader: Any) -> int:
-        """The number of the epoch that begins; the generator of ``loader`` is seeded for it."""
+        """Return the number of the new epoch, and seed the generator of ``loader`` for it."""
         epoch = int(loader.sampler.epoch)
-        # Kept workers have one base seed in their life; the epoch is then told apart by the keys alone.
+        # Kept workers have one base seed in their life; the keys alone distinguish the epochs.
         words = (self.seed, self.rank) if loader.persistent_workers else (self.seed, self.rank, epoch)
         loader.generator.manual_seed(int(fold_in(np.zeros(1, dtype=np.uint64), *words)[0]))
         return epoch
 
     def count(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
-        """``batches`` of that epoch, which is counted once a second one is asked for."""
+        """Yield ``batches`` of that epoch, and count the epoch at the second request."""
         return _CountedEpoch(batches, loader.sampler)
 
     def number(self, loader: Any) -> int:
-        """The number of the next epoch."""
+        """Return the number of the next epoch."""
         return int(loader.sampler.epoch)
 
     def go_on(self, loader: Any, number: int) -> None:
-        """Make the next epoch that of ``number``."""
+        """Set the number of the next epoch."""
         loader.sampler.set_epoch(number)
 
 

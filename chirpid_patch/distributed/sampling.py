@@ -1,4 +1,4 @@
-"""Which samples of a dataset are one rank's (R-001)."""
+"""The samples of a dataset that belong to one rank (R-001)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFAULT_SEED = 0  # as DistributedSampler has it
 
 @dataclass(frozen=True)
 class RankShare:
-    """One rank's part in a dataset, and the seed that all ranks have in common."""
+    """One rank's share of a dataset, and the seed that all ranks share."""
 
     rank: int
     world_size: int
@@ -27,15 +27,16 @@ class RankShare:
 
 
 def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
-    """Rank and number of ranks: what is given, completed from ``torch.distributed`` or torchrun's environment.
+    """Return rank and number of ranks: the arguments, completed from ``torch.distributed`` or torchrun's environment.
 
-    One rank, or none (``torch.cuda.device_count()`` without a device), is (0, 1). A ``rank`` that contradicts the
-    launcher although ``world_size`` does not is corrected with a warning: with ``rank=0`` in every process, all of
-    them would train on the same samples.
+    One rank, or none (``torch.cuda.device_count()`` without a device), is (0, 1). If only ``rank`` contradicts the
+    launcher, it is corrected with a warning: with ``rank=0`` in every process, all of them would train on the same
+    samples.
 
     Raises:
-        TypeError: one of them is no whole number.
-        ValueError: a ``world_size`` other than the launcher's without a rank, a negative one, or a rank outside of it.
+        TypeError: an argument is no whole number.
+        ValueError: ``world_size`` differs from the launcher's and there is no rank, is negative, or the rank is out of
+            range.
     """
     for name, given in (("rank", rank), ("world_size", world_size)):
         if given is not None and not isinstance(given, Integral):
@@ -61,7 +62,7 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
         raise ValueError(f"rank={rank} is none of {count} ranks: give one from 0 to {count - 1}")
     if known == 1:
         warnings.warn(
-            f"neither torch.distributed nor torchrun tells of {count} ranks; this loader has the samples of rank "
+            f"neither torch.distributed nor torchrun reports {count} ranks; this loader has the samples of rank "
             f"{rank} only: call torch.distributed.init_process_group before, or leave rank and world_size out.",
             UserWarning,
             stacklevel=5,
@@ -70,11 +71,11 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
 
 
 def training_sampler(dataset: Any, share: RankShare, *, shuffle: bool, drop_last: bool) -> DistributedSampler[Any]:
-    """PyTorch's sampler: as many samples on every rank, another order every epoch.
+    """Return PyTorch's sampler: the same number of samples on every rank, and another order in every epoch.
 
-    Where the ranks do not divide the dataset, up to ``world_size - 1`` samples are left out with ``drop_last``, else
-    repeated. With ``drop_last`` and fewer samples than ranks they are repeated, with a warning: an epoch of no samples
-    trains nothing.
+    If the ranks do not divide the dataset, up to ``world_size - 1`` samples are omitted with ``drop_last``, else
+    repeated. With ``drop_last`` and fewer samples than ranks they are repeated, with a warning: an epoch without
+    samples trains nothing.
     """
     if drop_last and len(dataset) < share.world_size:
         warnings.warn(
@@ -90,10 +91,10 @@ def training_sampler(dataset: Any, share: RankShare, *, shuffle: bool, drop_last
 
 
 def evaluation_sampler(dataset: Any, share: RankShare, *, shuffle: bool = False) -> DistributedSampler[Any]:
-    """PyTorch's sampler without its padding: every sample on exactly one rank.
+    """Return PyTorch's sampler without its padding: every sample on exactly one rank.
 
-    Rank ``r`` of ``w`` has samples ``r, r + w, r + 2w, …``: counts differ by at most one, and are 0 on some ranks
-    where there are fewer samples than ranks.
+    Rank ``r`` of ``w`` has samples ``r, r + w, r + 2w, …``. The counts differ by at most one, and are 0 on some ranks
+    if there are fewer samples than ranks.
     """
     sampler: DistributedSampler[Any] = DistributedSampler(
         dataset, share.world_size, share.rank, shuffle=shuffle, seed=share.seed
@@ -105,15 +106,15 @@ def evaluation_sampler(dataset: Any, share: RankShare, *, shuffle: bool = False)
 
 
 def take_share(dataset: Any, shuffle: bool | None, options: dict[str, Any], *, training: bool) -> RankShare | None:
-    """This rank's share, if ``options`` of a loader ask for one; None for an ordinary loader, also of a single rank.
+    """Return this rank's share if ``options`` request one; None for an ordinary loader, also of a single rank.
 
-    Takes ``distributed``, ``world_size``, ``rank`` and ``seed`` out of ``options`` and puts in what follows from them:
-    ``sampler`` and ``worker_init_fn``, or for a single rank a ``generator`` with that seed. A ``DistributedSampler``
-    that is there already is kept.
+    The function removes ``distributed``, ``world_size``, ``rank`` and ``seed`` from ``options`` and adds their effect:
+    ``sampler`` and ``worker_init_fn``, or for a single rank a ``generator`` with that seed. It keeps an existing
+    ``DistributedSampler``.
 
     Raises:
         TypeError: an argument about ranks without ``distributed=True``; an iterable dataset.
-        ValueError: an order of the caller's own (another sampler, a batch sampler, a generator).
+        ValueError: the caller sets the order (another sampler, a batch sampler, a generator).
     """
     distributed = bool(options.pop("distributed", False))
     given = {name: options.pop(name) for name in _ABOUT_RANKS if name in options}

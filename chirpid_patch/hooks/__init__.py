@@ -1,4 +1,4 @@
-"""What a trainer calls while it trains, and the profiling that hangs on it (R-001).
+"""Hooks that a trainer calls while it trains, and the profiling that uses them (R-001).
 
-May import all others; none imports it.
+The package may import all others; none imports it.
 """

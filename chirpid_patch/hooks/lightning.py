@@ -1,4 +1,4 @@
-"""Trainer hooks for Lightning, which is imported only when a callback is asked for (R-001)."""
+"""Trainer hooks for Lightning, which is imported only when a callback is created (R-001)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from chirpid_patch.hooks.trainer import TrainerHooks
 
 
 def lightning_callback(hook: TrainerHooks | None = None) -> Any:
-    """A Lightning callback that calls ``hook``, a new ``DataLoaderProfilingHook`` by default.
+    """Return a Lightning callback that calls ``hook``, a new ``DataLoaderProfilingHook`` by default.
 
         trainer = lightning.Trainer(callbacks=[lightning_callback()])
 
-    It inherits from the ``Callback`` of ``lightning.pytorch`` or ``pytorch_lightning``, of the one that is imported by
-    now if one is. Lightning moves a batch to its device before it calls its callbacks: the transfer is part of the
-    wait.
+    It inherits from the ``Callback`` of ``lightning.pytorch`` or ``pytorch_lightning``; if one is already imported,
+    from that. Lightning moves a batch to its device before it calls its callbacks, so the transfer is part of the wait.
 
     Raises:
         ModuleNotFoundError: neither is installed.
@@ -28,7 +27,7 @@ def lightning_callback(hook: TrainerHooks | None = None) -> Any:
 
 
 def _lightning() -> str:
-    """The package whose trainer will most likely train."""
+    """Return the package whose trainer will most likely train."""
     packages = ("lightning", "pytorch_lightning")
     found = next((name for name in packages if name in sys.modules), None)
     found = found or next((name for name in packages if find_spec(name)), None)
@@ -39,11 +38,11 @@ def _lightning() -> str:
 
 @cache
 def _callback_class(module: str) -> Any:
-    """The callback, as a subclass of ``module``'s ``Callback``."""
+    """Return the callback, as a subclass of ``module``'s ``Callback``."""
     base: Any = import_module(module).Callback
 
     class LightningHooks(base):  # type: ignore[misc]
-        """Hands what Lightning tells its callbacks on to a ``TrainerHooks``."""
+        """Pass the calls of Lightning on to a ``TrainerHooks``."""
 
         def __init__(self, hook: TrainerHooks) -> None:
             super().__init__()

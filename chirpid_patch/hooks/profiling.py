@@ -1,4 +1,4 @@
-"""Telling, while training runs, what it waits for (R-001): the wait for the batch, its transfer and the step apart."""
+"""Measurement of what a training waits for while it runs (R-001): the batch, its transfer and the step."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _MOST_NAMED = 10
 
 
 class DataLoaderProfilingHook(TrainerHooks):
-    """Measures what training waits for (the batch, its transfer, the step), names slow batches, logs summaries.
+    """Measure the waits, transfers and steps of a training, list slow batches, and log summaries.
 
-    Register it with a trainer that calls ``TrainerHooks``, or use it in a loop of your own:
+    Register the hook with a trainer that calls ``TrainerHooks``, or use it in your own loop:
 
         profiler = DataLoaderProfilingHook()
         for batch in profiler.batches(loader):      # one epoch
@@ -34,21 +34,23 @@ class DataLoaderProfilingHook(TrainerHooks):
                 batch = batch.to(device, non_blocking=True)
             ...
 
-    Under ``torch.profiler``, and for NVTX on CUDA, the three are named ranges. On CUDA transfers and steps are times of
-    the device, measured with events: the device is waited for once, at the end of an epoch.
+    Under ``torch.profiler``, and for NVTX on CUDA, the three are named ranges. On CUDA, the times of transfers and
+    steps are those of the device, measured with events. The hook waits for the device only once, at the end of an
+    epoch.
 
     Args:
-        log_every: batches after which what they cost is logged; None for epochs only.
-        slow_factor: a batch is slow if wait and step together take more than so many times the median of the batches
-            before it, and at least a millisecond more. The first of an epoch, for which a loader starts, never is.
+        log_every: number of batches between logged summaries; None logs epochs only.
+        slow_factor: a batch is slow if its wait and step together take more than this multiple of the median of earlier
+            batches, and at least a millisecond more. The first batch of an epoch, for which a loader starts, is never
+            slow.
         device: where the training computes; None is CUDA if this process uses it when the epoch begins.
 
     Attributes:
-        summaries: one for each epoch that has ended.
+        summaries: one summary for each epoch that has ended.
         slow_batches: the slow batches of this epoch.
 
     Raises:
-        ValueError: ``log_every`` below 1, or ``slow_factor`` not above 1.
+        ValueError: ``log_every`` is below 1, or ``slow_factor`` is not above 1.
     """
 
     def __init__(
@@ -77,20 +79,20 @@ class DataLoaderProfilingHook(TrainerHooks):
 
     @property
     def batch_load_times(self) -> list[float]:
-        """Seconds waited for each batch of this epoch whose step has ended.
+        """Return the seconds of waiting for each batch of this epoch whose step has ended.
 
-        Where ``on_epoch_start`` is not called, nobody knows when the first batch was asked for: its wait is missing.
+        The wait for the first batch is missing if the trainer does not call ``on_epoch_start``.
         """
         return self._epoch.waits
 
     @property
     def gpu_transfer_times(self) -> list[float]:
-        """Seconds of each transfer of this epoch that was marked with ``transfer()``."""
+        """Return the seconds of each transfer of this epoch inside ``transfer()``."""
         return self._epoch.transfers
 
     @property
     def step_times(self) -> list[float]:
-        """Seconds of each step of this epoch, without its transfers. On CUDA the last ones may still be to come."""
+        """Return the seconds of each step of this epoch, without transfers; on CUDA the last may be missing."""
         return self._epoch.steps
 
     # --- what trainers call ---------------------------------------------------------------------------------------
@@ -128,7 +130,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         self._timer.resume()
 
     def on_epoch_end(self, trainer: Any, epoch: int) -> None:
-        """Log what the epoch spent on its data, keep that as a summary, and begin anew."""
+        """Log the times of the epoch, append them to ``summaries``, and reset the hook."""
         if self._unread:
             torch.cuda.synchronize(self.device)
         self._take_down()
@@ -142,7 +144,7 @@ class DataLoaderProfilingHook(TrainerHooks):
     # --- loops without a trainer ----------------------------------------------------------------------------------
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
-        """The batches of one epoch of ``loader``, with its waits and steps (the loop's body) measured."""
+        """Yield the batches of one epoch of ``loader``, and measure waits and steps (the body of the loop)."""
         epoch = len(self.summaries)
         self.on_epoch_start(None, epoch)
         try:
@@ -157,7 +159,7 @@ class DataLoaderProfilingHook(TrainerHooks):
 
     @contextmanager
     def transfer(self) -> Iterator[None]:
-        """``with hook.transfer():`` around the transfer of a batch."""
+        """Return a context for the transfer of a batch: ``with hook.transfer():``."""
         self._moving.begin(nvtx=self._on_cuda)
         begun = self._mark()
         try:
@@ -170,7 +172,7 @@ class DataLoaderProfilingHook(TrainerHooks):
 
     @property
     def _on_cuda(self) -> bool:
-        """Whether this epoch is measured on a CUDA device, as known when that is first asked in it."""
+        """Return whether this epoch is measured on a CUDA device, as known when that is first asked in it."""
         if self._uses_cuda is None:
             in_use: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
             self._uses_cuda = in_use if self.device is None else self.device.type == "cuda"
@@ -185,7 +187,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         return event
 
     def _ask(self) -> Any:
-        """The loop asks for a batch; seconds of its step before."""
+        """Record a request of the loop, and return the seconds of its last step."""
         self._waiting.begin(nvtx=self._on_cuda)
         return self._timer.ask()
 
@@ -212,7 +214,7 @@ class DataLoaderProfilingHook(TrainerHooks):
                 self._stretch = StepTally()
 
     def _is_slow(self, step: Step) -> bool:
-        """Whether that was a slow batch, which is then named."""
+        """Return whether that was a slow batch, which is then named."""
         first = not self._epoch.steps
         if first or step.wait is None or not self._usual.is_exceeded(step.wait + step.host_seconds):
             return False

@@ -1,4 +1,4 @@
-"""What the steps of a training took, which of them were slow, and what they took together (R-001)."""
+"""Times of the steps of a training, slow steps, and their summary (R-001)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 _RECENT = 100
 #: The median is taken anew after so many batches: often enough to follow a run, too seldom to cost anything.
 _RENEWED_AFTER = 10
-#: Batches that took less than this above the usual are not slow, whatever the factor: clocks and schedulers jitter.
+#: Batches that took less than this above the usual are not slow at any factor: clocks and schedulers jitter.
 _LEAST_SECONDS = 1e-3
 
 
 @dataclass(slots=True)
 class Step:
-    """A step, from ``begun`` to ``ended``: moments of the host in seconds, or events of a CUDA device.
+    """A step, from ``begun`` to ``ended``: times of the host in seconds, or events of a CUDA device.
 
-    ``wait`` and ``host_seconds`` are seconds on the host's clock: for the batch (None: nobody said when it was asked
-    for), and from having it to being done with it. ``before`` and ``within`` are transfers, each from its beginning to
-    its end, before the step began and in it.
+    ``wait`` and ``host_seconds`` are seconds on the host's clock: the wait for the batch (None: the request is not
+    known), and the time with the batch. ``before`` and ``within`` are transfers, each with begin and end, before and
+    within the step.
     """
 
     batch_idx: int
@@ -34,15 +34,15 @@ class Step:
     host_seconds: float = 0.0
 
     def is_known(self) -> bool:
-        """Whether its times are known by now."""
+        """Return whether its times are known."""
         return isinstance(self.ended, float) or bool(self.ended.query())
 
     def transfers(self) -> list[float]:
-        """Seconds of each transfer."""
+        """Return the seconds of each transfer."""
         return [_seconds(*marks) for marks in (*self.before, *self.within)]
 
     def seconds(self) -> float:
-        """Seconds of the step without the transfers in it; on CUDA, of the device."""
+        """Return the seconds of the step without its transfers; on CUDA, of the device."""
         return _seconds(self.begun, self.ended) - sum(_seconds(*marks) for marks in self.within)
 
 
@@ -52,7 +52,7 @@ def _seconds(begun: Any, ended: Any) -> float:
 
 @dataclass(frozen=True)
 class SlowBatch:
-    """A batch that took much longer than the usual: seconds on the host's clock."""
+    """A batch that took much longer than usual: seconds on the host's clock."""
 
     batch_idx: int
     dataloader_name: str
@@ -68,7 +68,7 @@ class SlowBatch:
 
 
 class UsualTime:
-    """The median of what the last 100 batches took, and whether one took ``factor`` times as long."""
+    """The median time of the last 100 batches, and whether a batch took ``factor`` times as long."""
 
     def __init__(self, factor: float) -> None:
         self._factor = factor
@@ -78,7 +78,7 @@ class UsualTime:
         self.seconds: float | None = None
 
     def is_exceeded(self, seconds: float) -> bool:
-        """Whether a batch that took so long was slow; it counts for those that follow."""
+        """Return whether a batch with this time was slow; the time counts for later batches."""
         if self._seen and self._seen % _RENEWED_AFTER == 0:
             self.seconds = median(self._recent)
         self._recent.append(seconds)
@@ -88,15 +88,15 @@ class UsualTime:
 
 @dataclass(frozen=True)
 class StepSummary:
-    """What a stretch of training spent on its data; None where nothing was measured.
+    """The time that a part of a training spent on its data; None for values without measurement.
 
     Attributes:
-        batches: steps taken.
-        wait_mean, wait_p99: seconds waited for a batch.
-        wait_share: part of the loop's time spent waiting, 0 to 1.
+        batches: number of steps.
+        wait_mean, wait_p99: seconds of waiting for a batch.
+        wait_share: share of the loop's time spent waiting, 0 to 1.
         transfer_mean: seconds of a transfer.
         step_mean: seconds of a step, without its transfers (on CUDA, of the device).
-        slow_batches: how many batches took much longer than the usual.
+        slow_batches: number of batches that took much longer than usual.
     """
 
     batches: int
@@ -123,7 +123,7 @@ class StepSummary:
 
 
 class StepTally:
-    """The seconds of many ``waits``, ``transfers`` and ``steps``, in order, and how many batches were ``slow``."""
+    """Seconds of many ``waits``, ``transfers`` and ``steps``, in order, and the number of ``slow`` batches."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
@@ -133,7 +133,7 @@ class StepTally:
         self._host_seconds = 0.0
 
     def add(self, step: Step, *, slow: bool) -> None:
-        """Take down a step whose times are known."""
+        """Add a step whose times are known."""
         if step.wait is not None:
             self.waits.append(step.wait)
         self.transfers += step.transfers()
@@ -142,7 +142,7 @@ class StepTally:
         self._host_seconds += step.host_seconds
 
     def summary(self) -> StepSummary:
-        """What they took together."""
+        """Return the summary of all steps."""
         waiting = sum(self.waits)
         looping = waiting + self._host_seconds
         return StepSummary(

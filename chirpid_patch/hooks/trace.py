@@ -13,7 +13,7 @@ DATA_WAIT, TRANSFER, STEP = "chirpid: data wait", "chirpid: transfer", "chirpid:
 
 
 class TraceRange:
-    """A named range, begun and ended at different places: in ``torch.profiler`` traces, and NVTX where asked for."""
+    """A named range that begins and ends at different places: in ``torch.profiler`` traces, and optionally NVTX."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -21,7 +21,7 @@ class TraceRange:
         self._nvtx: int | None = None
 
     def begin(self, *, nvtx: bool) -> None:
-        """Begin the range where a profiler runs; end it first if it is open."""
+        """Begin the range if a profiler runs; end it first if it is open."""
         self.end()
         if profiler_enabled():
             self._recorded = torch.autograd.profiler.record_function(self._name)

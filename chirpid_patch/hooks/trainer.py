@@ -1,4 +1,4 @@
-"""What a trainer calls while it trains (R-001)."""
+"""Hooks that a trainer calls while it trains (R-001)."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from typing import Any
 
 
 class TrainerHooks:
-    """What a trainer calls while it trains. Each method does nothing: override those you need.
+    """Hooks that a trainer calls while it trains. Each method does nothing; override those you need.
 
-    ``trainer`` is whatever calls; ``dataloader_idx`` and ``dataloader_name`` say which of several loaders ``batch``
-    comes from; ``metrics`` is what the step gave.
+    ``trainer`` is the calling object. ``dataloader_idx`` and ``dataloader_name`` identify the loader of ``batch`` among
+    several. ``metrics`` is the result of the step.
     """
 
     def on_train_start(self, trainer: Any) -> None:
-        """Training begins."""
+        """Run when training begins."""
 
     def on_train_end(self, trainer: Any) -> None:
-        """Training has ended."""
+        """Run when training has ended."""
 
     def on_epoch_start(self, trainer: Any, epoch: int) -> None:
-        """An epoch begins: its first batch will be asked for."""
+        """Run when an epoch begins, before the trainer requests its first batch."""
 
     def on_epoch_end(self, trainer: Any, epoch: int) -> None:
-        """An epoch has ended."""
+        """Run when an epoch has ended."""
 
     def on_train_batch_start(
         self, trainer: Any, batch: Any, batch_idx: int, dataloader_idx: int, dataloader_name: str
     ) -> None:
-        """A batch has come; its step begins."""
+        """Run when a batch has arrived and its step begins."""
 
     def on_train_batch_end(
         self, trainer: Any, batch: Any, batch_idx: int, dataloader_idx: int, dataloader_name: str, metrics: Any
     ) -> None:
-        """The step of a batch has ended; the next batch will be asked for."""
+        """Run when the step of a batch has ended, before the trainer requests the next batch."""
 
     def on_validation_start(self, trainer: Any) -> None:
-        """Validation begins."""
+        """Run when validation begins."""
 
     def on_validation_end(self, trainer: Any) -> None:
-        """Validation has ended."""
+        """Run when validation has ended."""

@@ -1,4 +1,5 @@
-"""How fast loading is, and what would be faster: measured and remembered.
+"""Measurement of loading speed, and search for faster settings, with remembered choices.
 
-May import ``loading`` and what is below it. ``measure`` is what all measuring here and in ``monitor`` is made of.
+The package may import ``loading`` and the packages below it. ``measure`` is the base of all measurements here and in
+``monitor``.
 """

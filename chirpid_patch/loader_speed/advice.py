@@ -1,4 +1,4 @@
-"""What to change when memory runs out or loading is slow: the setting, named, and why (R-001)."""
+"""Settings to change when memory runs out or loading is slow, with the reason (R-001)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORTH = 0.05
 
 @dataclass(frozen=True)
 class Finding:
-    """A setting to change, from what to what, and why."""
+    """A setting to change, with the old value, the new value and the reason."""
 
     setting: str
     current: Any
@@ -38,24 +38,24 @@ def handle_oom_errors(
     num_workers: int | None = None,
     gradient_accumulation_steps: int = 1,
 ) -> dict[str, Any]:
-    """The settings with which to try again after memory ran out; why is logged (logger ``chirpid_patch``, INFO).
+    """Return the settings for another attempt after memory ran out; the reason is logged (``chirpid_patch``, INFO).
 
-    Half the batch and twice the accumulation steps, so that the optimiser still sees as many samples a step (nearly as
-    many where no divisor of these lies between a quarter and half of the batch); half the workers, which are not kept
-    between epochs. On the device only the batch counts; workers take main memory. A batch of one sample stays: then
-    the model has to need less (``torch.utils.checkpoint``, ``setup_mixed_precision``).
+    The function halves the batch and doubles the accumulation steps, so that the optimiser still sees as many samples a
+    step (nearly as many if no divisor of that number is between a quarter and half of the batch). It halves the
+    workers, which are not kept between epochs. On the device only the batch matters; workers use main memory. It keeps
+    a batch of one sample: then the model must need less memory (``torch.utils.checkpoint``, ``setup_mixed_precision``).
 
     Args:
-        loader: what it is set to counts where the next arguments are not given.
-        batch_size: samples in a batch now (without a loader: 32).
-        num_workers: worker processes now (without a loader: 4).
-        gradient_accumulation_steps: batches to a step of the optimiser now.
+        loader: its settings replace missing arguments.
+        batch_size: current number of samples in a batch (without a loader: 32).
+        num_workers: current number of worker processes (without a loader: 4).
+        gradient_accumulation_steps: current number of batches in a step of the optimiser.
 
     Returns:
         ``batch_size``, ``num_workers``, ``persistent_workers`` and ``gradient_accumulation_steps``.
 
     Raises:
-        ValueError: a number is out of range, or the loader's batches are made by a sampler without a ``batch_size``.
+        ValueError: a number is out of range, or the loader's batches come from a sampler without a ``batch_size``.
     """
     if batch_size is None:
         batch_size = 32 if loader is None else _batch_size(loader)
@@ -63,7 +63,7 @@ def handle_oom_errors(
         num_workers = 4 if loader is None else worker_processes(loader)
     if batch_size < 1 or num_workers < 0 or gradient_accumulation_steps < 1:
         raise ValueError("batch_size and gradient_accumulation_steps must be at least 1, num_workers at least 0")
-    smaller, steps = _divided(batch_size, gradient_accumulation_steps)
+    smaller, steps = _halve_batch(batch_size, gradient_accumulation_steps)
     changes = {
         "batch_size": (batch_size, smaller, "activations take memory for each sample of the batch"),
         "gradient_accumulation_steps": (gradient_accumulation_steps, steps, f"the optimiser sees {smaller * steps}"
@@ -84,11 +84,11 @@ def handle_oom_errors(
 def _batch_size(loader: Any) -> int:
     size = loader.batch_size if loader.batch_size is not None else getattr(loader.batch_sampler, "batch_size", None)
     if not isinstance(size, int):
-        raise ValueError("the loader does not tell its batch size: give batch_size=")
+        raise ValueError("the loader has no batch_size: give batch_size=")
     return size
 
 
-def _divided(batch_size: int, steps: int) -> tuple[int, int]:
+def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
     """Half the batch or somewhat less, and how many of them make ``batch_size * steps`` samples."""
     samples = batch_size * steps
     if batch_size == 1:
@@ -99,7 +99,7 @@ def _divided(batch_size: int, steps: int) -> tuple[int, int]:
 
 
 def start_up_finding(times: Times, workers: int, batches: int) -> Finding | None:
-    """Whether to keep the workers, which are started in every epoch of so many ``batches``."""
+    """Return the advice to keep the workers, if starting them in every epoch of ``batches`` takes long."""
     load = float(times["mean_batch_time"])
     start = float(times["first_batch_time"]) - workers * load  # the first batch is loaded by one of them
     part = start / (start + batches * load) if start > 0 else 0.0
@@ -112,7 +112,7 @@ def start_up_finding(times: Times, workers: int, batches: int) -> Finding | None
 
 
 def prefetch_finding(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> Finding | None:
-    """Whether more batches ahead would hide the slowest one from a training that is not slower than loading."""
+    """Return the advice to prefetch more, if that hides the slowest batch and loading is fast enough."""
     mean, slowest = float(times["mean_batch_time"]), float(times["p99_batch_time"])
     hidden = workers * prefetch_factor * step_seconds
     if mean > step_seconds or slowest <= hidden:
@@ -123,9 +123,11 @@ def prefetch_finding(times: Times, workers: int, prefetch_factor: int, step_seco
 
 
 def pinning_finding(pin_memory: bool, device: str | None) -> Finding | None:
-    """Whether to pin memory, with a device of the type ``device`` or none."""
+    """Return the advice about pinned memory, for a device of the type ``device`` or none."""
     if device is not None and not pin_memory:
-        why = f"batches are then copied to {device} beside the training (non_blocking=True, or DevicePrefetcher)"
+        why = (
+            f"batches are then copied to {device} while the training computes (non_blocking=True, or DevicePrefetcher)"
+        )
         return Finding("pin_memory", False, True, why)
     if device is None and pin_memory:
         return Finding("pin_memory", True, False, "there is no device here that it speeds copies to")

@@ -1,4 +1,4 @@
-"""Why a loader is slow: timed, and other settings tried on it (R-001)."""
+"""Diagnosis of a slow loader: its times, and other settings tried on a copy (R-001)."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ _EPOCHS = 8
 
 @dataclass(frozen=True)
 class LoaderDiagnosis:
-    """How fast a loader is, and what to change.
+    """The speed of a loader, and the settings to change.
 
-    times: the figures of ``DataLoaderPerformanceMonitor.time_batch_loading``, in seconds.
-    findings: the settings to change; none where nothing that was tried helps.
-    notes: what was not tried or is left changed, and why.
+    Attributes:
+        times: the values of ``DataLoaderPerformanceMonitor.time_batch_loading``, in seconds.
+        findings: the settings to change; empty if no tried setting helps.
+        notes: settings that were not tried, and objects that the diagnosis changed, with the reason.
     """
 
     times: Times
@@ -60,21 +61,24 @@ def diagnose_dataloader_speed(
     step_seconds: float | None = None,
     verbose: bool = True,
 ) -> LoaderDiagnosis:
-    """Time a loader, and find the settings that would make it faster.
+    """Time a loader, and find settings that make it faster.
 
-    The wait for each next batch is timed within one iteration, the start apart. Then other numbers of workers, and
-    reading whole batches, are tried on another loader like it; a setting is named only if it was faster, in turns with
-    how the loader is now. Processes are only tried where starting them is safe.
+    The function times the wait for each next batch within one iteration, apart from the start. Then it tries other
+    numbers of workers, and batched reading, on a copy of the loader. It lists a setting only if the copy was faster, in
+    turns with the current settings. It tries processes only where starting them is safe.
 
-    A PyTorch ``DataLoader`` is left as it was, random generators and samplers included; what the dataset itself counts
-    or uses up is not undone. Anything else is iterated itself.
+    It restores a PyTorch ``DataLoader``, including random generators and samplers, but not counters or resources of the
+    dataset. Any other iterable is consumed directly.
 
     Args:
-        dataloader: the loader, or a wrapper that has it as ``loader``.
-        num_batches: how many waits to time.
-        seconds: about how long all trials together may take; they then time fewer batches, or are left out.
-        step_seconds: how long a step of the training takes without loading: what it hides needs no change.
+        dataloader: the loader, or a wrapper with it as ``loader``.
+        num_batches: number of waits to time.
+        seconds: approximate limit of all trials together; they then time fewer batches, or are omitted.
+        step_seconds: seconds of a training step without loading; loading that fits into that time needs no change.
         verbose: print the result.
+
+    Returns:
+        A ``LoaderDiagnosis`` with times, findings and notes.
 
     Raises:
         ValueError: the loader has no batch, or an argument is not above 0.
@@ -107,7 +111,7 @@ class _Diagnosis:
         self._times = _time(loader_twin(loader), num_batches)
 
     def result(self) -> LoaderDiagnosis:
-        """All that was found."""
+        """Return all that was found."""
         findings = self._faster() if self._can_try() else []
         without_workers = any(finding.setting == "num_workers" and not finding.suggested for finding in findings)
         others = [
@@ -124,7 +128,7 @@ class _Diagnosis:
         return pinning_finding(self._loader.pin_memory, pinning_device())
 
     def _limits_training(self) -> bool:
-        """Whether the training waits for loading noticeably, as far as it is known how long its steps take."""
+        """Return whether the training waits for loading noticeably, as far as it is known how long its steps take."""
         step = self._step_seconds
         if step is None:
             return True
@@ -150,7 +154,7 @@ class _Diagnosis:
         return found
 
     def _other_workers(self) -> tuple[Finding | None, float]:
-        """A better number of workers, and how many times as fast the loader was with it."""
+        """Return a better number of workers, and how many times as fast the loader was with it."""
         now = worker_processes(self._loader)
         if now:
             alone = self._ratio(lambda: loader_twin(self._loader, 0))
@@ -182,7 +186,7 @@ class _Diagnosis:
     def _ratio(self, make: Callable[[], DataLoader[Any]]) -> float | None:
         """How many times as fast the loader is that ``make`` makes, in turns with this one: the lesser of two ratios.
 
-        None where there is no time for it, or where an epoch is too short to tell.
+        None where there is no time for it, or if an epoch is too short to measure.
         """
         mean, seconds = float(self._times["mean_batch_time"]), self._seconds / (4 * _CHANGES)
         batches = min(int(seconds / max(mean, 1e-9)), _MOST_BATCHES)
@@ -194,7 +198,7 @@ class _Diagnosis:
         for _ in range(2):
             other, this = (_time(one, _measurable(one, batches)) for one in (make(), loader_twin(self._loader)))
             if other["head_start_batches"] or other["start_up_included"]:
-                self._notes.append("an epoch is too short to tell whether other numbers of worker processes help")
+                self._notes.append("an epoch is too short to show whether other numbers of worker processes help")
                 return None
             ratios.append(float(other["samples_per_second"]) / max(float(this["samples_per_second"]), 1e-9))
         return min(ratios)

@@ -1,4 +1,4 @@
-"""A second loader like a given one, to try things with while the first one notices nothing."""
+"""A copy of a loader for experiments, which do not affect the original."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from chirpid_patch.loading.samplers import sampler_twin
 
 
 def loader_twin(loader: DataLoader[Any], num_workers: int | None = None) -> DataLoader[Any]:
-    """A loader of the same class and arguments, with ``num_workers`` of its own (None: as many), none of them started.
+    """Return a loader of the same class and arguments, with ``num_workers`` (None: the same number).
 
-    It reads the same dataset through copies of the samplers. Generators are shared: see ``unmoved_generators``.
+    Its workers are not started. It reads the same dataset through copies of the samplers. It shares the generators: see
+    ``unmoved_generators``.
     """
     twin = copy.copy(loader)
     # Whether more workers than CPUs help is what is tried.
@@ -38,7 +39,7 @@ def loader_twin(loader: DataLoader[Any], num_workers: int | None = None) -> Data
 
 
 def whole_batch_twin(loader: DataLoader[Any]) -> BatchedDataLoader[Any]:
-    """The same batches, read in this process by this package's loader: a batch at once where the dataset allows it."""
+    """Return a loader of this package for the same batches in this process, with batched reading if possible."""
     samplers = _samplers(loader)
     if loader.batch_sampler is None:
         batching: dict[str, Any] = {"batch_size": None, "sampler": samplers["sampler"]}

@@ -1,6 +1,6 @@
-"""What a loader takes for its batches, measured: its waits, or its rate while it never ends.
+"""Measurement of a loader: its waits, or its rate in an endless loop.
 
-All that compares ways of loading is made of these two: ``tune=True``, ``diagnose_dataloader_speed``,
+All comparisons of loading modes use these two functions: ``tune=True``, ``diagnose_dataloader_speed``,
 ``DataLoaderPerformanceMonitor`` and ``chirp-migrate tune``.
 """
 
@@ -35,16 +35,16 @@ def measure(
 ) -> tuple[Times, list[float]]:
     """Time the wait for each next batch of a loader, or of any iterable of batches.
 
-    What is measured how, and the figures, is what ``DataLoaderPerformanceMonitor.time_batch_loading`` documents.
+    ``DataLoaderPerformanceMonitor.time_batch_loading`` documents the method and the values.
 
     Args:
         loader: as for ``time_batch_loading``.
         num_batches: as for ``time_batch_loading``.
         epochs: as for ``time_batch_loading``.
-        at_end: called when an iteration ends, while its workers are still there.
+        at_end: called at the end of each iteration, while its workers exist.
 
     Returns:
-        The figures, and the waits in seconds.
+        The values, and the waits in seconds.
 
     Raises:
         ValueError: the loader has no batch, or ``num_batches`` or ``epochs`` is below 1.
@@ -104,12 +104,12 @@ def _waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable[[], obj
 
 @dataclass(frozen=True)
 class Rate:
-    """What a way of loading reached once running.
+    """The rate of a loading mode after its start.
 
     Attributes:
-        first_s: seconds until the first batch, the making of the loader included.
-        batches, seconds: how many batches came after those begun with the first one, and how long that took.
-        cpu_share: the part of it in which the thread that asked for them was on a CPU.
+        first_s: seconds until the first batch, including the construction of the loader.
+        batches, seconds: number of batches after those that were started with the first one, and their time.
+        cpu_share: share of that time in which the requesting thread was on a CPU.
         lost_workers: whether worker processes could not be started, or died.
     """
 
@@ -128,16 +128,17 @@ def measure_rate(
     until: float = math.inf,
     step: Callable[[Any], object] | None = None,
 ) -> Rate:
-    """Load for about ``seconds`` with the loader that ``make`` makes, and end its workers.
+    """Load for about ``seconds`` with the loader from ``make``, and end its workers.
 
     Args:
-        make: makes the loader, which gives batches without end.
-        at_once: batches that are loaded at once; whole rounds of them are counted, one at least.
-        seconds: how long to measure, without the start.
-        until: when to end at the latest (``time.perf_counter``).
+        make: builds the loader, which yields batches without end.
+        at_once: number of batches that load at once; only whole rounds of them count, at least one.
+        seconds: duration of the measurement, without the start.
+        until: latest end (``time.perf_counter``).
         step: called with each batch.
 
-    Raises what making or reading the loader raises.
+    Raises:
+        Exception: any error of building or reading the loader.
     """
     use = step or _nothing
     begun = time.perf_counter()
@@ -169,7 +170,7 @@ def _nothing(batch: Any) -> None:
 
 
 def shut_down_workers(loader: Any) -> None:
-    """End the persistent workers of a loader now, instead of when it is garbage-collected (trap 13)."""
+    """End the persistent workers of a loader now, instead of at its garbage collection (trap 13)."""
     if callable(getattr(loader, "shutdown", None)):
         loader.shutdown()
     else:

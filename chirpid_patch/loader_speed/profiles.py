@@ -1,4 +1,4 @@
-"""Measured choices of how to load, remembered for the same dataset on the same machine."""
+"""Measured choices of loading modes, remembered for the same dataset on the same machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DEEPEST = 6
 
 
 def default_profile() -> Path:
-    """Where choices are kept: ``CHIRPID_PROFILE``, or a file in the user's cache folder."""
+    """Return the file of remembered choices: ``CHIRPID_PROFILE``, or a file in the user's cache folder."""
     given = os.environ.get("CHIRPID_PROFILE")
     if given:
         return Path(given)
@@ -42,9 +42,9 @@ def default_profile() -> Path:
 
 
 def signature(dataset: Any, options: Mapping[str, Any]) -> str:
-    """What a choice holds for, as a hash: kind and size of the dataset, how batches are made, machine, versions.
+    """Return a hash of the conditions of a choice: kind and size of the dataset, batches, machine, versions.
 
-    An option that is None, False or 0 says what leaving it out says.
+    An option with the value None, False or 0 is equal to a missing option.
     """
     facts = {
         "dataset": _describe(dataset, _DEEPEST),
@@ -60,7 +60,7 @@ def _is_off(value: Any) -> bool:
 
 
 def _describe(value: Any, depth: int) -> Any:
-    """What makes loading ``value`` cost what it costs, as JSON."""
+    """Return what makes loading ``value`` cost what it costs, as JSON."""
     if isinstance(value, Tensor):
         return [str(value.dtype), list(value.shape), str(value.device)]
     if value is None or isinstance(value, bool | int | float | str):
@@ -73,25 +73,25 @@ def _describe(value: Any, depth: int) -> Any:
         described |= {name: _describe(part, depth - 1) for name, part in sorted(vars(value).items()) if name[0] != "_"}
     methods = [vars(base).get(name) for base in type(value).__mro__ for name in ("__getitem__", "__call__", "forward")]
     codes = [code for code in (getattr(method, "__code__", None) for method in (value, *methods)) if code is not None]
-    described["code"] = [hashlib.sha256(repr(_meaning(code)).encode()).hexdigest() for code in codes]
+    described["code"] = [hashlib.sha256(repr(_code_identity(code)).encode()).hexdigest() for code in codes]
     if isinstance(value, list | tuple) and len(value) <= 8:
         described["items"] = [_describe(part, depth - 1) for part in value]
-    with suppress(Exception):  # whatever an attribute of a user's dataset makes of it
+    with suppress(Exception):  # any error of an attribute of a user's dataset
         described["length"] = len(value)
     return described
 
 
-def _meaning(constant: Any) -> Any:
+def _code_identity(constant: Any) -> Any:
     """What compiled code does, or a constant of it is, the same in every process: no addresses, no hash order."""
     if isinstance(constant, CodeType):
-        return constant.co_code, constant.co_names, [_meaning(one) for one in constant.co_consts]
+        return constant.co_code, constant.co_names, [_code_identity(one) for one in constant.co_consts]
     if isinstance(constant, frozenset):
         return sorted(map(repr, constant))
-    return [_meaning(one) for one in constant] if isinstance(constant, tuple) else repr(constant)
+    return [_code_identity(one) for one in constant] if isinstance(constant, tuple) else repr(constant)
 
 
 def recall(path: Path, key: str) -> LoaderChoice | None:
-    """The choice kept for ``key``; None if there is none, or the file cannot be read (which is logged)."""
+    """Return the remembered choice of ``key``; None if there is none, or the file cannot be read (which is logged)."""
     kept = _read(path).get(key)
     if kept is None:
         return None
@@ -109,7 +109,7 @@ def recall(path: Path, key: str) -> LoaderChoice | None:
 
 
 def remember(path: Path, key: str, choice: LoaderChoice) -> None:
-    """Keep a choice. A file that cannot be written is logged: measuring again costs seconds, not a training."""
+    """Store a choice. If the file cannot be written, the function logs that: another measurement takes seconds."""
     choices = _read(path)
     choices.pop(key, None)
     choices[key] = asdict(choice)

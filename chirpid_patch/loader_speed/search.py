@@ -1,4 +1,4 @@
-"""The fastest way to load one dataset on this machine, found by trying."""
+"""Search for the fastest way to load one dataset on this machine."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _MOST_GIVEN = 256
 
 @dataclass(frozen=True)
 class Trial:
-    """One way of loading and the rate it reached.
+    """One loading mode and its rate.
 
-    ``samples_per_second`` is the rate once running and ``start_seconds`` the time to the first batch, which is paid
-    once. ``error`` stands instead of a rate where that way failed.
+    ``samples_per_second`` is the rate after the start, and ``start_seconds`` the time to the first batch, which occurs
+    once. ``error`` replaces the rate if that mode failed.
     """
 
     num_workers: int
@@ -47,7 +47,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class LoaderChoice:
-    """The way of loading that a measurement chose, with all that were tried, the first being none at all."""
+    """The loading mode that a measurement chose, with all trials; the first trial has no workers and no threads."""
 
     num_workers: int
     prefetch_threads: int
@@ -58,7 +58,7 @@ class LoaderChoice:
 
     @property
     def why(self) -> str:
-        """The choice against the alternative, in words."""
+        """Return the choice compared with the alternative, as part of a sentence."""
         rates = {(trial.num_workers, trial.prefetch_threads): trial.samples_per_second for trial in self.trials}
         alone, chosen = rates[0, 0], rates[self.num_workers, self.prefetch_threads]
         assert alone is not None and chosen is not None
@@ -81,19 +81,19 @@ def choose_loading(
     seconds: float = 3.0,
     step: Callable[[Any], object] | None = None,
 ) -> LoaderChoice:
-    """Try ways of loading ``dataset`` for about ``seconds`` in all, and say which is fastest.
+    """Try loading modes of ``dataset`` for about ``seconds`` in all, and return the fastest.
 
-    Loading in the process is tried first, then as many threads or worker processes as help, on random samples, or some
-    of those that a sampler of the caller's gives. Every random generator is as before afterwards. Processes are only
-    tried where starting them is safe and short enough.
+    The search first tries loading in this process, then increasing numbers of threads or worker processes, on random
+    samples, or on samples of the caller's sampler. It restores every random generator. It tries processes only if
+    starting them is safe and short enough.
 
     Args:
         dataset: a map-style dataset with at least one sample.
-        options: ``DataLoader`` arguments; those that say how a batch is made are honoured.
+        options: arguments of ``DataLoader``; the search uses those that define batches.
         threads_allowed: whether several threads may read the dataset at once.
-        most_workers: how many worker processes to try at most; None for as many as may help.
-        seconds: how long to measure, in all.
-        step: called with each batch, as the training would be: what it leaves of the CPUs counts.
+        most_workers: largest number of worker processes to try; None tries as many as may help.
+        seconds: duration of the search.
+        step: called with each batch, in place of a training step, which leaves fewer CPUs for loading.
     """
     notes: list[str] = []
     with unmoved_generators(dataset, step, *options.values()):
@@ -164,7 +164,7 @@ class _Measuring:
         return self._until - time.perf_counter()
 
     def trial(self, num_workers: int, prefetch_threads: int, seconds: float) -> Trial:
-        """The rate of one way of loading, over whole rounds of its threads or workers."""
+        """Return the rate of one way of loading, over whole rounds of its threads or workers."""
         at_once = max(num_workers, prefetch_threads, 1)
         options = self._sampler.sampling() | self._options
         if num_workers:
@@ -199,11 +199,11 @@ class _Measuring:
 
 
 class EndlessDraws(Sampler[Any]):
-    """Without end, some of what the caller's sampler gives, or random indices, by a generator of its own.
+    """Yield indices without end: some of the caller's sampler, or random indices from a separate generator.
 
     Args:
-        n: samples of the dataset, at least 1.
-        options: ``DataLoader`` arguments; ``batch_size``, ``sampler`` and ``batch_sampler`` are honoured.
+        n: number of samples of the dataset, at least 1.
+        options: arguments of ``DataLoader``; ``batch_size``, ``sampler`` and ``batch_sampler`` are used.
     """
 
     def __init__(self, n: int, options: Mapping[str, Any]) -> None:
@@ -225,7 +225,7 @@ class EndlessDraws(Sampler[Any]):
             self.per_draw = sum(map(len, self._given)) / len(self._given)
 
     def sampling(self) -> dict[str, Any]:
-        """The arguments of a loader that draws from this."""
+        """Return the arguments of a loader that uses these indices."""
         return {"batch_size": None, "sampler": self} if self._batch_size is None else {"batch_sampler": self}
 
     def __len__(self) -> int:
@@ -241,6 +241,6 @@ class EndlessDraws(Sampler[Any]):
 
 
 def _draws_freely(dataset: Any, options: Mapping[str, Any]) -> bool:
-    """Whether the indices of an epoch may be drawn early without the training's random numbers moving."""
+    """Return whether the indices of an epoch may be drawn early without the training's random numbers moving."""
     sampling = {name: options[name] for name in _SAMPLING if name in options}
     return tasks_drawn_freely(DataLoader(dataset, **sampling)) > 0

@@ -1,5 +1,5 @@
-"""The loader: in this process, ahead in threads, or in worker processes.
+"""The loader: in this process, with prefetching threads, or with worker processes.
 
-``loader`` is where to begin, ``requests`` says what is read. May import ``datasets``, ``transforms``, ``randomness``
-and ``machine``. Loads as it is told to: how many workers there are is decided by ``factory``.
+Read ``loader`` first; ``batch_requests`` defines what is read. The package may import ``datasets``, ``transforms``,
+``randomness`` and ``machine``. ``factory`` decides the number of workers.
 """

@@ -1,6 +1,6 @@
-"""How many threads and worker processes load for one training loop, decided from what it waits for and its steps.
+"""The number of threads and worker processes of one training loop, decided by its waits and steps.
 
-``LoadController`` watches the loop, and tries threads within an epoch; workers follow the load between epochs
+``LoadController`` watches the loop and tries threads within an epoch. Workers follow the load between epochs
 (``WorkerCount``).
 """
 
@@ -18,10 +18,10 @@ from chirpid_patch.loading.batch_timer import BatchTimer, TimedBatches
 from chirpid_patch.loading.limits import MOST_THREADS, WAITING
 from chirpid_patch.machine.cpus import rank_cpus
 
-#: The first batches of a loop pay for warming up and tell nothing.
+#: The first batches of a loop include the warm-up and show nothing.
 _IGNORED = 2
 _WATCHED = 4
-#: So many batches at a time a settled loop is looked at: is it still the loop that was settled for?
+#: Number of batches after which a decision is checked: do the loop's steps still take the same time?
 _LOOKED_AT = 16
 #: Batches measured of either way before they are compared, twice in turns.
 _BLOCK = 5
@@ -37,7 +37,7 @@ _PAUSE = 5e-4
 
 
 class Clocks(NamedTuple):
-    """Seconds on the clock, of this thread's CPU time, and of that of the whole process."""
+    """Seconds of wall time, of this thread's CPU time, and of the CPU time of the whole process."""
 
     wall: float
     thread: float
@@ -45,7 +45,7 @@ class Clocks(NamedTuple):
 
     @classmethod
     def now(cls) -> Clocks:
-        """What they show."""
+        """Return the current readings."""
         return cls(time.perf_counter(), time.thread_time(), time.process_time())
 
     def __sub__(self, earlier: Clocks) -> Clocks:
@@ -65,15 +65,15 @@ class _Step:
 
 
 class LoadController:
-    """Sees the waits and steps of one loader's loop, and decides how many threads and workers load for it.
+    """Watch the waits and steps of one loader's loop, and decide how many threads and workers load for it.
 
-    Loading begins without threads. Once a few batches show that a CPU is idle meanwhile, threads are tried against
-    none, in turns, in the running loop; what gives the shorter time from batch to batch stays, until the loop's own
-    steps take another time. The batches are the same either way.
+    Loading begins without threads. If the first batches show an idle CPU, the controller compares threads with none, in
+    turns, in the running loop. It keeps the mode with the shorter time from batch to batch, until the duration of the
+    loop's own steps changes. Batches are the same either way.
 
     Args:
-        threads: prefetch threads, without worker processes; None tries whether they help.
-        may_wait: loading may wait for something else than a CPU or memory, so that more threads than CPUs can help.
+        threads: number of prefetching threads, without worker processes; None tries whether they help.
+        may_wait: loading may wait for other things than a CPU or memory, so that more threads than CPUs can help.
     """
 
     def __init__(self, threads: int | None, *, may_wait: bool = False) -> None:
@@ -102,17 +102,17 @@ class LoadController:
     # -- within an epoch
 
     def begin_epoch(self) -> None:
-        """An epoch begins: the time since the last batch was no step, and nothing is timed before its second batch."""
+        """Start an epoch: the time since the last batch is no step, and timing starts at the second batch."""
         self._timer.restart()
         self._step, self._is_first = None, True
 
     def asked(self) -> None:
-        """The loop asks for a batch."""
+        """Record that the loop requests a batch."""
         if not self._is_first and not self._is_fixed and not self._unwatched:
             self._step = self._timer.ask()
 
     def delivered(self, threads: int) -> None:
-        """The batch asked for is there; it was loaded by ``threads`` prefetch threads, 0 for none."""
+        """Record that the requested batch has arrived, loaded by ``threads`` prefetching threads (0: none)."""
         if self._is_first or self._is_fixed:
             self._is_first = False
             return
@@ -159,7 +159,7 @@ class LoadController:
         self._switch(self._candidate)
 
     def _look_again(self, step: _Step) -> None:
-        """Begin anew if the loop's own steps take another time than when it was settled."""
+        """Start again if the duration of the loop's own steps has changed since the decision."""
         self._watched.append(step)
         if len(self._watched) < _LOOKED_AT:
             return
@@ -201,13 +201,13 @@ class LoadController:
     # -- between epochs
 
     def watch(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """``batches``, the epoch that begins, seen by what decides on worker processes."""
-        watched = TimedBatches(batches, self._epoch_ended)
+        """Yield ``batches`` of the new epoch, and record their waits for the decision about workers."""
+        watched = TimedBatches(batches, self._end_epoch)
         self._running.append(weakref.ref(watched))
         return watched
 
     def next_workers(self) -> int | None:
-        """How many worker processes the epoch that begins should have; None while another one is under way."""
+        """Return the number of workers for the new epoch; None while another epoch is running."""
         self._running = [ref for ref in self._running if (batches := ref()) is not None and not batches.over]
         load = self._load
         if load is None or self._running or self.worker_count is None:
@@ -215,7 +215,7 @@ class LoadController:
         self._load = None
         return self.worker_count.observe(load)
 
-    def _epoch_ended(self, epoch: TimedBatches) -> None:
+    def _end_epoch(self, epoch: TimedBatches) -> None:
         self._load = EpochLoad.of(epoch)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -230,9 +230,9 @@ def _idle_cpus(steps: list[_Step], cpus: int) -> float:
 
 @dataclass(frozen=True)
 class EpochLoad:
-    """What an epoch showed, from its second batch on: the first one waits for workers to start.
+    """The load of an epoch, from its second batch on: the first batch waits for workers to start.
 
-    ``waited_s`` of ``elapsed_s`` seconds went by waiting for ``batches`` batches.
+    ``waited_s`` of ``elapsed_s`` seconds were waits for ``batches`` batches.
     """
 
     waited_s: float
@@ -241,31 +241,31 @@ class EpochLoad:
 
     @classmethod
     def of(cls, epoch: TimedBatches) -> EpochLoad:
-        """What a whole epoch showed."""
+        """Return the load of a complete epoch."""
         waited = sum(epoch.waits[1:])
         return cls(waited, waited + sum(epoch.steps[:-1]), max(len(epoch.waits) - 1, 0))
 
     @property
     def share_waited(self) -> float:
-        """Part of the time spent waiting, 0 to 1."""
+        """Return the share of the time spent waiting, 0 to 1."""
         return self.waited_s / self.elapsed_s if self.elapsed_s > 0 else 0.0
 
     @property
     def batch_s(self) -> float:
-        """Seconds from batch to batch."""
+        """Return the seconds from batch to batch."""
         return self.elapsed_s / self.batches
 
 
 class WorkerCount:
-    """The number of workers for the next epoch, from what the last ones showed. Knows no loader and no clock.
+    """The number of workers for the next epoch, from the load of the last epochs. Independent of loader and clock.
 
-    * An epoch that waited more than ``RAISE_ABOVE`` of its time is followed by one with twice the workers (first 2).
-    * After ``PATIENCE`` epochs in a row that waited less than ``LOWER_BELOW``, one with half of them is tried.
-    * A change stands if it kept its promise: more workers must shorten the time from batch to batch by ``WORTH``,
-      fewer may not lengthen it by as much. Else it is taken back, and that number is not tried again.
+    * After an epoch that waited more than ``RAISE_ABOVE`` of its time, it doubles the workers (first to 2).
+    * After ``PATIENCE`` epochs in a row that waited less than ``LOWER_BELOW``, it tries half of them.
+    * It keeps a change with the expected effect: more workers must shorten the time from batch to batch by ``WORTH``,
+      and fewer must not lengthen it by as much. Otherwise it undoes the change and does not try that number again.
 
-    Between the two shares, and in epochs of fewer than ``LEAST_BATCHES`` batches, nothing changes. It begins with
-    ``workers``, and never goes above ``most``.
+    Between the two shares, and in epochs of fewer than ``LEAST_BATCHES`` batches, nothing changes. It starts with
+    ``workers``, and never exceeds ``most``.
     """
 
     RAISE_ABOVE = 0.10
@@ -284,13 +284,13 @@ class WorkerCount:
         self._idle = 0
 
     def observe(self, load: EpochLoad) -> int:
-        """Take in an epoch with ``workers`` workers, and give the number for the next."""
+        """Record an epoch with ``workers`` workers, and return the number for the next epoch."""
         if load.batches < self.LEAST_BATCHES or load.elapsed_s <= 0:
             return self.workers
         if self._trial is not None:
             before, batch_s = self._trial
             self._trial = None
-            if self._broke_its_promise(before, load.batch_s / batch_s):
+            if self._missed_expectation(before, load.batch_s / batch_s):
                 self._refused.add(self.workers)
                 self.why = (
                     f"{self.workers} took {load.batch_s / batch_s:.2f} times as long a batch as {before}: taken back"
@@ -306,7 +306,7 @@ class WorkerCount:
             self._try(self.workers // 2, load, f"{waited:.1%} of the epochs was waited")
         return self.workers
 
-    def _broke_its_promise(self, before: int, ratio: float) -> bool:
+    def _missed_expectation(self, before: int, ratio: float) -> bool:
         """Whether a change from ``before`` gave ``ratio`` times the seconds from batch to batch that it should not."""
         return ratio > 1 - self.WORTH if self.workers > before else ratio > 1 + self.WORTH
 

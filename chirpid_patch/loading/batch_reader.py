@@ -1,4 +1,4 @@
-"""Reading what one request asks for: a batch, or a single item where automatic batching is off."""
+"""Reading of one request: a batch, or a single item if automatic batching is off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chirpid_patch.loading.batch_requests import Request
 
 
 class BatchReader:
-    """How the requests of one loader are read: each at once, or its samples in parts and then collated."""
+    """Reads the requests of one loader: each at once, or its samples in parts with collation at the end."""
 
     def __init__(self, dataset: Any, collate: Collate, *, batches: bool) -> None:
         self.dataset = dataset
@@ -22,13 +22,13 @@ class BatchReader:
         return reads_singly(self.dataset)
 
     def read(self, request: Request) -> Any:
-        """The batch of ``request``, or the single converted sample where automatic batching is off."""
+        """Return the batch of ``request``, or the single converted sample if automatic batching is off."""
         if self._makes_batches:
             return load_batch(self.dataset, request.indices, request.key, self._collate)
         return self._collate(self.dataset[request.indices])
 
     def parts(self, request: Request, most: int) -> list[range]:
-        """The positions of the samples in up to ``most`` parts; none where they have to be read at once."""
+        """Return the positions of the samples in up to ``most`` parts; none if they must be read at once."""
         if not self._makes_batches or not self._reads_singly or type(request.indices) not in (list, tuple):
             return []
         count = len(request.indices)
@@ -36,10 +36,10 @@ class BatchReader:
         return [range(part * count // most, (part + 1) * count // most) for part in range(most)]
 
     def samples(self, request: Request, part: range) -> list[Any]:
-        """The samples of one part."""
+        """Return the samples of one part."""
         key = None if request.key is None else request.key.take(slice(part.start, part.stop))
         return fetch_samples(self.dataset, request.indices[part.start : part.stop], key)
 
     def collate(self, samples: list[Any]) -> Any:
-        """The batch of all parts' samples."""
+        """Return the batch of the samples of all parts."""
         return self._collate(samples)

@@ -1,4 +1,4 @@
-"""What is to be read in one epoch: batches of indices, each with the key of its randomness."""
+"""The requests of one epoch: batches of indices, each with the key of its random numbers."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ logger = logging.getLogger("chirpid_patch")
 
 
 class Request(NamedTuple):
-    """One step of the sampler: a batch's indices, or, where automatic batching is off, what it gave for one item."""
+    """One step of the sampler: the indices of a batch, or of one item if automatic batching is off."""
 
     indices: Any
     key: RandomKey | None = None
 
 
 class RequestKind(NamedTuple):
-    """What requests for a dataset are like.
+    """Properties of all requests for a dataset.
 
     Attributes:
-        rank: of this process; tells its random numbers from those of other ranks.
-        keyed: whether batches have keys: the dataset draws by them.
-        listed: called for indices that are no list: batches of them become lists, unless they are objects of a user's
-            class and have no key. Else all are passed on untouched.
+        rank: rank of this process; separates its random numbers from those of other ranks.
+        keyed: whether batches have keys, because the dataset uses them.
+        listed: called for indices that are no list. Batches of them become lists, unless they are objects of a user's
+            class and have no key. Otherwise all are passed on unchanged.
     """
 
     rank: int
@@ -39,14 +39,14 @@ class RequestKind(NamedTuple):
 
 
 class EpochRequests:
-    """Makes the requests of one epoch from what its sampler gives.
+    """Creates the requests of one epoch from the items of its sampler.
 
     Args:
-        seed, epoch: what tells this epoch's random numbers from all others.
-        kind: called when the first request is made.
-        counted: whether an index may come twice in an epoch, so that occurrences are told apart.
-        drops_last: the sampler leaves out a batch that is not full. An epoch that has none for it is warned of.
-        skipped: so many batches were read before, by another loader: the requests go on after them.
+        seed, epoch: separate this epoch's random numbers from all others.
+        kind: called at the first request.
+        counted: whether an index may occur twice in an epoch, so that occurrences are counted.
+        drops_last: the sampler omits an incomplete batch. An epoch without batches then leads to a warning.
+        skipped: number of batches that another loader has read before; the requests continue after them.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class EpochRequests:
         self.exhausted = False
 
     def draw(self, sampler: Iterator[Any]) -> Request:
-        """The next request. Raises what ``sampler`` raises, StopIteration at its end."""
+        """Return the next request; raise the errors of ``sampler``, and StopIteration at its end."""
         try:
             if self.drawn < self._skipped:
                 self.skip(sampler)
@@ -82,7 +82,7 @@ class EpochRequests:
             raise
 
     def skip(self, sampler: Iterator[Any]) -> None:
-        """Pass over the requests that are to be skipped, drawing what the sampler draws for them."""
+        """Skip the requests that another loader has read, with the same random calls of the sampler."""
         while self.drawn < self._skipped:
             try:
                 self._request(next(sampler))
@@ -93,14 +93,14 @@ class EpochRequests:
         kind = self._kind
         if kind is None:
             kind = self._kind = self._find_kind()
-        if type(indices) not in (list, tuple) and kind.listed() and _may_be_listed(indices, kind.keyed):
+        if type(indices) not in (list, tuple) and kind.listed() and _can_iterate_early(indices, kind.keyed):
             with contextlib.suppress(TypeError):  # raised where it is read, as PyTorch does
                 indices = list(indices)
         self.drawn += 1
         return Request(indices, self._key(indices, kind.rank)) if kind.keyed else Request(indices)
 
     def _key(self, indices: Any, rank: int) -> RandomKey | None:
-        """The key of a batch of integer indices; other indices have none."""
+        """Return the key of a batch of integer indices; other indices have none."""
         plain = as_ints(indices)
         if plain is None:
             return None
@@ -112,7 +112,7 @@ class EpochRequests:
         return RandomKey(self._seed, self._epoch, rank, numbers, occurrences)
 
     def _occurrences(self, indices: Sequence[int]) -> Any:
-        """How often each index had been drawn before in this epoch."""
+        """Return how often each index had been drawn before in this epoch."""
         seen = self._seen
         assert seen is not None
         occurrences = np.zeros(len(indices), dtype=np.int64)
@@ -122,6 +122,6 @@ class EpochRequests:
         return occurrences
 
 
-def _may_be_listed(indices: Any, keyed: bool) -> bool:
+def _can_iterate_early(indices: Any, keyed: bool) -> bool:
     """Whether ``indices`` may be iterated over now. What a user's object does then happens where the batch is read."""
     return keyed or type(indices) in WRITTEN_DOWN or isinstance(indices, Iterator)

@@ -1,4 +1,4 @@
-"""How long a loop waited for each of its batches, and what it did between them: the one clock of all that measure."""
+"""The one clock of all measurements: how long a loop waits for each batch, and how long its steps take."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = logging.getLogger("chirpid_patch")
 
 
 def batch_samples(batch: Any) -> int:
-    """Samples in a batch: the length of the first tensor or array in it, or of the batch itself where it has none."""
+    """Return the number of samples in a batch: the length of its first tensor or array, or of the batch itself."""
     length = _first_length(batch)
     if length is not None:
         return length
@@ -32,10 +32,11 @@ def _first_length(batch: Any) -> int | None:
 
 
 class BatchTimer:
-    """The clock of one loop, which is told when the loop asks for a batch and when that arrives.
+    """The clock of one loop. Its owner calls it when the loop requests a batch and when the batch arrives.
 
-    clock: gives the time, in seconds, or several times at once, of which one can be subtracted from another; None is
-        ``time.perf_counter``.
+    Args:
+        clock: returns the time in seconds, or several times at once in an object that supports subtraction; None is
+            ``time.perf_counter``.
     """
 
     def __init__(self, clock: Callable[[], Any] | None = None) -> None:
@@ -45,46 +46,46 @@ class BatchTimer:
         self._paused: Any = None
 
     def ask(self) -> Any:
-        """The loop asks for a batch: the time since the last one arrived, its step; None for the first."""
+        """Record a request, and return the time since the last arrival, the step; None for the first request."""
         arrived, self._arrived = self._arrived, None
         self._asked = now = self._now()
         return None if arrived is None else now - arrived
 
     def arrive(self) -> Any:
-        """The batch is there: the time that it was waited for; None where nobody said when it was asked for."""
+        """Record an arrival, and return the wait; None without a recorded request."""
         self.resume()
         asked, self._asked = self._asked, None
         self._arrived = now = self._now()
         return None if asked is None else now - asked
 
     def pause(self) -> None:
-        """Until ``resume`` the loop does not wait, if it did, but validates or saves."""
+        """Stop counting a wait until ``resume``: the loop validates or saves."""
         if self._asked is not None and self._paused is None:
             self._paused = self._now()
 
     def resume(self) -> None:
-        """The loop goes on waiting."""
+        """Continue counting the wait."""
         if self._paused is not None:
             self._asked += self._now() - self._paused
             self._paused = None
 
     def restart(self) -> None:
-        """Nothing is waited for, and the last batch is forgotten: an epoch begins or ends."""
+        """Forget the last batch: an epoch begins or ends."""
         self._asked = self._arrived = self._paused = None
 
 
 class TimedBatches(Iterator[Any]):
-    """Passes batches on, and keeps how long each was waited for.
+    """Yield batches, and record how long each was waited for.
 
     Args:
         batches: the batches.
-        at_end: called with this once they have come to their end.
+        at_end: called with this object at the end of the batches.
 
     Attributes:
-        waits: seconds from asking for each batch to its arrival.
-        steps: seconds from the arrival of each to asking for the next.
+        waits: seconds from the request of each batch to its arrival.
+        steps: seconds from the arrival of each batch to the next request.
         samples: samples of each batch.
-        over: whether the batches have come to their end.
+        over: whether the batches have ended.
     """
 
     def __init__(self, batches: Iterator[Any], at_end: Callable[[TimedBatches], object] | None = None) -> None:
@@ -117,7 +118,7 @@ class TimedBatches(Iterator[Any]):
 
 
 def tell(message: str) -> None:
-    """Log ``message``, which was asked for, at INFO; on standard error where the program does not show that level."""
+    """Log a requested ``message`` at INFO; print it to standard error if the program does not show that level."""
     if logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
         logger.info(message)
     else:
@@ -125,7 +126,7 @@ def tell(message: str) -> None:
 
 
 def tell_waits(epoch: TimedBatches) -> None:
-    """Tell what an epoch waited for its batches."""
+    """Log the data waits of an epoch."""
     if not epoch.waits:
         tell("epoch without batches")
         return

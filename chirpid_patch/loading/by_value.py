@@ -30,7 +30,7 @@ class NotSendableError(RuntimeError):
 
 
 def send_by_value(parts: LoaderParts) -> LoaderParts:
-    """``parts`` that reach worker processes also where a notebook defines them; elsewhere ``parts`` itself.
+    """Return ``parts`` that reach worker processes also where a notebook defines them; elsewhere ``parts`` itself.
 
     Nothing is pickled here: the parts are pickled when a worker starts, together, so that what they share stays shared.
     """
@@ -43,7 +43,7 @@ def send_by_value(parts: LoaderParts) -> LoaderParts:
 
 
 def main_is_interactive() -> bool:
-    """Whether no other process can import ``__main__``: it has neither a file nor a name to import it by."""
+    """Return whether no other process can import ``__main__``: it has neither a file nor a name to import it by."""
     main = sys.modules.get("__main__")
     return getattr(main, "__spec__", None) is None and (_main_file() is None or _is_read_from_input())
 
@@ -158,7 +158,7 @@ def _reduce_property(found: Any) -> Any:
     return cached_property, (found.func,), {"attrname": found.attrname}
 
 
-def _reduce_cached(found: Any) -> Any:
+def _reduce_definition(found: Any) -> Any:
     return (_cache_results, (found.__wrapped__, found.cache_parameters())) if _is_of_main(found) else NotImplemented
 
 
@@ -169,7 +169,7 @@ def _cache_results(function: Any, parameters: dict[str, Any]) -> Any:
 _Cached = type(lru_cache(_cache_results))
 #: In place of the reducers of ``cloudpickle`` and multiprocessing.
 _REDUCERS = {
-    _Cached: _reduce_cached,
+    _Cached: _reduce_definition,
     cached_property: _reduce_property,
     # Multiprocessing looks a method up by its name, which a lambda does not have.
     MethodType: lambda found: (MethodType, (found.__func__, found.__self__)),
@@ -179,6 +179,6 @@ _REDUCERS = {
 
 
 def _is_of_main(found: Any) -> bool:
-    """Whether ``found`` is a class, function or method that ``__main__`` defines."""
+    """Return whether ``found`` is a class, function or method that ``__main__`` defines."""
     kinds = type | FunctionType | MethodType | _Cached
     return issubclass(type(found), kinds) and getattr(found, "__module__", None) == "__main__"

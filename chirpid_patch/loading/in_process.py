@@ -1,4 +1,4 @@
-"""Loading batches in the training process itself."""
+"""Loading of batches in the training process itself."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class EpochReading(NamedTuple):
     """How the batches of one epoch are read.
 
     Attributes:
-        read: PyTorch's code, which reads what indices ask for; None where ``reader`` reads.
-        reader: reads batches as a whole; None where ``read`` reads the samples.
+        read: PyTorch's code, which reads the samples of indices; None if ``reader`` reads.
+        reader: reads whole batches; None if ``read`` reads the samples.
         controller: decides how many threads load ahead; None: none may.
-        pin: pins a batch; None leaves batches where they are.
+        pin: pins a batch; None does not pin.
     """
 
     read: Callable[[Any], Any] | None
@@ -37,17 +37,18 @@ class EpochReading(NamedTuple):
 
 
 class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
-    """An epoch of a loader, read in this process; draws as the original's iterator would have.
+    """An epoch of a loader, read in this process; it uses random generators as the original's iterator would.
 
-    The constructor does what PyTorch's does, in the same order, and everything else waits until it is needed.
+    The constructor does the same as PyTorch's, in the same order. All other work starts when it is needed.
 
     Args:
         parts: attributes of the loader.
-        epoch: called with the base seed; gives the requests of the epoch, and what gives its ``EpochReading``.
-        ahead: index batches to keep drawn in advance, as a loader with workers keeps them. 0 draws each when it is
-            needed, except for threads, where the sampler's draws do not depend on the moment.
-        threads: the threads that load ahead.
-        seed: the base seed where it was drawn before. Then nothing more is drawn than for a next epoch.
+        epoch: called with the base seed; returns the requests of the epoch, and a function that returns its
+            ``EpochReading``.
+        ahead: number of index batches to draw in advance, as a loader with workers does. 0 draws each when it is
+            needed, except for threads, if the sampler's random calls do not depend on the moment.
+        threads: the prefetching threads.
+        seed: the base seed if it was drawn before; then the iterator only draws what a next epoch draws.
     """
 
     def __init__(
@@ -91,12 +92,12 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
 
     @property
     def taken(self) -> int:
-        """Batches of this epoch that the loop was given, or that failed."""
+        """Return the number of batches of this epoch that the loop received, or that failed."""
         return self._requests.drawn - len(self._undelivered)
 
     @property
     def ended(self) -> bool:
-        """Whether the epoch is surely over."""
+        """Return whether the epoch is provably over."""
         return self._requests.exhausted and not self._undelivered
 
     def _draw(self) -> bool:
@@ -160,7 +161,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             queue.order(self._undelivered[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
-        """Whether the request that many places after the next one is drawn, or may be, and now is."""
+        """Return whether the request that many places after the next one is drawn, or may be, and now is."""
         while len(self._undelivered) <= position:
             # Short of the epoch's end: what a sampler does there happens when the loop gets there.
             if self._free is None:

@@ -1,4 +1,4 @@
-"""How much is loaded at once: what all who decide about it have in common."""
+"""Limits on how much is loaded at once, shared by all modules that decide about it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAITING = 0.5
 
 
 def loader_length(loader: Any) -> int | None:
-    """Batches of an epoch; None where neither dataset nor sampler tells."""
+    """Return the batches of an epoch; None if neither dataset nor sampler has a length."""
     try:
         return len(loader)
     except TypeError:
@@ -23,19 +23,19 @@ def loader_length(loader: Any) -> int | None:
 
 
 def way_of_loading(workers: int, threads: int | None) -> str:
-    """Who loads, in words."""
+    """Return the loading mode, as part of a sentence."""
     count, kind = (workers, "worker process") if workers else (threads or 0, "prefetch thread")
     plural = "" if count == 1 else "es" if workers else "s"
     return f"{count} {kind}{plural}" if count else "loading in this process"
 
 
 def worker_processes(loader: Any) -> int:
-    """How many worker processes ``loader`` reads in: its ``num_workers``, unless it is one of ours that needs none."""
+    """Return the number of worker processes of ``loader``: ``num_workers``, or fewer for a loader of this package."""
     workers: int = getattr(loader, "worker_processes", getattr(loader, "num_workers", 0))
     return workers
 
 
 def batches_ahead(loader: Any) -> int:
-    """Batches that the workers of ``loader`` have been asked for when its first one arrives."""
+    """Return the number of batches that the workers of ``loader`` have started when its first one arrives."""
     workers = worker_processes(loader)
     return workers * (getattr(loader, "prefetch_factor", None) or TORCH_PREFETCH) if workers else 0

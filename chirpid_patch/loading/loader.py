@@ -1,4 +1,4 @@
-"""The loader of migrated code: PyTorch's DataLoader to its callers, reading whole batches where it can."""
+"""The loader of migrated code: a ``DataLoader`` to its callers, which reads whole batches where possible."""
 
 from __future__ import annotations
 
@@ -79,44 +79,44 @@ class _Progress:
     latest: weakref.ref[Any] | None = None
 
     def between_epochs(self) -> _Progress:
-        """The same for a copy of the loader, which has no epoch under way."""
+        """Return the same for a copy of the loader, which has no epoch under way."""
         return replace(self, latest=None, begun_from=None)
 
 
 class BatchedDataLoader(DataLoader[_T_co]):
-    """A ``DataLoader`` that reads each batch at once where the dataset is known to allow it, and survives its workers.
+    """A ``DataLoader`` that reads whole batches where the dataset permits it, and replaces workers that die.
 
-    It takes every argument of ``torch.utils.data.DataLoader``, gives the same batches in the same order, raises the
-    same errors at the same place, and leaves the global random generators as the original loader would. Datasets that
-    are neither this package's nor PyTorch's over tensors are read by PyTorch's own code. ``docs/loader.md`` lists where
-    anything differs.
+    It takes every argument of ``torch.utils.data.DataLoader``, yields the same batches in the same order, raises the
+    same errors at the same place, and leaves the global random generators in the same state. PyTorch's own code reads
+    datasets that are neither this package's nor PyTorch's over tensors. ``docs/loader.md`` lists all differences.
 
-    in_process: batches are read in this process, whatever ``num_workers`` says: it, ``prefetch_factor`` and
-        ``persistent_workers`` then only say how far ahead indices are drawn and how often a base seed is, and
-        what frameworks find that make a loader of their own from this one's attributes. Not for iterable datasets.
-    prefetch_threads: without workers, how many threads of this process load ahead. None tries, in the running
-        loop, whether that helps (see ``adjusting``). Batches are the same either way. Only this package's datasets
-        over memory, with default collation, are read in threads, unless
-    thread_safe: says that the dataset and ``collate_fn`` may be used by several threads at once and draw no
-        random numbers from global generators.
-    keep_workers: worker processes stay from epoch to epoch, as with ``persistent_workers``, but random numbers are
-        drawn as without.
-    most_workers: the number of worker processes follows the load: it changes, up to this many, when an epoch begins and
-        no other iterator of this loader is in use (see ``adjusting.WorkerCount``). All but what a dataset itself
-        draws from global generators in workers is as with any fixed number. Where another number would be other data
-        or cannot help it stays; ``adjusting`` says why.
-    benchmark: log, at the end of each epoch, how long the training waited for its batches.
-    placement: brings the batches to a device (see ``device.place_batches``); None leaves them where they are read.
-    epochs: numbers and seeds the epochs (see ``distributed.epochs``); None counts them here.
+    Augmentation by this package's datasets is keyed by base seed, epoch, rank, sample index and occurrence. So it is
+    the same with any number of workers.
 
-    pins_own_batches: without ``pin_memory``, pin the batches that default collation allocates, where there is an
-        accelerator. Anything that cannot be pinned stays as it is (see ``pinning``).
+    A worker that dies is replaced once (see ``worker_iterator.WorkerIterator``). If the operating system cannot start
+    workers, the loader warns once and loads in this process, provided that the batches are the same: samples in memory,
+    default collation, and no ``worker_init_fn`` except this package's. Otherwise it raises PyTorch's error.
 
-    Augmentation by this package's datasets is keyed by base seed, epoch, rank, sample index and occurrence,
-    hence the same with any number of workers. A worker that dies is replaced once (see
-    ``worker_iterator.WorkerIterator``). If the operating system cannot start workers, the loader warns once and loads
-    in this process, provided that this gives the same batches: samples in memory, default collation and no
-    ``worker_init_fn`` but this package's. Otherwise PyTorch's error is raised.
+    Args:
+        in_process: read batches in this process, for every ``num_workers``. Then ``num_workers``, ``prefetch_factor``
+            and ``persistent_workers`` only define how early indices are drawn, how often the base seed is drawn, and
+            what frameworks read that rebuild the loader from its attributes. Not for iterable datasets.
+        prefetch_threads: number of prefetching threads of this process, without workers. None: the running loop tries
+            whether threads help (see ``adjusting``). Batches are the same either way. Without ``thread_safe``, threads
+            read only this package's datasets over memory, with default collation.
+        thread_safe: declares that several threads may use the dataset and ``collate_fn`` at once, and that these do not
+            use global random generators.
+        keep_workers: keep worker processes from epoch to epoch, as ``persistent_workers`` does, but draw random numbers
+            as without.
+        most_workers: upper bound of a number of workers that follows the load. The number changes when an epoch begins
+            and no other iterator of this loader is in use (see ``adjusting.WorkerCount``). Everything is as with a
+            fixed number, except random numbers that a dataset draws from global generators in workers. The count stays
+            fixed when changing it would change the data or cannot help; see ``adjusting``.
+        benchmark: log the data wait at the end of each epoch.
+        placement: brings the batches to a device (see ``device.place_batches``); None leaves them where they are read.
+        epochs: numbers and seeds the epochs (see ``distributed.epochs``); None counts them here.
+        pins_own_batches: without ``pin_memory``, pin the batches that default collation allocates, if there is an
+            accelerator. Objects that cannot be pinned are passed on (see ``pinning``).
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     @property
     def decision(self) -> str:
-        """What was chosen for this loader and why, in words."""
+        """Return the loading mode and the reason for it, as one sentence."""
         return self._decision
 
     @decision.setter
@@ -295,12 +295,12 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return self._iterate_here(seed if error.seed is None else error.seed)
 
     def check_worker_number_rationality(self) -> None:
-        """Warn as PyTorch's loader does, unless no worker is started or the number of workers was measured."""
+        """Warn as PyTorch's loader does, unless no worker starts or the number of workers was measured."""
         if not self.in_process and not self.keep_workers and self.most_workers is None:
             super().check_worker_number_rationality()
 
     def _is_refused_workers(self) -> bool:
-        """Whether PyTorch would raise an error before it has started the workers that were asked for."""
+        """Return whether PyTorch would raise an error before it has started the workers that were asked for."""
         context = {"multiprocessing_context": self.multiprocessing_context}
         return not (self.prefetch_factor or 0) > 0 or (is_importing_main() and start_method(context) != "fork")
 
@@ -315,7 +315,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         )
 
     def _reads_the_same_here(self) -> bool:
-        """Whether this process surely reads the same batches as workers would."""
+        """Return whether this process provably reads the same batches as workers would."""
         plain = self.worker_init_fn is None or self.worker_init_fn is worker_init_fn
         return plain and not is_importing_main() and stacks_samples(self.collate_fn) and is_in_memory(self.dataset)
 
@@ -323,12 +323,12 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if self._placement is not None:
             self._placement.begin_epoch(self.dataset)
         asked = self.num_workers
-        parts = parts_of(self, num_workers=0, **self._as_sent()) if asked else parts_of(self)
+        parts = parts_of(self, num_workers=0, **self._worker_differences()) if asked else parts_of(self)
         ahead = asked * (self.prefetch_factor or 0) if asked else 0
         return InProcessIterator(parts, self._epoch_here(parts), ahead=ahead, threads=self._threads, seed=seed)
 
     def _epoch_here(self, parts: LoaderParts) -> BeginEpoch:
-        """How the epoch that begins is read in this process.
+        """Return how the epoch that begins is read in this process.
 
         Refers to ``parts`` of this loader and not to the loader itself, whose threads end with it.
         """
@@ -343,7 +343,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return begin
 
     def _reading(self, is_sent: bool, nodes: list[Node]) -> EpochReading:
-        """How batches are read here; ``is_sent``: the call that this loader replaces had workers."""
+        """Return how batches are read here; ``is_sent``: the call that this loader replaces had workers."""
         node = nodes[0] if nodes else node_of(self.dataset)
         # Batches so small that reading them at once gains nothing are left to PyTorch's code. One sample may be large.
         size = self.batch_size
@@ -364,7 +364,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
                 pin = partial(pin_batch, device=device) if self.pin_memory else pin_what_can_be
         return EpochReading(read, reader, self._controller if for_threads else None, pin)
 
-    def _as_sent(self) -> dict[str, Any]:
+    def _worker_differences(self) -> dict[str, Any]:
         """What differs in this process because it stands for workers: samples are put together as workers do it."""
         return {"timeout": 0, "collate_fn": worker_collate(self.collate_fn)}
 
@@ -377,11 +377,11 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return BatchReader(dataset, self.collate_fn, batches=self.batch_sampler is not None)
 
     def _epoch_requests(self, seed: int, number: int, skipped: int, kind: Callable[[], RequestKind]) -> EpochRequests:
-        """The requests of the epoch ``number``, whose base seed is ``seed``, without the first ``skipped``."""
+        """Return the requests of the epoch ``number``, whose base seed is ``seed``, without the first ``skipped``."""
         return EpochRequests(seed, number, kind, self._draws_repeatedly, self.drop_last, skipped)
 
     def _request_kind(self, nodes: list[Node]) -> RequestKind:
-        """What requests are like; adds the node of the dataset to ``nodes``."""
+        """Return what requests are like; adds the node of the dataset to ``nodes``."""
         batches, node = self.batch_sampler is not None, node_of(self.dataset)
         nodes.append(node)
         keyed = batches and node.keyed
@@ -389,7 +389,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return RequestKind(rank, keyed, lambda: batches and (self.thread_safe or node.reads_batches))
 
     def _worker_requests(self, seed: int) -> EpochRequests:
-        """The requests of the epoch that begins in worker processes."""
+        """Return the requests of the epoch that begins in worker processes."""
         progress = self._progress
         kind = partial(BatchedDataLoader._request_kind, parts_of(self), [])
         return self._epoch_requests(seed, progress.begun - 1, progress.skipped, kind)
@@ -407,7 +407,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     # -- another number of workers
 
     def _why_workers_stay(self) -> str | None:
-        """Why the number of worker processes stays; None if it follows the load."""
+        """Return why the number of worker processes stays; None if it follows the load."""
         if self.most_workers is None:
             return "most_workers is not given"
         if isinstance(self.dataset, IterableDataset):
@@ -439,13 +439,17 @@ class BatchedDataLoader(DataLoader[_T_co]):
     # -- going on elsewhere
 
     def state_dict(self) -> dict[str, Any]:
-        """What, with the state of its random generators, lets a new loader go on as this one would.
+        """Return the state from which a new loader continues, together with the states of the random generators.
 
-        Between epochs: the epochs begun, and the base seed where it is drawn only once. In the middle of one also
-        where it began, and how many batches the loop was given: the new loader's first epoch is the rest of this one.
-        Integers, tensors and containers of these, which ``torch.load(..., weights_only=True)`` reads back.
+        Between epochs, the state consists of the number of epochs, and of the base seed if that is drawn only once.
+        Within an epoch, it also contains the start of the epoch and the number of delivered batches. The first epoch of
+        the new loader is then the rest of this one.
 
-        Raises ValueError in the middle of an epoch whose batches have no order (``in_order=False``).
+        Returns:
+            Integers, tensors and containers of these, which ``torch.load(..., weights_only=True)`` can read.
+
+        Raises:
+            ValueError: the epoch has unordered batches (``in_order=False``).
         """
         progress = self._progress
         batches = None if progress.latest is None else progress.latest()
@@ -462,9 +466,12 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return {**state, "taken": batches.taken, "begun_from": plain}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where the loader whose ``state_dict`` this is would have, before this one is first iterated.
+        """Continue where the loader with this ``state_dict`` stopped; call it before the first iteration.
 
-        The random generators are the caller's to restore. Raises KeyError for a state of something else.
+        The caller restores the random generators.
+
+        Raises:
+            KeyError: ``state`` is not that of a loader.
         """
         progress = self._progress
         progress.begun, progress.kept_seed, progress.resumed = int(state["epochs_begun"]), state["base_seed"], None
@@ -479,16 +486,16 @@ class BatchedDataLoader(DataLoader[_T_co]):
             self._epochs.go_on(self, progress.begun)
 
     def _counters(self) -> dict[str, Any]:
-        """The state of a loader whose next epoch is a new one, whatever runs."""
+        """Return the state of a loader whose next epoch is a new one."""
         return {"epochs_begun": self._progress.begun, "base_seed": self._seed_in_use()}
 
     def _seed_in_use(self) -> int | None:
-        """The base seed that all further epochs have, where it is drawn only once."""
+        """Return the base seed that all further epochs have, where it is drawn only once."""
         iterator: Any = self._iterator
         return iterator._base_seed if self.persistent_workers and iterator is not None else self._progress.kept_seed
 
     def _random_states(self) -> _EpochStart:
-        """All that an epoch that begins now begins from."""
+        """Return all that an epoch that begins now begins from."""
         generator: Any = self.generator
         own = generator.get_state() if isinstance(generator, torch.Generator) else None  # others PyTorch refuses
         states = GlobalStates.of_torch() if draws_from_torch_alone(self) else GlobalStates.now()
@@ -497,9 +504,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
     # -- ends
 
     def shutdown(self) -> None:
-        """End kept worker processes and threads now. The loader can be iterated again, and then starts anew.
+        """End kept worker processes and threads now; the next iteration starts them again.
 
-        An epoch that is under way goes on, with workers that are started for it.
+        An epoch that is running continues, with new workers.
         """
         self._threads.close(wait=True)
         if self._placement is not None:
@@ -554,5 +561,5 @@ class _KeptEpoch(Iterator[Any]):
 
     @property
     def ended(self) -> bool:
-        """Whether the epoch is surely over."""
+        """Return whether the epoch is provably over."""
         return self._workers_iterator is None or self._workers_iterator.ended

@@ -1,4 +1,4 @@
-"""A loader's parts, as PyTorch's iterators ask for them, some of them others than the loader's own."""
+"""The attributes of a loader that PyTorch's iterators read, some of them changed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LoaderParts = Any
 
 
 def parts_of(loader: DataLoader[Any], **changed: Any) -> LoaderParts:
-    """The attributes of ``loader``, with those ``changed``."""
+    """Return the attributes of ``loader``, with those ``changed``."""
     parts: DataLoader[Any] = DataLoader.__new__(DataLoader)
     vars(parts).update({**vars(loader), "_iterator": None, **changed})
     return parts
 
 
 def quiet(parts: LoaderParts, seed: int) -> LoaderParts:
-    """``parts`` for an iterator that neither asks the sampler nor draws from the loader's generator when it is made."""
+    """Return ``parts`` for an iterator whose construction uses neither the sampler nor the loader's generator."""
     generator = torch.Generator()
     generator.manual_seed(seed)
     batches = None if parts.batch_sampler is None else ()

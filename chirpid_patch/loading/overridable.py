@@ -1,4 +1,4 @@
-"""What a loader tells of itself under a name that its owner may take for something else."""
+"""Attributes that describe a loader, and that users may replace by their own attribute of the same name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _V_co = TypeVar("_V_co", covariant=True)
 
 
 class Overridable(Generic[_V_co]):
-    """An attribute to read. Whoever sets one of that name, as on PyTorch's loader, has it, and changes nothing else."""
+    """Read-only default; users may shadow it with their own attribute, which has no other effect."""
 
     def __init__(self, tell: Callable[[Any], _V_co], meaning: str) -> None:
         self._tell = tell

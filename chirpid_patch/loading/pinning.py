@@ -1,4 +1,4 @@
-"""Batches that the loader allocated itself, pinned where that can be done; nobody asked for it, so nothing fails."""
+"""Pinning of batches that the loader allocated itself; without a request by the caller, so it never fails."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor
 
 
 def pin_what_can_be(batch: Any) -> Any:
-    """``batch``, its dense CPU tensors in pinned memory; everything else, and what cannot be pinned, as it is.
+    """Return ``batch`` with its dense CPU tensors in pinned memory; all other objects are passed on.
 
-    Looks into lists, tuples, named tuples and dictionaries: what default collation makes.
+    The function descends into lists, tuples, named tuples and dictionaries: the containers of default collation.
     """
     kind = type(batch)
     if kind is Tensor:
-        return _pinned(batch)
+        return _pin_tensor(batch)
     if kind is dict:
         return {name: pin_what_can_be(part) for name, part in batch.items()}
     if kind in (list, tuple):
@@ -26,7 +26,7 @@ def pin_what_can_be(batch: Any) -> Any:
     return batch
 
 
-def _pinned(tensor: Tensor) -> Tensor:
+def _pin_tensor(tensor: Tensor) -> Tensor:
     dense = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.is_nested
     if not dense or tensor.is_quantized or tensor.requires_grad:
         return tensor
@@ -37,18 +37,18 @@ def _pinned(tensor: Tensor) -> Tensor:
 
 
 class Pinnable:
-    """A batch on its way from a worker process, as PyTorch's thread that pins batches is to treat it."""
+    """A batch from a worker process, for PyTorch's thread that pins batches."""
 
     def __init__(self, batch: Any) -> None:
         self.batch = batch
 
     def pin_memory(self) -> Pinnable:
-        """The same, pinned by ``pin_what_can_be``."""
+        """Return the batch, pinned by ``pin_what_can_be``."""
         return Pinnable(pin_what_can_be(self.batch))
 
 
 class PinnableCollate:
-    """``collate``, its batches as ``Pinnable``. Picklable if ``collate`` is."""
+    """Wrap the batches of ``collate`` as ``Pinnable``. Picklable if ``collate`` is."""
 
     def __init__(self, collate: Callable[[Any], Any]) -> None:
         self._collate = collate

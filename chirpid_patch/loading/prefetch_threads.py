@@ -33,7 +33,7 @@ class PrefetchThreads:
     """``count`` threads of this process that load batches, each computing on one CPU.
 
     Attributes:
-        are_refused: the system starts no more threads, or the interpreter ends and takes no more orders.
+        are_refused: the system starts no more threads, or the interpreter ends and accepts no more work.
     """
 
     def __init__(self, count: int) -> None:
@@ -53,16 +53,16 @@ class PrefetchThreads:
 
     @property
     def exist(self) -> bool:
-        """Whether this process has them. A forked copy has no threads, and locks that they held stay locked there."""
+        """Return whether this process has them: a forked copy has no threads, and their locks stay locked there."""
         return self._process == os.getpid()
 
     @property
     def at_work(self) -> bool:
-        """Whether they take orders."""
+        """Return whether they accept work."""
         return not self._closed and self.exist
 
     def submit(self, call: Callable[[], Any]) -> Future[Any]:
-        """Have ``call`` made on one of the threads; cancelled where they take no more orders."""
+        """Run ``call`` on one of the threads; cancelled if they accept no more work."""
         try:
             return self._executor.submit(call)
         except RuntimeError:
@@ -72,9 +72,9 @@ class PrefetchThreads:
             return refused
 
     def close(self, *, wait: bool) -> None:
-        """Drop what has not begun and end the threads, which finish the batches being loaded; ``wait`` for that.
+        """Drop waiting work and end the threads, which finish their current batches; ``wait`` waits for that.
 
-        Never wait where garbage collection may be the caller: it can run anywhere, with any lock held.
+        Never wait if garbage collection may be the caller: it can run anywhere, with any lock held.
         """
         self._closed = True
         if self.exist:
@@ -89,13 +89,13 @@ def _begin_thread(all_there: threading.Barrier) -> None:
 
 
 class KeptThreads:
-    """The threads of one loader, kept from epoch to epoch: new ones' memory is new, too, and slow at first."""
+    """The threads of one loader, kept from epoch to epoch, because the memory of new threads is slow at first."""
 
     def __init__(self) -> None:
         self._threads: PrefetchThreads | None = None
 
     def get(self, count: int) -> PrefetchThreads:
-        """``count`` threads, at work unless they are refused here, for which the loader asks once."""
+        """Return ``count`` threads, at work unless the system refuses them, which is tried once for the loader."""
         threads = self._threads
         if (
             threads is None
@@ -107,7 +107,7 @@ class KeptThreads:
         return threads
 
     def close(self, *, wait: bool) -> None:
-        """End them (see ``PrefetchThreads.close``); they begin anew when they are asked for again."""
+        """End them (see ``PrefetchThreads.close``); the next ``get`` starts new ones."""
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.close(wait=wait)
@@ -121,11 +121,11 @@ class KeptThreads:
 
 
 class PrefetchQueue:
-    """Requests being read on threads, their batches taken in the order they were ordered.
+    """Requests that threads read, and their batches in the order of the requests.
 
-    A batch is what reading its request gives where it is taken: with the gradient and inference mode the taker is in,
-    and from the dataset as it is then. One that was loaded in another mode, or from memory before the dataset changed,
-    is loaded again.
+    A batch is equal to the result of reading its request when it is taken: with the gradient and inference mode of the
+    caller, and from the dataset at that moment. A batch that was loaded in another mode, or from memory before the
+    dataset changed, is loaded again.
     """
 
     def __init__(self, threads: PrefetchThreads, reader: BatchReader) -> None:
@@ -138,21 +138,21 @@ class PrefetchQueue:
 
     @property
     def threads(self) -> int:
-        """How many threads load."""
+        """Return the number of threads."""
         return self._threads.count
 
     def reads_at_once(self, request: Request) -> bool:
-        """Whether ``request`` is loaded by one thread."""
+        """Return whether one thread loads ``request``."""
         return not self._reader.parts(request, 1)
 
     @property
     def at_work(self) -> bool:
-        """Whether the threads take orders."""
+        """Return whether the threads accept work."""
         return self._threads.at_work
 
     @property
     def wants_more(self) -> bool:
-        """Whether the requests ordered are too few to keep all threads at work."""
+        """Return whether there are too few requests to keep all threads at work."""
         ordered = self._ordered
         if not self.at_work:
             return False
@@ -161,12 +161,12 @@ class PrefetchQueue:
         return len(ordered) < self.threads
 
     def order(self, request: Request, pause: float = 0.0) -> None:
-        """Have ``request`` read, after ``pause`` seconds, or at once and in parts where its samples are read singly."""
+        """Read ``request`` after ``pause`` seconds, or at once and in parts if its samples are read singly."""
         modes = _modes()
         ranges = self._reader.parts(request, _PARTS_PER_THREAD * self.threads)
         parts = [self._submit(modes, 0.0, partial(self._reader.samples, request, part)) for part in ranges]
         # Threads take what was ordered first: all parts have been begun when their batch is.
-        load = partial(self._collated, parts) if parts else partial(self._reader.read, request)
+        load = partial(self._collate_parts, parts) if parts else partial(self._reader.read, request)
         self._ordered.append(_Order(request, parts, self._submit(modes, pause, load)))
 
     def _submit(self, modes: tuple[bool, bool], pause: float, load: Callable[[], Any]) -> Future[Any]:
@@ -180,15 +180,15 @@ class PrefetchQueue:
             return (modes, self._state()), load()
 
     def _state(self) -> object:
-        """What samples in memory depend on. Other samples are read once, as worker processes read them."""
+        """Return what samples in memory depend on. Other samples are read once, as worker processes read them."""
         dataset = self._reader.dataset
         return dataset_state(dataset) if is_in_memory(dataset) else None
 
-    def _collated(self, parts: Sequence[Future[Any]]) -> Any:
+    def _collate_parts(self, parts: Sequence[Future[Any]]) -> Any:
         return self._reader.collate([sample for part in parts for sample in part.result()[1]])
 
     def take(self) -> Any:
-        """The batch of the request ordered first. Raises what reading it raised, and IndexError if none was ordered."""
+        """Return the batch of the first request; raise the error of reading it, or IndexError without a request."""
         order = self._ordered.popleft()
         if not self._threads.exist:
             return self._reader.read(order.request)
@@ -206,7 +206,7 @@ class PrefetchQueue:
         return batch
 
     def drop(self) -> None:
-        """Forget what was ordered; what has begun is finished for nothing."""
+        """Forget all requests; those that have begun are finished without use."""
         while self._ordered and self._threads.exist:
             order = self._ordered.popleft()
             for future in (*order.parts, order.batch):

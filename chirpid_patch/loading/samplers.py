@@ -1,4 +1,4 @@
-"""What is known of PyTorch's samplers."""
+"""Properties of PyTorch's samplers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from torch.utils.data import (
 
 
 def tasks_drawn_freely(loader: Any) -> int:
-    """How many tasks of an epoch of ``loader`` may be drawn early without any generator noticing.
+    """Return how many tasks of an epoch of ``loader`` may be drawn early without a change of any random number.
 
-    A sampler that draws as it goes from a generator that the training might use too gives 0, as do unknown ones.
+    The result is 0 for unknown samplers, and for a sampler that uses a generator during the epoch which the training
+    may use, too.
     """
     if not draws_from_torch_alone(loader):
         return 0
@@ -36,7 +37,7 @@ def tasks_drawn_freely(loader: Any) -> int:
 
 
 def draws_from_torch_alone(loader: Any) -> bool:
-    """Whether the samplers of ``loader`` surely draw from no generator but PyTorch's."""
+    """Return whether the samplers of ``loader`` provably use no generator except PyTorch's."""
     batches = loader.batch_sampler
     if batches is None:
         return type(loader.sampler) in _DRAWING_AT_ONCE
@@ -48,7 +49,7 @@ _DRAWING_AT_ONCE = (SequentialSampler, RandomSampler, SubsetRandomSampler, Weigh
 
 
 def sampler_twin(sampler: Any) -> Any:
-    """A copy of a sampler and the samplers in it, so that the caller's own do not notice that they are asked."""
+    """Return a copy of a sampler and its inner samplers, so that its use does not affect the caller's own."""
     twin = copy.copy(sampler)
     for name, part in getattr(twin, "__dict__", {}).items():
         if isinstance(part, Sampler):

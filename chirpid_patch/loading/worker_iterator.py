@@ -1,4 +1,4 @@
-"""Loading batches in worker processes: PyTorch's own iterator and workers, with dead workers replaced once."""
+"""Loading of batches in worker processes: PyTorch's own iterator and workers, with dead workers replaced once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _OF_THE_EPOCH = (
 
 
 class WorkersNotStartedError(Exception):
-    """Worker processes cannot be started; ``seed`` is the base seed that was drawn for them, if it was."""
+    """Worker processes cannot be started; ``seed`` is their base seed if it was drawn."""
 
     def __init__(self, reason: str, seed: int | None) -> None:
         super().__init__(reason)
@@ -123,24 +123,25 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
 
 
 class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
-    """PyTorch's iterator over batches of worker processes. It differs in what happens when a worker dies.
+    """PyTorch's iterator over batches of worker processes, with another reaction to the death of a worker.
 
-    PyTorch raises RuntimeError then, wherever the main thread happens to be. Here the news interrupts nothing but the
-    wait for a batch, and fresh workers take over: the dead worker's unfinished batches are read again, one at a time,
-    then all others go on. If a worker dies over one of these again, that batch fails with PyTorch's error and its
-    indices. No sample is ever read in the training process.
+    PyTorch raises RuntimeError at any line of the main thread. Here only the wait for a batch notices the death, and
+    new workers take over. They first read the unfinished batches of the dead worker again, one at a time, and then
+    continue with the others. If a worker dies again over one of these, that batch fails with PyTorch's error and its
+    indices. The training process never reads these samples.
 
-    Fresh workers have other random streams than those before, so that no numbers are drawn twice. Augmentation by this
-    package is the same nevertheless: it is keyed.
+    New workers use other random streams than earlier ones, so that no random numbers repeat. Augmentation by this
+    package is the same, because it is keyed.
 
-    ``keep`` keeps the processes at the end of an epoch, for ``start_over``. ``seed`` is the base seed where it was
-    drawn before: then nothing more is drawn than for a next epoch.
+    ``keep`` keeps the processes at the end of an epoch, for ``start_over``. ``seed`` is the base seed if it was drawn
+    before; then the iterator only draws what a next epoch draws.
 
-    Raises WorkersNotStartedError if ``may_do_without`` and the operating system cannot start a worker; otherwise
-    what PyTorch's iterator raises.
+    Raises:
+        WorkersNotStartedError: with ``may_do_without``, the operating system cannot start a worker.
+        Exception: otherwise, the errors of PyTorch's iterator.
     """
 
-    #: Of PyTorch: no worker to shut down, and none whose death would be told, until they are started.
+    #: Of PyTorch: no worker to shut down, and none whose death would be reported, until they start.
     _shutdown = True
     _worker_pids_set = False
     #: The process whose children the workers are.
@@ -215,14 +216,14 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             self._recover(death)
 
     def start_over(self) -> None:
-        """Begin a next epoch with the workers there are, drawing as an iterator with new ones draws."""
+        """Begin the next epoch with the existing workers, with the random calls of an iterator with new ones."""
         iter(self._index_sampler)
         generator = self._parts.generator
         self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
         self._reset(self._parts)
 
     def end_workers(self) -> None:
-        """End the processes now. An epoch that is under way begins others when it is asked for its next batch."""
+        """End the processes now; an epoch that is running starts new ones at its next request."""
         self._is_broken = not self._shutdown
         self._shutdown_workers()
 
@@ -237,14 +238,18 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
 
     @property
     def taken(self) -> int:
-        """Batches of this epoch that the loop was given, or that failed. Raises ValueError where they have no order."""
+        """Return the number of batches of this epoch that the loop received, or that failed.
+
+        Raises:
+            ValueError: the batches have no order.
+        """
         if not self._in_order:
             raise ValueError("batches come in no order (in_order=False)")
         return self._requests.drawn - len(self._task_info)
 
     @property
     def ended(self) -> bool:
-        """Whether the epoch is surely over."""
+        """Return whether the epoch is provably over."""
         return self._requests.exhausted and not self._task_info
 
     def _next_index(self) -> Any:
@@ -267,7 +272,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
                 self._recover(death)
 
     def _try_get_data(self, *timeout: float) -> Any:
-        """What PyTorch's does; a dead worker raises _WorkerDiedError."""
+        """Return what PyTorch's does; a dead worker raises _WorkerDiedError."""
         try:
             try:
                 self._watch()
@@ -316,21 +321,21 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             if (self._workers[place].exitcode or 0) > 0 and not self._has_begun(place):
                 self._is_broken = True
                 raise RuntimeError(
-                    f"{_obituary(self._workers[place])} The worker could not start: it had not read a sample yet. "
+                    f"{_describe_exit(self._workers[place])} The worker could not start: it had not read a sample yet. "
                     "Its own error message is on standard error."
                 ) from death.__cause__
         sent = {number: info[0] for number, info in self._task_info.items() if len(info) == 1}
         if self._suspects:
-            raise self._failed(min(sent), dead) from death.__cause__
+            raise self._batch_error(min(sent), dead) from death.__cause__
         self._suspects = {number for number, worker in sent.items() if worker in dead} or set(sent)
-        logger.warning("%s Fresh workers go on.", _obituary(self._workers[min(dead)]))
+        logger.warning("%s Fresh workers go on.", _describe_exit(self._workers[min(dead)]))
         owner = self._loader()
         if owner is not None:
             owner._lost_workers = True
         self._start_again()
 
     def _has_begun(self, worker: int) -> bool:
-        """Whether a dead worker had taken a request. Reads the requests that it left from its queue."""
+        """Return whether a dead worker had taken a request. Reads the requests that it left from its queue."""
         if worker in self._heard_from:
             return True
         sent, left = sum(info == (worker,) for info in self._task_info.values()), 0
@@ -342,8 +347,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             return True
         return not sent
 
-    def _failed(self, number: int, dead: set[int]) -> RuntimeError:
-        """The batch ``number`` killed its worker twice: it is given up."""
+    def _batch_error(self, number: int, dead: set[int]) -> RuntimeError:
+        """Return the error of the batch ``number``, which killed its worker twice."""
         del self._task_info[number]
         self._tasks_outstanding -= 1
         self._suspects.discard(number)
@@ -353,7 +358,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         if isinstance(indices, list | tuple) and len(indices) > _MOST_SHOWN:
             shown = f"{str(list(indices[:_MOST_SHOWN]))[:-1]}, …]"
         return RuntimeError(
-            f"{_obituary(self._workers[min(dead)])} It was reading batch {number} of this epoch, of the indices "
+            f"{_describe_exit(self._workers[min(dead)])} It was reading batch {number} of this epoch, of the indices "
             f"{shown}, for the second time, after another worker had died over it. Details are lost due to "
             "multiprocessing: reading these samples with num_workers=0 may show them."
         )
@@ -418,8 +423,8 @@ def _wait_for_a_death(workers: list[Any]) -> None:
             worker.join(_SECONDS_TO_DIE)  # its files are closed a moment before it can be waited for
 
 
-def _obituary(worker: Any) -> str:
-    """How a worker process ended, in PyTorch's words."""
+def _describe_exit(worker: Any) -> str:
+    """Return how a worker process ended, in PyTorch's words."""
     code = worker.exitcode
     if code is not None and code < 0:
         name = signal.strsignal(-code) or f"signal {-code}"
@@ -428,7 +433,7 @@ def _obituary(worker: Any) -> str:
 
 
 def _was_raised_by_reading(error: BaseException) -> bool:
-    """Whether ``error`` was raised by the code that reads what a worker sent."""
+    """Return whether ``error`` was raised by the code that reads what a worker sent."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -449,5 +454,5 @@ def _check_processes() -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """The first sentence of an error's message, to be quoted within another."""
+    """Return the first sentence of an error's message, to be quoted within another."""
     return str(error).strip().split("\n", 1)[0].split(". ", 1)[0].rstrip(". ") or type(error).__name__

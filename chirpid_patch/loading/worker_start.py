@@ -1,4 +1,4 @@
-"""Whether worker processes can be started here, and how they would be."""
+"""Whether and how worker processes can be started here."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SPAWN_SECONDS = 4.0
 
 
 def default_start_method() -> str:
-    """How processes are started where nothing is said, without thereby fixing it for the program."""
+    """Return the default start method, without fixing it for the program."""
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
 def start_method(options: Mapping[str, Any]) -> str:
-    """How worker processes are started for a loader with these ``DataLoader`` arguments."""
+    """Return the start method of worker processes for a loader with these ``DataLoader`` arguments."""
     context = options.get("multiprocessing_context")
     if context is None:
         return default_start_method()
@@ -29,21 +29,21 @@ def start_method(options: Mapping[str, Any]) -> str:
 
 
 def start_seconds(method: str) -> float:
-    """Seconds that starting a worker so takes, about."""
+    """Return the approximate seconds that starting a worker takes."""
     return _FORK_SECONDS if method == "fork" else _SPAWN_SECONDS
 
 
 def is_importing_main() -> bool:
-    """Whether this process was started by "spawn" or "forkserver" and still imports the main module of its parent.
+    """Return whether this process was started by "spawn" or "forkserver" and still imports its main module.
 
-    Starting a process raises RuntimeError there (the *bootstrapping phase* error of a script without a ``__main__``
+    Starting a process then raises RuntimeError (the *bootstrapping phase* error of a script without a ``__main__``
     guard).
     """
     return bool(getattr(multiprocessing.current_process(), "_inheriting", False))
 
 
 def why_no_processes(options: Mapping[str, Any], seconds: float = math.inf) -> str | None:
-    """Why worker processes are not started within so many seconds; None if they can be."""
+    """Return why worker processes cannot be started within ``seconds``; None if they can."""
     if multiprocessing.parent_process() is not None:
         return "worker processes are not started by a process that is one itself"
     method = start_method(options)
@@ -58,9 +58,9 @@ def why_no_processes(options: Mapping[str, Any], seconds: float = math.inf) -> s
 
 
 def main_is_guarded() -> bool:
-    """Whether a worker process can import the main script without running it: it has a ``__main__`` guard, or is none.
+    """Return whether a worker process can import the main script without running it, because it has a guard or is none.
 
-    The script is read, not run. What cannot be read counts as not guarded.
+    The function reads the script and does not run it. A script that cannot be read counts as not guarded.
     """
     main = sys.modules.get("__main__")
     path = getattr(main, "__file__", None)

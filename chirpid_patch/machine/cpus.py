@@ -1,4 +1,4 @@
-"""How many CPUs this process may use: affinity and cgroup quota, not the CPUs of the machine."""
+"""The number of CPUs that this process may use: affinity and cgroup quota, not the CPUs of the machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _affinity() -> int:
 
 
 def cgroup_quota(root: Path = ROOT, process_file: Path = OF_PROCESS) -> float | None:
-    """CPUs the tightest cgroup limit on the way up from this process's group allows; None without a limit."""
+    """Return the number of CPUs of the smallest cgroup quota of this process; None without a limit."""
     limits: list[float] = []
     for folder, is_v1 in group_folders("cpu", root, process_file):
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if is_v1 else ("cpu.max",)
@@ -30,17 +30,17 @@ def cgroup_quota(root: Path = ROOT, process_file: Path = OF_PROCESS) -> float | 
 
 
 def usable_cpus(root: Path = ROOT, process_file: Path = OF_PROCESS) -> int:
-    """CPUs this process may use, at least 1: its affinity, bounded by its cgroup quota rounded down."""
+    """Return the number of CPUs that this process may use, at least 1: its affinity, at most its cgroup quota."""
     quota = cgroup_quota(root, process_file)
     count = _affinity()
     return max(1, count if quota is None else min(count, int(quota)))
 
 
 def rank_cpus() -> int:
-    """CPUs of this process where the ranks on this machine share them: 0 where there are more ranks than CPUs."""
+    """Return this rank's share of the CPUs of this process: 0 if there are more ranks than CPUs."""
     return usable_cpus() // local_ranks()
 
 
 def spare_cpus() -> int:
-    """CPUs of this rank beside the one it trains on."""
+    """Return the number of CPUs of this rank, less the one it trains on."""
     return max(rank_cpus() - 1, 0)

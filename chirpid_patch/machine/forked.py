@@ -10,7 +10,7 @@ _IMPORTED_IN = os.getpid()
 
 
 def is_threadless_copy() -> bool:
-    """Whether this process is a forked copy that lacks the threads which PyTorch would compute on.
+    """Return whether this process is a forked copy that lacks the threads which PyTorch would compute on.
 
     The threads of OpenMP do not survive a fork: the first operation that is large enough for several of them waits
     for ever. PyTorch's worker processes compute on one thread, so nothing waits there.

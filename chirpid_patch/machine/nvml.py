@@ -16,14 +16,14 @@ FIELDS = ("utilization_percent", "memory_used_bytes", "memory_total_bytes")
 
 @dataclass(frozen=True)
 class GpuReading:
-    """One GPU at one moment. What cannot be read is None, and ``unreadable`` says why.
+    """One GPU at one moment. A value that cannot be read is None, with its reason in ``unreadable``.
 
     Attributes:
-        name: as NVML says it.
+        name: its name in NVML.
         utilization_percent: the share of NVML's last sampling period (1/6 to 1 second, by model) in which at least one
             kernel ran, 0 to 100.
-        memory_used_bytes, memory_total_bytes: the GPU's, not this process's alone.
-        unreadable: for each field that is None, why.
+        memory_used_bytes, memory_total_bytes: of the GPU, not of this process alone.
+        unreadable: the reason of each field that is None.
     """
 
     name: str
@@ -50,13 +50,13 @@ class GpuStatus:
 
     @property
     def utilization_percent(self) -> float | None:
-        """Mean utilisation of the GPUs that report one, in percent; None when none does."""
+        """Return the mean utilisation of the GPUs that report one, in percent; None if none does."""
         known = [gpu.utilization_percent for gpu in self.readings if gpu.utilization_percent is not None]
         return sum(known) / len(known) if known else None
 
     @property
     def memory_used_bytes(self) -> int | None:
-        """Memory in use on the visible GPUs together, in bytes; None where none reports it."""
+        """Return the memory in use on all visible GPUs, in bytes; None if none reports it."""
         known = [gpu.memory_used_bytes for gpu in self.readings if gpu.memory_used_bytes is not None]
         return sum(known) if known else None
 
@@ -67,15 +67,17 @@ class GpuStatus:
 
 
 class GpuProbe:
-    """Reads the GPUs that CUDA shows this process; never raises because of a missing or failing GPU.
+    """Read the GPUs that CUDA shows this process, without errors for a missing or failing GPU.
 
-    Once CUDA is initialised PyTorch says which GPU each device is. Until then CUDA_VISIBLE_DEVICES does, whose numbers
-    count in NVML's order, that of the PCI bus; CUDA may count the fastest first. As in CUDA, entries are numbers or
-    (abbreviated) UUIDs, and the first invalid one hides itself and all after it. MIG devices are not read.
+    After CUDA is initialised, PyTorch identifies the GPU of each device. Before that, CUDA_VISIBLE_DEVICES does, whose
+    numbers count in NVML's order, that of the PCI bus; CUDA may count the fastest first. As in CUDA, entries are
+    numbers or (abbreviated) UUIDs, and the first invalid entry hides itself and all later ones. MIG devices are not
+    read.
 
-    The probe holds NVML open until `close()`, or for the length of a `with` block.
+    The probe keeps NVML open until `close()`, or for the length of a `with` block.
 
-    nvml: the NVML binding; by default the `pynvml` module (distribution `nvidia-ml-py`) if it is installed.
+    Args:
+        nvml: the NVML binding; by default the `pynvml` module (distribution `nvidia-ml-py`) if it is installed.
     """
 
     def __init__(self, nvml: Any | None = None) -> None:
@@ -91,18 +93,18 @@ class GpuProbe:
         try:
             nvml.nvmlInit()
         except nvml.NVMLError as error:
-            self.reason = f"NVML says: {error}"
+            self.reason = f"NVML reports: {error}"
             return
         self._open = True
 
     def read(self) -> GpuStatus:
-        """One reading of each visible GPU, or the reason why there is none."""
+        """Return one reading of each visible GPU, or the reason why there is none."""
         if not self._open:
             return GpuStatus(reason=self.reason)
         try:
             readings = tuple(_reading(self._nvml, handle) for handle in _visible_gpus(self._nvml))
         except self._nvml.NVMLError as error:
-            return GpuStatus(reason=f"NVML says: {error}")
+            return GpuStatus(reason=f"NVML reports: {error}")
         if not readings:
             visible = os.environ.get("CUDA_VISIBLE_DEVICES")
             hidden = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU, or names MIG devices, which are not read"
@@ -112,7 +114,7 @@ class GpuProbe:
         return GpuStatus(readings)
 
     def close(self) -> None:
-        """Let NVML go; further reads say that the probe is closed. Safe to call twice."""
+        """Close NVML; later reads return a reason. Safe to call twice."""
         if not self._open:
             return
         self._open = False
@@ -120,7 +122,7 @@ class GpuProbe:
         try:
             self._nvml.nvmlShutdown()
         except self._nvml.NVMLError as error:
-            self.reason = f"NVML says: {error}"
+            self.reason = f"NVML reports: {error}"
 
     def __enter__(self) -> GpuProbe:
         return self
@@ -130,7 +132,7 @@ class GpuProbe:
 
 
 def gpu_status(nvml: Any | None = None) -> GpuStatus:
-    """One reading of the visible GPUs (`nvml` as for `GpuProbe`), or the reason why there is none."""
+    """Return one reading of the visible GPUs (`nvml` as for `GpuProbe`), or the reason why there is none."""
     with GpuProbe(nvml) as probe:
         return probe.read()
 
@@ -165,11 +167,11 @@ def _reading(nvml: Any, handle: Any) -> GpuReading:
     unreadable: dict[str, str] = {}
 
     def ask(fields: tuple[str, ...], function: Callable[[Any], Any]) -> Any:
-        """What ``function`` answers; None if it does not, and then ``fields`` cannot be read."""
+        """Return what ``function`` answers; None if it does not, and then ``fields`` cannot be read."""
         try:
             return function(handle)
         except nvml.NVMLError as error:  # of this value only: the other is asked for all the same
-            unreadable.update(dict.fromkeys(fields, f"NVML says: {error}"))
+            unreadable.update(dict.fromkeys(fields, f"NVML reports: {error}"))
             return None
 
     busy = ask(("utilization_percent",), nvml.nvmlDeviceGetUtilizationRates)
@@ -184,5 +186,5 @@ def _reading(nvml: Any, handle: Any) -> GpuReading:
 
 
 def _as_text(value: str | bytes) -> str:
-    """What a binding returns as text; before version 11.5 that is bytes."""
+    """Return what a binding returns as text; before version 11.5 that is bytes."""
     return value.decode() if isinstance(value, bytes) else value

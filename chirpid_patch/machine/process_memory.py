@@ -1,7 +1,7 @@
-"""How much memory a process and its workers use, in bytes.
+"""The memory of a process and its workers, in bytes.
 
-PSS (proportional set size) is preferred: pages shared between a process and its workers count once in all. By RSS,
-forked workers over one dataset seem to need many times what they do.
+The functions prefer PSS (proportional set size), which counts pages that a process shares with its workers once. RSS
+counts them for every process, so forked workers over one dataset seem to need many times their memory.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _STATUS = Path("/proc/self/status")
 class MemoryReading:
     """Memory of `processes` processes together, in bytes.
 
-    `kind` says what was measured: "pss", "rss", "uss" (where a system has no PSS: the pages that belong to a process
-    alone) or "peak-rss" (the most the process ever held: all that is known without psutil).
+    `kind` is the kind of measurement: "pss", "rss", "uss" (if a system has no PSS: the pages of one process alone) or
+    "peak-rss" (the largest memory of the process so far: all that is available without psutil).
     """
 
     bytes: int
@@ -40,16 +40,16 @@ class MemoryReading:
 
 
 def process_memory(pid: int | None = None, *, include_children: bool = False) -> MemoryReading:
-    """Memory of a process (by default this one), in bytes.
+    """Return the memory of a process (by default this one), in bytes.
 
     Args:
-        pid: the process; reading another than this one needs psutil.
-        include_children: add the processes it started, workers included, and theirs. One that ends while it
-            is read counts as nothing. Needs psutil.
+        pid: the process; another process than this one needs psutil.
+        include_children: add the processes that it started, workers included, and theirs. A process that ends meanwhile
+            counts as nothing. Needs psutil.
 
     Raises:
-        ProcessLookupError: there is no such process, or it may not be read.
-        NotImplementedError: what was asked needs the psutil package, which is not installed.
+        ProcessLookupError: there is no such process, or its memory may not be read.
+        NotImplementedError: the reading needs the psutil package, which is not installed.
     """
     if psutil is None:
         if pid is None and not include_children:
@@ -69,7 +69,7 @@ def process_memory(pid: int | None = None, *, include_children: bool = False) ->
 
 
 def _read(process: Any, kind: str) -> int | None:
-    """Its memory by one measure; None if it has ended, may not be read, or this system has no such measure."""
+    """Return its memory by one measure; None if it has ended, may not be read, or this system has no such measure."""
     try:
         memory = process.memory_info() if kind == "rss" else process.memory_full_info()
     except psutil.Error:
@@ -79,14 +79,14 @@ def _read(process: Any, kind: str) -> int | None:
 
 
 def resident_memory() -> int:
-    """Bytes of memory that this process holds now. Raises NotImplementedError without psutil."""
+    """Return the resident bytes of this process; raise NotImplementedError without psutil."""
     if psutil is None:
         raise NotImplementedError("install psutil to find out what fits into this machine's memory")
     return int(psutil.Process().memory_info().rss)
 
 
 def most_resident() -> int:
-    """The most bytes that this process ever held resident. Raises NotImplementedError on Windows without psutil."""
+    """Return the largest resident bytes of this process so far; raise NotImplementedError on Windows without psutil."""
     if stated := re.search(r"^VmHWM:\s*(\d+) kB$", read(_STATUS), re.MULTILINE):
         return int(stated[1]) * 1024
     try:

@@ -1,4 +1,4 @@
-"""This process among the ranks of its training."""
+"""The rank of this process in its training."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import torch.distributed as dist
 
 
 def current_rank() -> int:
-    """Rank of this process: from ``torch.distributed`` when initialised, else from ``RANK``, else 0."""
-    return dist.get_rank() if _connected() else _number("RANK", 0)
+    """Return the rank of this process: from ``torch.distributed`` if initialised, else from ``RANK``, else 0."""
+    return dist.get_rank() if _is_initialized() else _number("RANK", 0)
 
 
 def current_world_size() -> int:
-    """Number of ranks: from ``torch.distributed`` when initialised, else from ``WORLD_SIZE``, else 1."""
-    return dist.get_world_size() if _connected() else max(_number("WORLD_SIZE", 1), 1)
+    """Return the number of ranks: from ``torch.distributed`` if initialised, else from ``WORLD_SIZE``, else 1."""
+    return dist.get_world_size() if _is_initialized() else max(_number("WORLD_SIZE", 1), 1)
 
 
 def local_ranks() -> int:
-    """Ranks on this machine, which share its CPUs: torchrun's ``LOCAL_WORLD_SIZE``, at least 1.
+    """Return the number of ranks on this machine, which share its CPUs: torchrun's ``LOCAL_WORLD_SIZE``, at least 1.
 
-    Without it, but with ``torch.distributed`` initialised, all ranks, or as many as there are CUDA devices here.
+    Without it, but with ``torch.distributed`` initialised: all ranks, or as many as there are CUDA devices here.
     """
     told = _number("LOCAL_WORLD_SIZE", 0)
-    if told or not _connected():
+    if told or not _is_initialized():
         return max(told, 1)
     return min(dist.get_world_size(), torch.cuda.device_count() or dist.get_world_size())
 
 
-def _connected() -> bool:
+def _is_initialized() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 

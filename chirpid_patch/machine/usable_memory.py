@@ -10,14 +10,14 @@ from chirpid_patch.machine.process_memory import process_memory
 
 try:
     import psutil
-except ImportError:  # optional: POSIX systems tell without it
+except ImportError:  # optional: POSIX systems report it without psutil
     psutil = None
 
 
 def machine_memory() -> int:
     """Bytes of memory in this machine.
 
-    Raises NotImplementedError where the system tells only psutil and that is not installed (Windows).
+    Raises NotImplementedError if only psutil can read it, and psutil is not installed (Windows).
     """
     if psutil is not None:
         return int(psutil.virtual_memory().total)

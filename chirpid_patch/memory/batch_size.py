@@ -34,31 +34,31 @@ def largest_batch_size(
     memory_limit: int | None = None,
     safety_margin: float = 0.1,
 ) -> int:
-    """The largest batch size up to ``max_batch_size`` with which ``step`` fits in memory.
+    """Return the largest batch size up to ``max_batch_size`` with which ``step`` fits in memory.
 
-    Sizes are doubled from 2 until one does not fit, and the gap is then halved. Each is tried for two steps; the one
-    returned completed them within the memory allowed. On CUDA a size does not fit when the device runs out of memory,
-    of which ``safety_margin`` is held back; no other error is caught. For the CPU see ``memory.trials``.
+    The search doubles the size from 2 until one does not fit, and then halves the gap. Each size runs for two steps.
+    The returned size completed them within the permitted memory. On CUDA a size does not fit if the device runs out of
+    memory, of which ``safety_margin`` is reserved; all other errors are raised. ``memory.trials`` describes the CPU.
 
     Args:
-        step: one training step on a batch of the size it is given: forward, backward, optimiser.
-        device: where it runs. What else runs there should be as it will be in the training.
-        state: modules, optimisers and other objects with a ``state_dict`` that the step changes: they are put back to
-            the last bit, as all random generators are.
-        max_batch_size: no larger batch is tried; more than the training set has no use.
-        memory_limit: bytes that may be used, by default what is free: of the device, or as resident memory.
-        safety_margin: the part of that limit to leave free.
+        step: one training step on a batch of the given size: forward, backward, optimiser.
+        device: where it runs. Other programs should use the device as during the training.
+        state: modules, optimisers and other objects with a ``state_dict`` that the step changes. They are restored to
+            the last bit, as are all random generators.
+        max_batch_size: no larger batch is tried; sizes above the training set are useless.
+        memory_limit: permitted bytes; by default the free memory of the device, or of this machine as resident memory.
+        safety_margin: share of that limit to leave free, 0 to below 1.
 
     Raises:
         RuntimeError: not even one sample fits.
-        ValueError: an argument is out of range, or the device neither CUDA nor the CPU.
-        NotImplementedError: this system does not tell its memory without psutil.
+        ValueError: an argument is out of range, or the device is neither CUDA nor the CPU.
+        NotImplementedError: this system does not report its memory without psutil.
     """
     if max_batch_size < 1:
         raise ValueError(f"max_batch_size must be at least 1, not {max_batch_size}")
     place, owners = torch.device(device), list(state)
     with (
-        _unmoved(place, step, *owners),
+        _restored_generators(place, step, *owners),
         kept_state(*owners),
         memory_trials(place, memory_limit, safety_margin) as trials,
     ):
@@ -73,7 +73,7 @@ def largest_batch_size(
 
 
 def _search(step: Callable[[int], object], trials: MemoryTrials, most: int) -> int:
-    """The largest size shown to fit, 0 if none: doubling, then halving the gap to the smallest that does not."""
+    """Return the largest size shown to fit, 0 if none: doubling, then halving the gap to the smallest that does not."""
     shown, too_large = 0, most + 1
     while shown + 1 < too_large:
         doubled = min(max(2 * shown, _FIRST), most)
@@ -94,7 +94,7 @@ def _repeat(step: Callable[[int], object], size: int) -> None:
 
 
 @contextmanager
-def _unmoved(device: torch.device, *owners: Any) -> Iterator[None]:
+def _restored_generators(device: torch.device, *owners: Any) -> Iterator[None]:
     """All random generators as before afterwards, the device's included."""
     forked: Any = nullcontext()
     if device.type == "cuda":
@@ -116,20 +116,20 @@ def calculate_optimal_batch_size(
     memory_limit: int | None = None,
     safety_margin: float = 0.1,
 ) -> int:
-    """The largest batch size with which ``model`` can be trained on ``device``.
+    """Return the largest batch size with which ``model`` can be trained on ``device``.
 
-    Found by training on random images in training mode; model, optimiser and random generators are afterwards as
-    before. For inputs or targets of another kind, give a step of your own to ``largest_batch_size``.
+    The function trains on random images in training mode, and restores model, optimiser and random generators. For
+    other inputs or targets, pass your own step to ``largest_batch_size``.
 
     Args:
-        model: on ``device`` already, with parameters to train.
-        input_shape: of one sample, without the batch.
+        model: a model on ``device``, with parameters to train.
+        input_shape: shape of one sample, without the batch.
         device: by default that of the model.
-        criterion: the loss of the model's output and of class numbers (all 0); without it, the mean of the output.
-        optimizer: the one that will train; without it an ``AdamW``, which needs two more values a parameter.
-        amp_dtype: train in mixed precision: ``setup_mixed_precision().dtype``. None is without.
+        criterion: loss of the model's output and of class numbers (all 0); None is the mean of the output.
+        optimizer: the optimiser of the training; None is an ``AdamW``, which needs two more values for each parameter.
+        amp_dtype: dtype of mixed precision: ``setup_mixed_precision().dtype``. None trains without.
         max_batch_size: as for ``largest_batch_size``.
-        memory_limit: as for ``largest_batch_size``.
+        memory_limit: as for ``largest_batch_size``, in bytes.
         safety_margin: as for ``largest_batch_size``.
 
     Raises:

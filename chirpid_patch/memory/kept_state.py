@@ -1,4 +1,4 @@
-"""A training's state put back as it was after something was tried with it."""
+"""The state of a training, restored after an experiment."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from torch.optim import Optimizer
 
 @contextmanager
 def kept_state(*owners: Any) -> Iterator[None]:
-    """Within the context anything may be trained; afterwards ``owners`` are to the last bit as before.
+    """Return a context in which anything may be trained; afterwards ``owners`` are restored to the last bit.
 
-    Of modules: parameters, buffers, gradients (None to begin with), modes and plain attributes. Of optimisers: their
-    state and parameter groups. Of anything else: what its ``state_dict`` holds. Tensors stay the same objects; their
-    values are kept in main memory meanwhile.
+    Of modules: parameters, buffers, gradients (None at the start), modes and plain attributes. Of optimisers: their
+    state and parameter groups. Of all others: the contents of their ``state_dict``. Tensors stay the same objects;
+    their values are stored in main memory meanwhile.
 
     Raises:
         TypeError: an owner is no module, no optimiser, and has no ``state_dict`` and ``load_state_dict``.
@@ -32,7 +32,7 @@ def kept_state(*owners: Any) -> Iterator[None]:
 
 
 def _keep(owner: Any) -> Callable[[], None]:
-    """What puts ``owner`` back as it is now."""
+    """Return what puts ``owner`` back as it is now."""
     if isinstance(owner, nn.Module):
         return _keep_module(owner)
     if isinstance(owner, Optimizer):

@@ -1,7 +1,7 @@
-"""Whether a step fits in memory: on CUDA by running out of it, on the CPU without ever doing so.
+"""Trials of whether a step fits in memory: on CUDA by running out of it, on the CPU without ever doing so.
 
-On the CPU a step runs in this process while its peak of resident memory is measured. Nothing can stop a step half-way,
-and a machine that swaps is as good as down: a size is only tried if what smaller ones took says that it fits, too.
+On the CPU a step runs in this process, and its peak of resident memory is measured. A step cannot be stopped half-way,
+and a machine that swaps is almost unusable. So a size is tried only if it should fit according to smaller sizes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SAMPLED_EVERY_S = 0.002
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` says that a device, cuBLAS or this process could not get memory."""
+    """Return whether ``error`` means that a device, cuBLAS or this process is out of memory."""
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
@@ -42,11 +42,11 @@ class MemoryTrials(ABC):
     allowed_bytes: int
 
     def promising(self, shown: int, size: int) -> int:
-        """The largest size above ``shown``, up to ``size``, that may be tried; ``shown`` itself if there is none."""
+        """Return the largest size above ``shown``, up to ``size``, that may be tried; ``shown`` if there is none."""
         return size
 
     def fits(self, size: int, run: Callable[[], object]) -> bool:
-        """Whether ``run``, a step with batches of ``size``, stays within what is allowed. All other errors go on."""
+        """Return whether ``run``, a step with batches of ``size``, stays within the limit; raise all other errors."""
         try:
             peak = self.measured(size, run)
         except Exception as error:
@@ -60,10 +60,10 @@ class MemoryTrials(ABC):
 
     @abstractmethod
     def measured(self, size: int, run: Callable[[], object]) -> int:
-        """The most bytes in use while ``run``, a step with batches of ``size``, runs."""
+        """Return the most bytes in use during ``run``, a step with batches of ``size``."""
 
     def clear(self) -> None:
-        """Between two trials: the next one begins with all there is."""
+        """Free memory between two trials."""
         gc.collect()
 
     def __enter__(self) -> Self:
@@ -75,10 +75,10 @@ class MemoryTrials(ABC):
 
 
 def memory_trials(device: torch.device, memory_limit: int | None, safety_margin: float) -> MemoryTrials:
-    """Trials on ``device`` within ``memory_limit`` bytes (None: what there is), less the part ``safety_margin`` of it.
+    """Return trials on ``device`` within ``memory_limit`` bytes (None: all), less the share ``safety_margin`` of it.
 
     Raises:
-        ValueError: the margin is not in [0, 1), the limit not above 0, or the device neither CUDA nor the CPU.
+        ValueError: the margin is not in [0, 1), the limit is not above 0, or the device is neither CUDA nor the CPU.
         NotImplementedError: on the CPU, without psutil.
     """
     if not 0 <= safety_margin < 1:
@@ -93,9 +93,9 @@ def memory_trials(device: torch.device, memory_limit: int | None, safety_margin:
 
 
 class CudaTrials(MemoryTrials):
-    """Trials by running out of memory. What may not be used, the margin included, is held by a tensor meanwhile.
+    """Trials by running out of memory. A tensor occupies the memory that may not be used, including the margin.
 
-    ``cuda`` is ``torch.cuda``, or what stands for it.
+    ``cuda`` is ``torch.cuda``, or its stand-in.
     """
 
     def __init__(self, device: torch.device, memory_limit: int | None, margin: float, cuda: Any = torch.cuda) -> None:
@@ -129,7 +129,7 @@ class CudaTrials(MemoryTrials):
 
 
 class CpuTrials(MemoryTrials):
-    """Trials by the peak of this process's resident memory, each one foreseen from those before."""
+    """Trials by the peak of this process's resident memory, each predicted from earlier ones."""
 
     def __init__(self, memory_limit: int | None, margin: float) -> None:
         self.clear()
@@ -152,18 +152,18 @@ class CpuTrials(MemoryTrials):
         return peak
 
     def clear(self) -> None:
-        """Have the C library give back memory that was freed: a trial that used it again would seem to need less."""
+        """Make the C library return freed memory: a trial that reused it would seem to need less."""
         super().clear()
         with contextlib.suppress(TypeError, OSError, AttributeError):  # the function is glibc's
             ctypes.CDLL(None).malloc_trim(0)
 
 
 def foreseen_peak(peaks: Mapping[int, int], size: int) -> float:
-    """The most memory, in bytes, that a step with ``size`` samples should reach.
+    """Predict the most memory, in bytes, of a step with ``size`` samples.
 
-    ``peaks`` are those of smaller sizes, 0 among them. What the largest of them took grows in proportion at least,
-    and as three of them that lie well apart show where it grows ever faster (a loss over all pairs of a batch). Sizes
-    close to each other would tell more of the noise than of a sample.
+    ``peaks`` are those of smaller sizes, 0 among them. The peak of the largest grows at least in proportion. If three
+    well separated peaks show faster growth (a loss over all pairs of a batch), the prediction follows them. Sizes close
+    to each other would show more noise than signal.
     """
     last, nothing = max(peaks), peaks[0]
     before = max(peak for peak in peaks if peak <= last * 2 // 3)
@@ -177,9 +177,9 @@ def foreseen_peak(peaks: Mapping[int, int], size: int) -> float:
 
 
 def peak_memory(call: Callable[[], object]) -> int:
-    """The most memory, in bytes, that this process held resident while ``call`` ran.
+    """Return the most memory, in bytes, that this process used resident during ``call``.
 
-    Exact where that is more than the process ever held, which the system keeps; else it is sampled.
+    The value is exact if it is the largest so far, which the system records; otherwise it is sampled.
     """
     most = most_resident()
     seen = [resident_memory()]

@@ -1,4 +1,4 @@
-"""Limits on memory, watched while training runs, with alerts that say what to change (R-003)."""
+"""Limits on memory that are checked while training runs, with alerts that suggest what to change (R-003)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HYSTERESIS = 0.1
 
 
 class MemoryPressure(IntEnum):
-    """How much of a limit is used; ordered."""
+    """How much of a limit is in use; ordered."""
 
     NONE = 0
     SOFT = 1
@@ -31,10 +31,13 @@ class MemoryPressure(IntEnum):
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Memory in use at one moment, in bytes.
+    """Memory in use at one moment.
 
-    ``source`` is "process" (this process with its workers) or "gpu 0" and so on; ``total_bytes`` what there is at
-    most; ``processes`` how many processes use it, where that is known.
+    Attributes:
+        source: "process" (this process with its workers), or "gpu 0" and so on.
+        used_bytes: bytes in use.
+        total_bytes: bytes that exist.
+        processes: number of processes that use the memory, if known.
     """
 
     source: str
@@ -45,7 +48,7 @@ class MemoryUse:
 
 @dataclass(frozen=True)
 class MemoryAlert:
-    """A limit was passed, or (``pressure`` NONE, or SOFT after HARD) memory fell below one again."""
+    """A limit was exceeded, or (``pressure`` NONE, or SOFT after HARD) memory fell below a limit again."""
 
     pressure: MemoryPressure
     before: MemoryPressure
@@ -54,7 +57,7 @@ class MemoryAlert:
 
     @property
     def rising(self) -> bool:
-        """Whether a limit was passed."""
+        """Return whether a limit was exceeded."""
         return self.pressure > self.before
 
     def __str__(self) -> str:
@@ -66,10 +69,10 @@ class MemoryAlert:
 
     @property
     def advice(self) -> str:
-        """The settings to change."""
+        """Return the settings to change."""
         if self.use.source != "process":
             return (
-                "lower batch_size (handle_oom_errors says how) or the largest scale, or give MultiScaleStep a "
+                "lower batch_size (handle_oom_errors describes how) or the largest scale, or give MultiScaleStep a "
                 "memory_budget"
             )
         workers = self.use.processes - 1
@@ -80,19 +83,22 @@ class MemoryAlert:
 
 
 class MemoryWatch:
-    """Watches the memory of this process with its workers, and of the visible GPUs, on a thread.
+    """Watch the memory of this process with its workers, and of the visible GPUs, in a thread.
 
         with MemoryWatch(soft=0.8, hard=0.95, on_alert=notify) as watch:
             train(...)
 
-    An alert is given, and logged with what to change, when a limit is passed, and when memory is 10 % below it again;
-    ``pressure`` is that of the last reading. Memory is read at moments: peaks between them are not seen.
+    The watch logs an alert, with the settings to change, when a limit is exceeded, and when memory is 10 % below the
+    limit again. ``pressure`` is that of the last reading. The watch reads memory at intervals, and misses peaks between
+    them.
 
     Args:
-        soft, hard: limits, each a share of what this process and its workers may use, and of the memory of each GPU.
-            There, what other programs hold counts, and what PyTorch's allocator keeps ready for reuse does not.
+        soft: first limit, as a share of the memory that this process and its workers may use, and of the memory of each
+            GPU. On a GPU, the memory of other programs counts, and memory that PyTorch's allocator reserves for reuse
+            does not.
+        hard: second limit, likewise; at least ``soft`` and at most 1.
         interval_s: seconds between readings.
-        on_alert: called with each alert, on the watching thread; an error there is logged, and watching goes on.
+        on_alert: called with each alert, in the watching thread. An error there is logged, and the watch continues.
 
     Raises:
         ValueError: not ``0 < soft <= hard <= 1``, or ``interval_s`` not above 0.
@@ -120,18 +126,18 @@ class MemoryWatch:
 
     @property
     def pressure(self) -> MemoryPressure:
-        """The highest pressure of all sources at the last reading."""
+        """Return the highest pressure of all sources at the last reading."""
         return max(tuple(self._pressures.values()), default=MemoryPressure.NONE)
 
     def check(self) -> list[MemoryAlert]:
-        """Read memory now, on this thread, and give the alerts that follow."""
+        """Read memory now, in this thread, and return the resulting alerts."""
         alerts = [alert for use in self._uses() if (alert := self._judge(use)) is not None]
         for alert in alerts:
-            self._tell(alert)
+            self._log_alert(alert)
         return alerts
 
     def start(self) -> MemoryWatch:
-        """Read now, and then again and again until ``stop``; a watch that runs already goes on."""
+        """Read memory now, and then repeatedly until ``stop``; a running watch continues."""
         if self._running is None:
             with ExitStack() as stack:
                 self._probe = stack.enter_context(GpuProbe())
@@ -142,7 +148,7 @@ class MemoryWatch:
         return self
 
     def stop(self) -> None:
-        """End watching; no alert is under way afterwards. Safe to call twice."""
+        """End the watch, after the last alert; safe to call twice."""
         running, self._running = self._running, None
         if running is not None:
             running.close()
@@ -160,7 +166,7 @@ class MemoryWatch:
             return memory_in_use(probe)
 
     def _judge(self, use: MemoryUse) -> MemoryAlert | None:
-        """The alert that a reading gives rise to, if any."""
+        """Return the alert that a reading gives rise to, if any."""
         before = self._pressures.get(use.source, MemoryPressure.NONE)
         limits = {level: int(share * use.total_bytes) for level, share in self._limits.items()}
         over = (
@@ -171,7 +177,7 @@ class MemoryWatch:
         now = self._pressures[use.source] = next(over, MemoryPressure.NONE)
         return None if now == before else MemoryAlert(now, before, use, limits[max(now, before)])
 
-    def _tell(self, alert: MemoryAlert) -> None:
+    def _log_alert(self, alert: MemoryAlert) -> None:
         levels = {MemoryPressure.SOFT: logging.WARNING, MemoryPressure.HARD: logging.ERROR}
         logger.log(levels[alert.pressure] if alert.rising else logging.INFO, "%s", alert)
         if self.on_alert is not None:
@@ -182,7 +188,7 @@ class MemoryWatch:
 
 
 def memory_in_use(probe: GpuProbe) -> list[MemoryUse]:
-    """Memory of this process with its workers, and of the GPUs that ``probe`` reads."""
+    """Return the memory of this process with its workers, and of the GPUs of ``probe``."""
     own = process_memory(include_children=True)
     return [
         MemoryUse("process", own.bytes, usable_memory(), own.processes),
@@ -195,7 +201,7 @@ def memory_in_use(probe: GpuProbe) -> list[MemoryUse]:
 
 
 def reusable_gpu_bytes(device: int) -> int:
-    """Bytes of a CUDA device that PyTorch's allocator in this process holds and no tensor uses."""
+    """Return the bytes of a CUDA device that PyTorch's allocator reserves in this process and no tensor uses."""
     if not torch.cuda.is_initialized() or device >= torch.cuda.device_count():  # type: ignore[no-untyped-call]
         return 0
     return torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

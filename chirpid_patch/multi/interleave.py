@@ -1,7 +1,7 @@
-"""In which order several loaders take their turns: pure functions of lengths, settings, seed and epoch (R-001).
+"""The order in which several loaders take turns: pure functions of lengths, settings, seed and epoch (R-001).
 
-Nothing here draws from a random generator: weighted turns are hashes of seed, epoch and step, the same on every
-machine and whatever the workers do.
+The functions use no random generator: weighted turns are hashes of seed, epoch and step. So they are the same on every
+machine, independent of the workers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SamplingStrategy(str, Enum):
 
     SEQUENTIAL: one after the other, in order.
     ROUND_ROBIN: a batch of each in turn.
-    WEIGHTED: drawn at random, each loader as often as its weight says.
+    WEIGHTED: in random order, each loader as often as its weight.
     """
 
     SEQUENTIAL = "sequential"
@@ -34,7 +34,7 @@ class SamplingStrategy(str, Enum):
 
 @dataclass(frozen=True)
 class Interleaving:
-    """Which loader has its turn when: what a ``MultiDataLoaderConfig`` says, checked.
+    """The turns of several loaders, from the checked settings of a ``MultiDataLoaderConfig``.
 
     ``steps`` is its ``steps_per_epoch``, ``cycle`` its ``cycle_short_loaders``.
     """
@@ -46,11 +46,14 @@ class Interleaving:
     seed: int
 
     def epoch_steps(self, lengths: Sequence[int | None]) -> int:
-        """Batches of an epoch of loaders so long (None: not known), as ``len`` of ``MultiDataLoader`` says.
+        """Return the number of batches of an epoch, as ``len`` of ``MultiDataLoader``.
+
+        Args:
+            lengths: batches of each loader; None: not known.
 
         Raises:
-            TypeError: the lengths do not tell.
-            ValueError: a loader that would be read again and again has no batches.
+            TypeError: a necessary length is not known.
+            ValueError: a loader that would be cycled has no batches.
         """
         is_weighted = self.strategy is SamplingStrategy.WEIGHTED
         read = [length for length, weight in zip(lengths, self.weights, strict=True) if weight > 0 or not is_weighted]
@@ -71,12 +74,14 @@ class Interleaving:
         return max(known) * len(known) if self.strategy is SamplingStrategy.ROUND_ROBIN else sum(known)
 
     def turns(self, lengths: Sequence[int | None], epoch: int) -> Turns:
-        """The loader of each step of the epoch with this number. Raises as ``epoch_steps``."""
+        """Yield the loader of each step of the epoch with this number; raise errors as ``epoch_steps``."""
         steps = self.epoch_steps(lengths)
         known = np.array([length or 0 for length in lengths])  # of those that are read
         loaders = np.arange(len(lengths))
         if self.strategy is SamplingStrategy.WEIGHTED:
-            return self._drawn(self.weights, steps, epoch) if self.cycle else self._drawn_once(known, epoch)[:steps]
+            return (
+                self._draw_loaders(self.weights, steps, epoch) if self.cycle else self._drawn_once(known, epoch)[:steps]
+            )
         if self.strategy is SamplingStrategy.SEQUENTIAL:
             return np.resize(np.repeat(loaders, known), steps)
         if self.cycle:
@@ -85,8 +90,8 @@ class Interleaving:
         order: Turns = np.repeat(loaders, known)[np.argsort(rounds, kind="stable")]
         return order[:steps]
 
-    def _drawn(self, weights: Sequence[float], steps: int, epoch: int, stage: int = 0) -> Turns:
-        """``steps`` loaders drawn with replacement."""
+    def _draw_loaders(self, weights: Sequence[float], steps: int, epoch: int, stage: int = 0) -> Turns:
+        """Return ``steps`` loaders drawn with replacement."""
         chances = np.asarray(weights, dtype=np.float64)
         bounds = np.cumsum(chances)
         key = fold_in(np.zeros(1, dtype=np.uint64), self.seed, epoch, stage)
@@ -101,7 +106,7 @@ class Interleaving:
         parts: list[Turns] = [np.empty(0, dtype=np.int64)]
         while left.any():
             weights = [weight if count else 0.0 for weight, count in zip(self.weights, left, strict=True)]
-            drawn = self._drawn(weights, int(left.sum()), epoch, stage=len(parts) - 1)
+            drawn = self._draw_loaders(weights, int(left.sum()), epoch, stage=len(parts) - 1)
             ends = [np.flatnonzero(drawn == index)[count - 1 : count] for index, count in enumerate(left) if count]
             drawn = drawn[: min(int(end[0]) + 1 for end in ends if len(end))]
             left -= np.bincount(drawn, minlength=len(left))

@@ -14,7 +14,7 @@ __all__ = ["LoaderBatch", "MultiDataLoader", "MultiDataLoaderConfig", "SamplingS
 
 
 class LoaderBatch(NamedTuple):
-    """A batch, and which of several loaders it comes from."""
+    """A batch, and the loader that it comes from."""
 
     dataloader_idx: int
     dataloader_name: str
@@ -27,13 +27,13 @@ class MultiDataLoaderConfig:
 
     Attributes:
         sampling_strategy: how they take turns (a ``SamplingStrategy`` or its value, such as "weighted").
-        dataloader_weights: for WEIGHTED, how often each is drawn, in any unit; equal where not given. A loader of
+        dataloader_weights: for WEIGHTED, how often each loader gets a turn, in any unit; equal by default. A loader of
             weight 0 is not read.
-        dataloader_names: a name for each, all different; "loader_0", … where not given.
-        cycle_short_loaders: begin a loader again, with a new shuffle, when it is used up before the epoch is over.
-            Otherwise an epoch has every batch of every loader once.
-        steps_per_epoch: batches of an epoch. Where not given: see ``len`` of ``MultiDataLoader``.
-        seed: of the weighted draws, which differ from epoch to epoch.
+        dataloader_names: a different name for each; "loader_0", … by default.
+        cycle_short_loaders: start a loader again, with a new shuffle, if it ends before the epoch. Otherwise an epoch
+            has every batch of every loader once.
+        steps_per_epoch: batches of an epoch. By default: see ``len`` of ``MultiDataLoader``.
+        seed: seed of the weighted turns, which differ from epoch to epoch.
     """
 
     sampling_strategy: SamplingStrategy | str = SamplingStrategy.SEQUENTIAL
@@ -44,7 +44,7 @@ class MultiDataLoaderConfig:
     seed: int = 0
 
     def names(self, count: int) -> list[str]:
-        """The names of ``count`` loaders. Raises ValueError if there are not as many, or two are the same."""
+        """Return the names of ``count`` loaders; raise ValueError for another number of names, or equal names."""
         if self.dataloader_names is None:
             return [f"loader_{index}" for index in range(count)]
         names = list(self.dataloader_names)
@@ -55,7 +55,7 @@ class MultiDataLoaderConfig:
         return names
 
     def interleaving(self, count: int) -> Interleaving:
-        """How ``count`` loaders take turns. Raises ValueError for settings that do not fit them, or make no sense."""
+        """Return how ``count`` loaders take turns; raise ValueError for settings that do not fit."""
         try:
             strategy = SamplingStrategy(self.sampling_strategy)
         except ValueError:
@@ -73,18 +73,19 @@ class MultiDataLoaderConfig:
 
 
 class MultiDataLoader:
-    """Reads several loaders as one: ``for dataloader_idx, dataloader_name, batch in MultiDataLoader(loaders, config)``.
+    """Read several loaders as one: ``for dataloader_idx, dataloader_name, batch in MultiDataLoader(loaders, config)``.
 
-    Which loader has its turn when depends on the configuration, the loaders' lengths and the number of the epoch alone,
-    and nothing is drawn for it from the global generators. Each loader draws from these what it draws on its own, when
-    its first turn comes and whenever it begins again. Before that, samplers that have a ``set_epoch`` and still stand
-    at the epoch just read are moved on by one, so that distributed samplers shuffle anew, too, also within a cycled
-    epoch.
+    The turns depend only on the configuration, the loaders' lengths and the number of the epoch; they use no global
+    generator. Each loader draws its own random numbers from the global generators, at its first turn and whenever it
+    starts again. Before that, samplers with a ``set_epoch`` that are still at the previous epoch advance by one. So
+    distributed samplers shuffle again, also within a cycled epoch.
 
-    A loader is read to the length it tells. One that ends before is left out, or begins again if cycled.
+    Each loader is read up to its length. A loader that ends earlier is omitted, or starts again if cycled.
 
     Attributes:
-        loaders, names, config: the loaders, their names, the configuration.
+        loaders: the loaders.
+        names: their names.
+        config: the configuration.
 
     Raises:
         ValueError: no loaders, or a configuration that does not fit them.
@@ -97,7 +98,7 @@ class MultiDataLoader:
         self.loaders = list(loaders)
         self.config = config or MultiDataLoaderConfig()
         self.names = self.config.names(len(self.loaders))
-        self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # that samplers were told
+        self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # that samplers were set to
         self._epochs_begun = 0
         len(self)  # says what is wrong with the configuration
 
@@ -126,11 +127,11 @@ class MultiDataLoader:
                 break
 
     def _batches(self, index: int) -> Iterator[Any]:
-        """The batches of a loader in an epoch, again and again where short ones are cycled."""
+        """Yield the batches of a loader in an epoch, again and again where short ones are cycled."""
         loader, begins = self.loaders[index], True
         while begins:
             begins = self.config.cycle_short_loaders
-            self._tell_samplers(index)
+            self._advance_samplers(index)
             batches, length, taken = iter(loader), loader_length(loader), 0
             for batch in batches:
                 taken += 1
@@ -143,7 +144,7 @@ class MultiDataLoader:
             if begins and not taken:
                 raise RuntimeError(f"the loader {self.names[index]!r} gave no batches to cycle")
 
-    def _tell_samplers(self, index: int) -> None:
+    def _advance_samplers(self, index: int) -> None:
         """Move samplers with ``set_epoch`` on from the epochs that were read last, where nobody else has by now."""
         last, numbers = self._last_epochs[index], []
         for place, sampler in enumerate(_counting_samplers(self.loaders[index])):
@@ -155,7 +156,7 @@ class MultiDataLoader:
         self._last_epochs[index] = numbers
 
     def shutdown(self) -> None:
-        """End kept worker processes and threads of the loaders now; they start anew when they are read again."""
+        """End kept worker processes and threads of the loaders now; the next iteration starts them again."""
         for loader in self.loaders:
             if hasattr(loader, "shutdown"):
                 loader.shutdown()
@@ -168,7 +169,7 @@ class MultiDataLoader:
 
 
 def _counting_samplers(loader: Any) -> list[Any]:
-    """The samplers of a loader, and those they hold, that count epochs, each once."""
+    """Return the samplers of a loader, and those they hold, that count epochs, each once."""
     found: list[Any] = []
     waiting = [getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)]
     while waiting:

@@ -25,19 +25,18 @@ logger = logging.getLogger("chirpid_patch")
 
 
 def share_workers(needs: Sequence[float], workers: int, most: Sequence[int] | None = None) -> list[int]:
-    """How many of ``workers`` each loader gets, by what it needs; never more than ``workers`` together.
+    """Divide ``workers`` among loaders by their needs; the sum never exceeds ``workers``.
 
-    Each loader gets one, those with the most to do first: one that gets none keeps the training process from training.
-    What is left goes, one by one, to the loader that then has the most to do a worker.
+    Each loader gets one worker, in the order of their needs: a loader without workers blocks the training process. The
+    remaining workers go, one by one, to the loader with the largest need for each worker.
 
     Args:
-        needs: what loading costs beside the others, in any unit (samples in a step, say); 0: nothing to gain by
-            workers.
+        needs: relative cost of loading, in any unit (such as samples in a step); 0: workers gain nothing.
         workers: the budget.
-        most: the most workers for each loader; no limit where not given.
+        most: largest number of workers of each loader; no limit by default.
 
     Raises:
-        ValueError: a negative need or budget.
+        ValueError: a need or the budget is negative.
     """
     if workers < 0 or any(need < 0 for need in needs):
         raise ValueError("needs and workers must be 0 or more")
@@ -59,7 +58,7 @@ def create_multi_dataloaders(
     seed: int | None = None,
     **options: Unpack[CommonArguments],
 ) -> tuple[list[DataLoader[Any]], MultiDataLoaderConfig]:
-    """A loader for each dataset, by ``OptimalDataLoaderFactory``, and the configuration to read them as one.
+    """Build a loader for each dataset with ``OptimalDataLoaderFactory``, and the configuration to read them as one.
 
         loaders, config = create_multi_dataloaders({"day": (day, 32), "night": (night, 16)}, num_workers=4)
         for dataloader_idx, dataloader_name, batch in MultiDataLoader(loaders, config):
@@ -67,22 +66,22 @@ def create_multi_dataloaders(
 
     Args:
         datasets_dict: name → dataset, or (dataset, batch size).
-        batch_sizes: the batch size of those that come without one: one for all, one for each by name, or in order.
-        num_workers: processes for all loaders together, at most; never more than the CPUs this process may use
-            (divided by the ranks on this machine), less one for the training. Shared out by ``share_workers``,
-            by samples in a step; data in memory needs none, and an iterable dataset gets one at most, because with more
-            each would iterate over a copy of it.
-        is_training: shuffled, incomplete batches dropped (but a dataset's only one), read by equal weights with short
-            loaders cycled. Otherwise in order, every sample once, one loader after the other.
-        seed: makes shuffles and weighted draws independent of the global generators, and repeatable: each loader gets
-            a generator of its own.
-        options: further arguments for every loader, as the factory's methods take them.
+        batch_sizes: batch size of datasets without one: one for all, one for each by name, or in order.
+        num_workers: largest number of processes of all loaders together; never more than the CPUs that this process may
+            use (divided by the ranks on this machine), less one for the training. ``share_workers`` divides them by
+            samples in a step. Data in memory needs none. An iterable dataset gets at most one, because each further
+            worker would iterate over a copy of it.
+        is_training: shuffle, drop incomplete batches (but not a dataset's only batch), and read with equal weights and
+            cycled short loaders. False reads in order, every sample once, one loader after the other.
+        seed: makes shuffles and weighted turns repeatable and independent of the global generators: each loader gets
+            its own generator.
+        options: further arguments for every loader, as for the factory's methods.
 
     Returns:
         The loaders in the order of ``datasets_dict``, and their ``MultiDataLoaderConfig``.
 
     Raises:
-        ValueError: no datasets, or one without a batch size; a negative ``num_workers``.
+        ValueError: there are no datasets, or one has no batch size, or ``num_workers`` is negative.
     """
     if not datasets_dict:
         raise ValueError("datasets_dict is empty: give at least one dataset")
@@ -124,7 +123,7 @@ def create_multi_dataloaders(
 
 
 def _is_sized_pair(value: Any) -> bool:
-    """Whether ``value`` is (dataset, batch size)."""
+    """Return whether ``value`` is (dataset, batch size)."""
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], int)
 
 
@@ -143,5 +142,5 @@ def _batch_size(
 
 
 def _seed_of(seed: int, number: int) -> int:
-    """The seed of one loader's generator; another for each."""
+    """Return the seed of one loader's generator; another for each."""
     return int(np.random.SeedSequence([abs(seed), int(seed < 0), number]).generate_state(1)[0])

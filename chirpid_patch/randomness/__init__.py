@@ -1,4 +1,4 @@
-"""Random numbers that belong to samples, seeds of workers and ranks, and generators put back as they were.
+"""Random numbers of samples, seeds of workers and ranks, and restored generators.
 
-Imports nothing else of this package.
+The package imports no other package of the runtime.
 """

@@ -1,4 +1,4 @@
-"""Everything an object holds, as far as it is worth looking."""
+"""All objects that an object refers to, as far as they matter for random generators."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _MOST_VISITED = 20_000
 
 
 def held_objects(owners: Iterable[Any]) -> Iterator[Any]:
-    """``owners`` (loaders, samplers, datasets, transforms, functions), what they hold, and so on; each once.
+    """Yield ``owners`` and all objects that they refer to, each once.
 
-    Of arrays, tensors and long sequences the contents are left out, and data frames and images altogether. Of the
-    modules that classes and functions come from, only the random generators among the globals are looked at.
+    The owners are loaders, samplers, datasets, transforms or functions. The function skips the contents of arrays,
+    tensors and long sequences, and data frames and images completely. Of the modules of classes and functions it reads
+    only random generators among the globals.
     """
     waiting = deque((owner, _DEEPEST) for owner in owners)
     seen: dict[int, Any] = {}  # keeps what it has seen, so that no other object gets its id
@@ -42,7 +43,7 @@ def held_objects(owners: Iterable[Any]) -> Iterator[Any]:
 
 
 def _parts(owner: Any) -> list[Any]:
-    """What ``owner`` holds."""
+    """Return what ``owner`` holds."""
     if owner is None or isinstance(owner, str | bytes | int | float | type | torch.Tensor | np.ndarray):
         return []
     if isinstance(owner, ModuleType):

@@ -1,9 +1,9 @@
 """Random numbers that belong to a sample, not to a worker.
 
-A counter-based generator: every number is a hash (SplitMix64's finaliser, Steele, Lea & Flood 2014) of what
-identifies it — base seed of the loader, epoch, rank, sample index, occurrence of that index within the epoch,
-transform, draw number. The same sample of the same epoch is therefore augmented the same way for any number
-of workers, in any batch, and after a replay.
+A counter-based generator: every number is a hash (SplitMix64's finaliser, Steele, Lea & Flood 2014) of its identity:
+base seed of the loader, epoch, rank, sample index, occurrence of that index within the epoch, transform, draw number.
+So the same sample of the same epoch gets the same augmentation for any number of workers, in any batch, and after a
+replay.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _mix(words: Keys) -> Keys:
 
 
 def _mix_word(word: int) -> int:
-    """``_mix`` of one word."""
+    """Return ``_mix`` of one word."""
     mixed = (word + 0x9E3779B97F4A7C15) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -42,7 +42,7 @@ def _mix_word(word: int) -> int:
 
 
 def fold_in(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
-    """New keys from ``keys`` (B,) and further words: integers of any size or sign, or int64 arrays (B,)."""
+    """Return new keys from ``keys`` (B,) and further words: integers of any size or sign, or int64 arrays (B,)."""
     for word in words:
         if isinstance(word, np.ndarray):
             keys = _mix(keys ^ word.astype(np.int64, copy=False).view(np.uint64))
@@ -52,16 +52,16 @@ def fold_in(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
 
 
 def fresh_keys(count: int) -> Keys:
-    """``count`` keys from Python's ``random``.
+    """Return ``count`` keys from Python's ``random``.
 
-    This is the source the unkeyed augmentation drew from; PyTorch seeds it anew in every worker, so workers
-    and epochs differ, and ``random.seed`` repeats a run. Torch's own random stream is not touched.
+    Augmentation without keys used the same source. PyTorch seeds it in every worker, so workers and epochs differ, and
+    ``random.seed`` repeats a run. Torch's random generator is not used.
     """
     return np.array([random.getrandbits(64) for _ in range(count)], dtype=np.uint64)
 
 
 def uniforms(keys: Keys, draws: int) -> npt.NDArray[np.float64]:
-    """Uniform numbers in [0, 1) with 53 random bits: shape (B, draws) for keys of shape (B,)."""
+    """Return uniform numbers in [0, 1) with 53 random bits: shape (B, draws) for keys of shape (B,)."""
     counters = np.arange(1, draws + 1, dtype=np.uint64)
     words = _mix(keys[:, None] ^ _mix(counters)[None, :])
     numbers: npt.NDArray[np.float64] = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
@@ -70,11 +70,12 @@ def uniforms(keys: Keys, draws: int) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class RandomKey:
-    """What identifies the randomness of one batch; handed down from the loader to augmenting datasets.
+    """The identity of the random numbers of one batch, passed from the loader to augmenting datasets.
 
-    ``indices`` are the sample indices as the loader's sampler gave them and ``occurrences`` how often each
-    had been drawn before in this epoch, both int64 of shape (B,). ``depth`` counts the augmenting wrappers
-    passed on the way down, so that nested wrappers draw independently.
+    Attributes:
+        indices: sample indices from the loader's sampler, int64 of shape (B,).
+        occurrences: how often each index occurred before in this epoch, int64 of shape (B,).
+        depth: number of augmenting wrappers passed so far, so that nested wrappers use independent numbers.
     """
 
     seed: int
@@ -94,7 +95,7 @@ class RandomKey:
         *,
         rank: int = 0,
     ) -> RandomKey:
-        """Key of a batch from plain sequences of equal length."""
+        """Return the key of a batch from plain sequences of equal length."""
         if len(indices) != len(occurrences):
             raise ValueError(f"{len(indices)} indices but {len(occurrences)} occurrences")
         return cls(seed, epoch, rank, np.asarray(indices, dtype=np.int64), np.asarray(occurrences, dtype=np.int64))
@@ -103,15 +104,15 @@ class RandomKey:
         return len(self.indices)
 
     def take(self, positions: Any) -> RandomKey:
-        """The key of the samples at ``positions`` (anything that indexes an array and keeps it 1-d)."""
+        """Return the key of the samples at ``positions`` (any index of an array that keeps it 1-d)."""
         return replace(self, indices=self.indices[positions], occurrences=self.occurrences[positions])
 
     def deeper(self) -> RandomKey:
-        """The key for the dataset below an augmenting wrapper."""
+        """Return the key for the dataset inside an augmenting wrapper."""
         return replace(self, depth=self.depth + 1)
 
     def sample_keys(self) -> Keys:
-        """One 64-bit key a sample: uint64 of shape (B,)."""
+        """Return one 64-bit key for each sample: uint64 of shape (B,)."""
         run = 0
         for word in (self.seed, self.epoch, self.rank, self.depth):
             run = _mix_word(run ^ (word & _MASK))
@@ -119,5 +120,5 @@ class RandomKey:
 
 
 def keys_for(key: RandomKey | None, count: int) -> Keys:
-    """The sample keys of ``key``, or fresh ones for ``count`` samples when no key was handed down."""
+    """Return the sample keys of ``key``, or new ones for ``count`` samples without a key."""
     return fresh_keys(count) if key is None else key.sample_keys()

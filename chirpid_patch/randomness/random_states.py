@@ -1,4 +1,4 @@
-"""Random generators put back as they were."""
+"""Random generators that are restored to an earlier state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chirpid_patch.randomness.held_objects import GENERATORS, held_objects
 
 @dataclass(frozen=True)
 class GlobalStates:
-    """The states of PyTorch's CPU generator and of those of ``numpy.random`` and ``random``; None: not kept."""
+    """The states of PyTorch's CPU generator and of those of ``numpy.random`` and ``random``; None: not stored."""
 
     torch_state: torch.Tensor
     numpy_state: Any = None
@@ -24,23 +24,23 @@ class GlobalStates:
 
     @classmethod
     def now(cls) -> GlobalStates:
-        """Those of this moment."""
+        """Return the current states."""
         return cls(torch.get_rng_state(), np.random.get_state(legacy=False), random.getstate())
 
     @classmethod
     def of_torch(cls) -> GlobalStates:
-        """That of PyTorch alone, of this moment: a hundredth of the time."""
+        """Return the current state of PyTorch alone, in a hundredth of the time."""
         return cls(torch.get_rng_state())
 
     def restore(self) -> None:
-        """Set the generators whose states are kept to these."""
+        """Restore the generators whose states are stored."""
         torch.set_rng_state(self.torch_state)
         if self.numpy_state is not None:
             np.random.set_state(self.numpy_state)
             random.setstate(self.python_state)
 
     def as_plain(self) -> dict[str, Any]:
-        """Tensors, numbers and containers of these, as ``torch.load(..., weights_only=True)`` reads them back."""
+        """Return tensors, numbers and containers of these, which ``torch.load(..., weights_only=True)`` can read."""
         if self.numpy_state is None:
             return {"torch": self.torch_state}
         key = torch.from_numpy(self.numpy_state["state"]["key"].astype(np.int64))
@@ -49,7 +49,7 @@ class GlobalStates:
 
     @classmethod
     def of_plain(cls, plain: dict[str, Any]) -> GlobalStates:
-        """What ``as_plain`` gave."""
+        """Return the states from the result of ``as_plain``."""
         if "numpy" not in plain:
             return cls(plain["torch"])
         numpy_state = plain["numpy"]
@@ -61,10 +61,10 @@ class GlobalStates:
 
 @contextmanager
 def unmoved_generators(*owners: Any) -> Iterator[None]:
-    """Within the context anything may be drawn; afterwards every generator is as before.
+    """Return a context in which any random numbers may be drawn; afterwards every generator is restored.
 
-    That is: Python's, NumPy's and PyTorch's global CPU generators, those found in ``owners`` (loaders, samplers,
-    datasets, transforms, functions) and in what they hold, and those that are globals of the modules these come from.
+    The generators are Python's, NumPy's and PyTorch's global CPU generators, those among ``owners`` (loaders, samplers,
+    datasets, transforms, functions) and the objects that these refer to, and globals of their modules.
     """
     held = [(generator, generator_state(generator)) for generator in held_generators(*owners)]
     outside = GlobalStates.now()
@@ -77,13 +77,13 @@ def unmoved_generators(*owners: Any) -> Iterator[None]:
 
 
 def held_generators(*owners: Any) -> list[Any]:
-    """The generators among ``owners`` and in what they hold, each once; those without a state are left out."""
+    """Return the generators among ``owners`` and the objects they refer to, each once, if they have a state."""
     found = held_objects(owners)
     return [part for part in found if isinstance(part, GENERATORS) and not isinstance(part, random.SystemRandom)]
 
 
 def generator_state(generator: Any) -> Any:
-    """The state of a generator of PyTorch, NumPy or Python."""
+    """Return the state of a generator of PyTorch, NumPy or Python."""
     if isinstance(generator, torch.Generator):
         return generator.get_state()
     if isinstance(generator, np.random.RandomState):
@@ -96,7 +96,7 @@ def generator_state(generator: Any) -> Any:
 
 
 def restore_generator(generator: Any, state: Any) -> None:
-    """Give a generator the state that ``generator_state`` told."""
+    """Set a generator to a state from ``generator_state``."""
     if isinstance(generator, np.random.Generator):
         generator.bit_generator.state = state
     elif isinstance(generator, np.random.BitGenerator):

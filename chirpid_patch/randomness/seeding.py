@@ -11,12 +11,14 @@ from chirpid_patch.machine.ranks import current_rank
 
 
 def worker_init_fn(worker_id: int) -> None:
-    """Seed ``random``, NumPy and torch in a DataLoader worker.
+    """Seed ``random``, NumPy and torch in a worker process of a DataLoader.
 
-    ``torch.initial_seed()`` in a worker is the loader's base seed plus the worker's number already, and the
-    base seed is new each epoch, so ``worker_id`` is not added again. The rank is mixed in, because ranks
-    seeded alike have equal base seeds. With rank 0 torch keeps the seed PyTorch gave it. Repeats exactly
-    with the run's seed.
+    In a worker, ``torch.initial_seed()`` is already the loader's base seed plus the worker's number, and the base seed
+    is new in each epoch. So the function does not add ``worker_id``. It adds the rank, because ranks with equal seeds
+    have equal base seeds. With rank 0, torch keeps PyTorch's seed. All seeds repeat with the run's seed.
+
+    Args:
+        worker_id: number of the worker, from PyTorch.
     """
     rank = current_rank()
     sequence = np.random.SeedSequence([torch.initial_seed(), rank])

@@ -1,4 +1,4 @@
-"""Loaders for common cases, by the names of the guides: from folders of images, for ranks, repeatable, wrapped.
+"""Loaders for common cases, with the names of the guides: folders of images, ranks, repeatable, wrapped.
 
-May import ``factory``, ``monitor``, ``scales`` and what is below them.
+The package may import ``factory``, ``monitor``, ``scales`` and the packages below them.
 """

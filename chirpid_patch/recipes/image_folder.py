@@ -21,21 +21,22 @@ _MODES = {1: "L", 3: "RGB"}
 
 
 class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
-    """Samples (image, class number) of ``root/CLASS/**/FILE``; images float32 (channels, img_size, img_size) in 0..1.
+    """Samples (image, class number) of ``root/CLASS/**/FILE``; images are float32 (channels, H, W) in 0..1.
 
-    Files are pictures that Pillow reads. Files and folders whose names begin with a dot are left out. Order is that of
-    the sorted paths. A file is read when its sample is. State is plain, so the dataset pickles.
+    The dataset reads picture files of the formats that Pillow supports, each when its sample is read. It omits files
+    and folders whose names begin with a dot. The order is that of the sorted paths. The state is plain, so the dataset
+    can be pickled.
 
     Args:
         root: the folder of class folders.
-        img_size: width and height in pixels; None keeps each image's own.
+        img_size: width and height in pixels; None keeps the size of each image.
         channels: 3 (colour) or 1 (grey).
         classes: names in the order of their numbers; by default the sorted names of the folders in ``root``.
         transform: applied to each image (C, H, W) last.
 
     Raises:
         FileNotFoundError: there is no folder ``root``, or no image in it.
-        ValueError: a class folder that ``classes`` does not name, or an impossible ``channels``.
+        ValueError: ``classes`` lacks a class folder, or ``channels`` is neither 1 nor 3.
         RuntimeError: Pillow is not installed.
     """
 
@@ -86,7 +87,7 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
 
 
 def _pictures(folder: Path) -> list[Path]:
-    """Every picture below ``folder``, sorted."""
+    """Return every picture below ``folder``, sorted."""
     return sorted(
         path
         for path in folder.rglob("*")

@@ -1,4 +1,4 @@
-"""Loaders for training on several ranks, by the names of the best-practice guide (R-001)."""
+"""Loaders for training on several ranks, with the names of the best-practice guide (R-001)."""
 
 from __future__ import annotations
 
@@ -24,19 +24,26 @@ def create_optimized_dataloader(
     rank: int | None = None,
     seed: int = 42,
 ) -> DataLoader[Any]:
-    """A loader for one rank of ``world_size``; an ordinary one where there is one rank, or none.
+    """Build a loader for one rank of ``world_size``; with one rank or none, an ordinary loader.
 
-    ``rank`` and ``world_size`` are those of ``torch.distributed`` where it is initialised, else torchrun's. Training
-    loaders shuffle and leave out what does not fill a batch on every rank; order and augmentation repeat with
-    ``seed`` and differ between epochs without ``set_epoch``, which is obeyed where it is called (see
-    ``distributed.epochs``). Others iterate over the dataset in order, every sample on exactly one rank.
+    Training loaders shuffle and omit samples that do not fill a batch on every rank. Order and augmentation repeat with
+    ``seed``, and differ between epochs without ``set_epoch``, which takes precedence if the caller uses it (see
+    ``distributed.epochs``). Other loaders iterate over the dataset in order, with every sample on exactly one rank. The
+    loader does not draw from the global random generators.
 
-    ``num_workers`` is the most there may be on this rank: none for samples in memory, and no more than its part of the
-    CPUs. Nothing is drawn from the global random generators.
+    Args:
+        dataset: map-style dataset.
+        batch_size: samples in a batch, on each rank.
+        is_training: whether the loader is for training.
+        num_workers: largest number of worker processes of this rank: none for samples in memory, and never more than
+            its share of the CPUs.
+        world_size: number of ranks; None takes that of ``torch.distributed`` if it is initialised, else torchrun's.
+        rank: rank of this process, likewise.
+        seed: seed of order and augmentation.
 
     Raises:
-        TypeError: an iterable dataset.
-        ValueError: a ``world_size`` other than the launcher's without a rank, or a rank outside of it.
+        TypeError: the dataset is iterable.
+        ValueError: ``world_size`` differs from the launcher's and there is no rank, or the rank is out of range.
     """
     create = (
         OptimalDataLoaderFactory.create_training_loader
@@ -59,10 +66,11 @@ def create_optimized_dataloader(
 
 
 def get_optimal_num_workers(device_type: str = "cuda") -> int:
-    """Worker processes for each loader of this rank: 4 for each device it has, within its part of the usable CPUs.
+    """Return the number of worker processes for each loader of this rank.
 
-    0 for ``"cpu"``, and where the node has fewer CPUs than ranks. ``OptimalDataLoaderFactory`` decides for the dataset
-    at hand, which this does not know: samples in memory are loaded faster without workers.
+    It is 4 for each device, at most its share of the usable CPUs, and 0 for ``"cpu"`` or if the node has fewer CPUs
+    than ranks. ``OptimalDataLoaderFactory`` decides by the dataset, which this function does not have: samples in
+    memory load faster without workers.
     """
     if device_type == "cpu":
         return 0

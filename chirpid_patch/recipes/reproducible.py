@@ -1,4 +1,4 @@
-"""Training that repeats: every seed, and loaders whose batches are the same in every run (R-001)."""
+"""Training that repeats: all seeds, and loaders that yield the same batches in every run (R-001)."""
 
 from __future__ import annotations
 
@@ -24,20 +24,24 @@ _CUBLAS_DETERMINISTIC = (":4096:8", ":16:8")
 
 
 def set_reproducible_training(seed: int = 42) -> tuple[Callable[[int], None], torch.Generator]:
-    """Seed Python, NumPy and PyTorch on all devices, and have cuDNN choose deterministic algorithms.
+    """Seed Python, NumPy and PyTorch on all devices, and select deterministic algorithms of cuDNN.
 
         seed_worker, generator = set_reproducible_training(42)
         loader = DataLoader(dataset, shuffle=True, num_workers=4, worker_init_fn=seed_worker, generator=generator)
 
-    Call it once, before the model and the loaders are made. Two things only the shell can set: the order of sets of
-    strings (``PYTHONHASHSEED``), and the number of compute threads where sums depend on it (``OMP_NUM_THREADS``).
+    Call it once, before the model and the loaders are built. Only the shell can set two things: the order of sets of
+    strings (``PYTHONHASHSEED``), and the number of compute threads if sums depend on it (``OMP_NUM_THREADS``).
 
     Args:
-        seed: 0 to 2**32 - 1, the seeds that NumPy takes (else ValueError; TypeError for what is no integer).
+        seed: 0 to 2**32 - 1, the seeds that NumPy accepts.
 
     Returns:
-        ``seed_worker``, a ``worker_init_fn`` (seeds differ between workers, epochs and ranks, and repeat with the
-        run's), and ``generator``, seeded, for a loader's ``generator=``.
+        ``seed_worker``, a ``worker_init_fn`` (its seeds differ between workers, epochs and ranks, and repeat with the
+        run's seed), and ``generator``, seeded, for a loader's ``generator=``.
+
+    Raises:
+        ValueError: the seed is out of range.
+        TypeError: the seed is no integer.
     """
     number = operator.index(seed)
     if not 0 <= number < 2**32:
@@ -64,14 +68,15 @@ def ensure_deterministic_dataloader(
     collate_fn: Callable[[list[Any]], Any] | None = None,
     pin_memory: bool | None = None,
 ) -> DataLoader[Any]:
-    """A loader that gives the same batches in every run, and the settings for a training that repeats.
+    """Build a loader that yields the same batches in every run, and set up a training that repeats.
 
-    Everything is seeded (``set_reproducible_training``) and ``torch.use_deterministic_algorithms(True)`` is set:
-    call it before the model is made. Every sample is seen unless ``drop_last`` asks otherwise, so the loader serves
-    validation, too (``shuffle=False``). Epochs differ in order and in augmentation. Worker processes change nothing in
-    this as long as their number stays the same (with augmentation by this package it may change as well).
+    The function seeds all generators (``set_reproducible_training``) and sets
+    ``torch.use_deterministic_algorithms(True)``: call it before the model is built. The loader yields every sample by
+    default, so it also serves validation (``shuffle=False``). Epochs differ in order and in augmentation. Batches
+    repeat as long as the number of worker processes stays the same (with augmentation by this package, for any number).
 
-    On CUDA, cuBLAS is only deterministic with ``CUBLAS_WORKSPACE_CONFIG=:4096:8``; it is set here where it is missing.
+    On CUDA, cuBLAS is deterministic only with ``CUBLAS_WORKSPACE_CONFIG=:4096:8``; the function sets it if it is
+    missing.
 
     Args:
         dataset: as for ``DataLoader``.
@@ -80,12 +85,12 @@ def ensure_deterministic_dataloader(
         shuffle: as for ``DataLoader``, and by default True.
         drop_last: as for ``DataLoader``.
         num_workers: as for ``DataLoader``.
-        warn_only: operations that have no deterministic algorithm warn instead of raising an error.
+        warn_only: operations without a deterministic algorithm warn instead of raising an error.
         collate_fn: as for ``DataLoader``.
         pin_memory: as for ``DataLoader``.
 
     Raises:
-        ValueError, TypeError: for ``seed``, as ``set_reproducible_training`` does.
+        ValueError, TypeError: for ``seed``, as ``set_reproducible_training``.
     """
     _, generator = set_reproducible_training(seed)
     if torch.cuda.is_available():

@@ -37,34 +37,34 @@ def create_dataloaders(
     transform: Callable[[torch.Tensor], Any] | None = None,
     **loader_options: Unpack[CommonArguments],
 ) -> Loaders:
-    """Loaders for training (shuffled), validation and test (every sample, in order).
+    """Build loaders for training (shuffled), validation and test (every sample, in order).
 
-    Every sample is in exactly one of them. ``loader.dataset`` is a ``torch.utils.data.Subset`` in all three, so that
-    ``train_loader.dataset.dataset`` is the base dataset, all of it: wrap ``train_loader.dataset`` instead where the
-    validation samples are to stay out of the training. A split without samples has a loader without batches.
+    Every sample belongs to exactly one loader. ``loader.dataset`` is a ``torch.utils.data.Subset`` in all three, so
+    ``train_loader.dataset.dataset`` is the complete base dataset. To keep validation samples out of the training, wrap
+    ``train_loader.dataset`` instead. A split without samples has a loader without batches.
 
     Args:
-        data_root: where the samples are:
+        data_root: one of these sources of samples:
 
-            * a folder with ``train/CLASS/…`` and ``test/CLASS/…``: ``val_split`` of the training folder are held
-              out, or, if there is a folder ``val`` beside them, its images and none of the training folder's;
+            * a folder with ``train/CLASS/…`` and ``test/CLASS/…``: ``val_split`` of the training folder is held out,
+              or, if there is also a folder ``val``, its images instead;
             * a folder of class folders: ``test_split`` and ``val_split`` of it are held out;
             * a dataset (indexable, with a length): likewise.
         batch_size: samples in a batch.
-        img_size: width and height of images in folders, see ``ImageFolderDataset``.
+        img_size: width and height in pixels of images in folders, see ``ImageFolderDataset``.
         channels: of images in folders, see ``ImageFolderDataset``.
         transform: for images in folders, see ``ImageFolderDataset``.
-        num_workers: worker processes at most, for each loader; the factory may use fewer, or none. None are started
-            unless they are asked for here or with ``tune=True``.
-        val_split: share of the training samples held out for validation, 0 (none, for inference) up to below 1.
-        test_split: share of all samples held out for testing, where there is no test folder or dataset.
-        seed: decides which samples are held out; no global random generator is touched.
+        num_workers: largest number of worker processes of each loader; the factory may use fewer, or none. It starts
+            none by default, except with ``tune=True``.
+        val_split: share of the training samples held out for validation, 0 (none, for inference) to below 1.
+        test_split: share of all samples held out for testing, if there is no test folder or dataset.
+        seed: seed of the split; the function uses no global random generator.
         **loader_options: for ``OptimalDataLoaderFactory``, for all three loaders; ``drop_last`` and ``generator`` for
             training only.
 
     Raises:
         FileNotFoundError: a folder is missing or has no images.
-        ValueError: a share outside 0..1, no samples, or nothing left to train on.
+        ValueError: a share is outside 0..1, or there are no samples, or none to train on.
         TypeError: ``data_root`` is none of the above.
     """
     for name, share in (("val_split", val_split), ("test_split", test_split)):
@@ -77,7 +77,7 @@ def create_dataloaders(
     if isinstance(data_root, str | Path):
         train, validation, test = _of_folder(Path(data_root), folder, val_split, test_split, seed)
     elif hasattr(data_root, "__getitem__") and hasattr(data_root, "__len__"):
-        train, validation, test = _split(data_root, (val_split, test_split), seed)
+        train, validation, test = _split_randomly(data_root, (val_split, test_split), seed)
     else:
         raise TypeError(f"data_root must be a folder or a dataset with a length, not {type(data_root).__name__}")
     return _loaders(train, validation, test, batch_size, {"num_workers": num_workers, **loader_options})
@@ -99,12 +99,12 @@ def _loaders(
 def _of_folder(
     root: Path, read: Callable[..., ImageFolderDataset], val_split: float, test_split: float, seed: int
 ) -> tuple[Subset[Any], Subset[Any], Subset[Any]]:
-    """The splits that lie in ``root``, or are drawn from it."""
+    """Return the splits that lie in ``root``, or are drawn from it."""
     if not root.is_dir():
         raise FileNotFoundError(f"there is no folder {root}: data_root must hold train/CLASS/… and test/CLASS/…")
     train_folder, test_folder = root / "train", root / "test"
     if not train_folder.is_dir() and not test_folder.is_dir():
-        train, validation, test = _split(read(root), (val_split, test_split), seed)
+        train, validation, test = _split_randomly(read(root), (val_split, test_split), seed)
         return train, validation, test
     for folder in (train_folder, test_folder):
         if not folder.is_dir():
@@ -112,7 +112,7 @@ def _of_folder(
     base = read(train_folder)
     own = next((root / name for name in _VALIDATION_FOLDERS if (root / name).is_dir()), None)
     if own is None:
-        train, validation = _split(base, (val_split,), seed)
+        train, validation = _split_randomly(base, (val_split,), seed)
     else:
         train, validation = _everything(base), _everything(read(own, base.classes))
     return train, validation, _everything(read(test_folder, base.classes))
@@ -122,7 +122,7 @@ def _everything(dataset: Any) -> Subset[Any]:
     return Subset(dataset, range(len(dataset)))
 
 
-def _split(dataset: Any, shares: tuple[float, ...], seed: int) -> list[Subset[Any]]:
+def _split_randomly(dataset: Any, shares: tuple[float, ...], seed: int) -> list[Subset[Any]]:
     """What is left of ``dataset`` for training, and a random part of it for each share, at least one sample each."""
     count = len(dataset)
     if not count:
@@ -131,7 +131,7 @@ def _split(dataset: Any, shares: tuple[float, ...], seed: int) -> list[Subset[An
     left = count - sum(sizes)
     if left < 1:
         raise ValueError(
-            f"of {count} samples none are left to train on, beside {' and '.join(map(str, sizes))} held out: "
+            f"of {count} samples none are left to train on, next to {' and '.join(map(str, sizes))} held out: "
             "lower val_split or test_split"
         )
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()

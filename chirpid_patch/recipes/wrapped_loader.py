@@ -1,4 +1,4 @@
-"""A loader class to subclass, in place of one that starts its own workers, threads and CUDA streams (R-002)."""
+"""A base class for loaders, in place of a class with its own workers, threads and CUDA streams (R-002)."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _MOST_WEIGHTS = 2**24  # of torch.multinomial, which a weighted sampler draws wi
 
 #: What loaders of that kind kept to themselves and this one has no more, with what to use instead.
 REMOVED = {
-    "_use_streams": "ask `_pin_memory`: batches in pinned memory are copied while the device computes",
-    "_streams": "ask `_pin_memory`: batches in pinned memory are copied while the device computes",
+    "_use_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
+    "_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
     "_stream_assignments": "each batch is copied whole, to `device`",
-    "_worker_executor": "ask `_num_workers`; `_pytorch_loader` is the loader that has the workers",
+    "_worker_executor": "use `_num_workers`; `_pytorch_loader` is the loader that has the workers",
     "_init_workers": "give `num_workers`: the workers start with the first batch",
     "_cleanup_workers": "call `shutdown()`",
     "_calculate_batch_memory_mb": "measure it: `DataLoaderPerformanceMonitor().memory_status()`",
@@ -49,7 +49,7 @@ _FIXED = frozenset(
 
 
 class FurtherArguments(TypedDict, total=False):
-    """Arguments of ``DataLoader`` and of ``OptimalDataLoaderFactory`` that a ``WrappedDataLoader`` hands on."""
+    """Arguments of ``DataLoader`` and ``OptimalDataLoaderFactory`` that a ``WrappedDataLoader`` passes on."""
 
     batch_sampler: Any
     shuffle: bool | None
@@ -65,7 +65,7 @@ class FurtherArguments(TypedDict, total=False):
 
 
 class WrappedDataLoader:
-    """Batches of a dataset on a device, loaded by a loader of the factory: a class of your own can build on it.
+    """Yield batches of a dataset on a device, loaded by the factory: a base class for your own loader.
 
         class TileLoader(WrappedDataLoader):
             def collate_fn(self, samples):
@@ -74,34 +74,35 @@ class WrappedDataLoader:
         loader = TileLoader(dataset, batch_size=16, num_workers=8, weighted_sampler=weights)
         for batch in loader: ...
 
-    ``loader.loader`` gives the same batches; ``loader[3]`` and ``loader[[3, 5]]`` the batch of those samples. Every
-    public attribute of the ``DataLoader`` underneath can be read here, too; setting one that is fixed once a loader is
-    made raises ValueError, as it does there. That loader, its batches not yet moved, is ``loader._pytorch_loader``:
-    give it to a framework that looks for a ``DataLoader``. Pickled, it takes along all but processes and threads.
+    ``loader.loader`` yields the same batches. ``loader[3]`` and ``loader[[3, 5]]`` return the batch of those samples.
+    Every public attribute of the inner ``DataLoader`` can be read here; setting an attribute that is fixed after
+    construction raises ValueError, as with PyTorch. The inner loader, whose batches are not moved, is
+    ``loader._pytorch_loader``: pass it to a framework that needs a ``DataLoader``. A pickled loader includes everything
+    except processes and threads.
 
     Args:
         dataset: map-style or iterable dataset.
         batch_size: samples in a batch.
-        num_workers: worker processes; none are started where the samples are in memory, which is faster.
-        is_train: shuffle (unless a sampling below says otherwise), and honour ``drop_last``. Else all, in order.
-        sampler: a sampler, positions in order, or a function that gives one of both and is called again by
-            ``refresh``, with those of ``num_samples``, ``batch_size`` and ``rng`` that it has parameters for.
-        weighted_sampler: weights of the samples, drawn with replacement; True takes them from the dataset's
-            ``get_weighted_sampler`` (called like a ``sampler`` function) or ``sample_weights``.
-        indices: positions of the samples to use, or a function that gives them and is called again by ``refresh``.
-        iterations_per_epoch: batches in an epoch: that many samples are drawn anew for each, with weights or without.
-        rng: generator of the sampling; PyTorch's global one if not given.
-        device: where batches are moved, by a ``DevicePrefetcher``; if not given, the accelerator, else the CPU.
-        pin_memory: load into pinned memory; if not given, where ``device`` profits. Without an accelerator, never.
-        persistent_workers: keep the workers from epoch to epoch; if not given, yes. Nothing without workers.
-        prefetch_factor: batches that each worker loads ahead; 2 if not given. Nothing without workers.
-        collate_fn: makes a batch of a list of samples; PyTorch's default if not given. A subclass may have a method
-            ``collate_fn`` instead; with workers it runs there, and the loader is pickled with it.
+        num_workers: number of worker processes. Samples in memory need none, which is faster.
+        is_train: shuffle (unless a sampling below is set), and use ``drop_last``. False yields all samples, in order.
+        sampler: a sampler, indices in order, or a function that returns one of both. ``refresh`` calls the function
+            again; it gets those of ``num_samples``, ``batch_size`` and ``rng`` that it has parameters for.
+        weighted_sampler: weights of the samples, drawn with replacement. True uses ``get_weighted_sampler`` (called
+            like a ``sampler`` function) or ``sample_weights`` of the dataset.
+        indices: indices of the samples to use, or a function that returns them; ``refresh`` calls it again.
+        iterations_per_epoch: batches in an epoch; each epoch draws that many samples, with or without weights.
+        rng: generator of the sampling; None is PyTorch's global one.
+        device: where a ``DevicePrefetcher`` moves batches; None is the accelerator, else the CPU.
+        pin_memory: load into pinned memory; None pins if ``device`` gains from it. Never without an accelerator.
+        persistent_workers: keep the workers from epoch to epoch; None keeps them. No effect without workers.
+        prefetch_factor: batches that each worker loads ahead; None is 2. No effect without workers.
+        collate_fn: builds a batch from a list of samples; None is PyTorch's default. A subclass may define a method
+            ``collate_fn`` instead. With workers it runs there, and the loader is pickled with it.
         further: as for ``DataLoader`` and ``OptimalDataLoaderFactory``.
 
     Raises:
-        ValueError: samplings that exclude each other or do not fit the dataset, a CUDA device where there is none.
-        TypeError: ``weighted_sampler=True`` for a dataset that has no weights.
+        ValueError: samplings that exclude each other or do not fit the dataset, or a CUDA device that does not exist.
+        TypeError: ``weighted_sampler=True`` for a dataset without weights.
     """
 
     def __init__(
@@ -170,35 +171,35 @@ class WrappedDataLoader:
 
     @property
     def device(self) -> torch.device:
-        """Where batches are moved."""
+        """Return the device of the batches."""
         return self._moved.device
 
     @property
     def loader(self) -> WrappedDataLoader:
-        """What gives the batches: the loader itself."""
+        """Return the loader itself, which yields the batches."""
         return self
 
     def refresh(self) -> None:
-        """Sample anew where a function gives the sampler or the indices. All other sampling is new in every epoch."""
+        """Call sampler and index functions again. All other sampling is new in every epoch."""
         if self._resampled is not None:
             self._resampled.refresh()
 
     def collate_fn(self, samples: Any) -> Any:
-        """The batch, on the CPU, of a list of samples. A subclass may say how they are put together."""
+        """Return the batch, on the CPU, of a list of samples; subclasses may override it."""
         return self._collate(samples)
 
     def to(self, device: str | torch.device) -> WrappedDataLoader:
-        """Move batches to ``device`` from the next epoch on. Whether memory is pinned stays as it is."""
+        """Move batches to ``device`` from the next epoch on; pinning of memory does not change."""
         self._moved = DevicePrefetcher(self._pytorch_loader, device)
         return self
 
     def shutdown(self) -> None:
-        """End worker processes and threads now. The loader can be iterated again, and then starts anew."""
+        """End worker processes and threads now; the next iteration starts them again."""
         shut_down_workers(self._pytorch_loader)
 
     @property
     def _pin_memory(self) -> bool:
-        """Whether batches are loaded into pinned memory."""
+        """Return whether batches are loaded into pinned memory."""
         loader = self._pytorch_loader
         return pinning_device() is not None and (loader.pin_memory or getattr(loader, "pins_own_batches", False))
 
@@ -209,12 +210,12 @@ class WrappedDataLoader:
 
     @property
     def _persistent_workers(self) -> bool:
-        """Whether workers stay from epoch to epoch."""
+        """Return whether workers stay from epoch to epoch."""
         return self._pytorch_loader.persistent_workers and self._num_workers > 0
 
     @property
     def _num_workers(self) -> int:
-        """How many worker processes load."""
+        """Return how many worker processes load."""
         return worker_processes(self._pytorch_loader)
 
     def __getattr__(self, name: str) -> Any:
@@ -232,9 +233,10 @@ class WrappedDataLoader:
 
 
 class ResampledSampler(Sampler[Any]):
-    """A sampler that ``refresh`` makes anew, so that the loader and its workers can stay.
+    """A sampler that ``refresh`` replaces, so that the loader and its workers can stay.
 
-    draw: gives the sampler, or positions in order.
+    Args:
+        draw: returns the sampler, or indices in order.
     """
 
     def __init__(self, draw: Callable[[], Any]) -> None:
@@ -243,7 +245,7 @@ class ResampledSampler(Sampler[Any]):
         self.current = draw()
 
     def refresh(self) -> None:
-        """Draw anew, from the next epoch on."""
+        """Draw a new sampler, from the next epoch on."""
         self.current = self._draw()
 
     def __iter__(self) -> Iterator[Any]:
@@ -263,7 +265,7 @@ def _sampler(
     iterations: int | None,
     rng: torch.Generator | None,
 ) -> Any:
-    """The sampler that was asked for in one of these ways; None for all samples, in the order of the loader."""
+    """Return the sampler that was asked for in one of these ways; None for all samples, in the order of the loader."""
     by_weight = weighted is not False and weighted is not None
     asked = {"sampler": sampler is not None, "weighted_sampler": by_weight, "indices": indices is not None}
     given = [name for name, is_asked in asked.items() if is_asked]
@@ -276,9 +278,11 @@ def _sampler(
         offers = {"num_samples": wanted or len(dataset), "batch_size": batch_size, "rng": rng}
         if by_weight:
             return _by_weight(dataset, weighted, offers)
-        return ResampledSampler(partial(_called, sampler, offers))
+        return ResampledSampler(partial(_call_with_known, sampler, offers))
     if given and wanted is not None:
-        raise ValueError(f"iterations_per_epoch and {given[0]} exclude each other: {given[0]} says how many samples")
+        raise ValueError(
+            f"iterations_per_epoch and {given[0]} exclude each other: {given[0]} sets how many samples are drawn"
+        )
     if indices is not None:
         draw = partial(_subset, dataset, indices, is_train, rng)
         return ResampledSampler(draw) if callable(indices) else draw()
@@ -291,7 +295,7 @@ def _by_weight(dataset: Any, weighted: Any, offers: dict[str, Any]) -> Sampler[A
     if weighted is True:
         function = getattr(dataset, "get_weighted_sampler", None)
         if function is not None:
-            return ResampledSampler(partial(_called, function, offers))
+            return ResampledSampler(partial(_call_with_known, function, offers))
         weighted = getattr(dataset, "sample_weights", None)
         if weighted is None:
             raise TypeError(
@@ -312,7 +316,7 @@ def _by_weight(dataset: Any, weighted: Any, offers: dict[str, Any]) -> Sampler[A
 
 
 def _subset(dataset: Any, indices: Any, is_train: bool, rng: torch.Generator | None) -> Any:
-    """A sampler of these positions: shuffled for training, else the positions in their order."""
+    """Return a sampler of these positions: shuffled for training, else the positions in their order."""
     positions = torch.as_tensor(indices() if callable(indices) else indices)
     if positions.numel() and (positions.ndim != 1 or positions.dtype == torch.bool or positions.is_floating_point()):
         raise ValueError("indices must be a sequence of positions; of a mask, take its nonzero()")
@@ -322,8 +326,8 @@ def _subset(dataset: Any, indices: Any, is_train: bool, rng: torch.Generator | N
     return SubsetRandomSampler(found, generator=rng) if is_train else found
 
 
-def _called(function: Callable[..., Any], offers: dict[str, Any]) -> Any:
-    """``function``, called with those of ``offers`` that it has parameters for."""
+def _call_with_known(function: Callable[..., Any], offers: dict[str, Any]) -> Any:
+    """Return ``function``, called with those of ``offers`` that it has parameters for."""
     known = inspect.signature(function).parameters.values()
     if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known):
         return function(**offers)

@@ -1,4 +1,4 @@
-"""One base image a sample, scaled when a scale is asked for (R-003)."""
+"""Samples with one base image each, which is scaled when a scale is needed (R-003)."""
 
 from __future__ import annotations
 
@@ -20,28 +20,31 @@ from chirpid_patch.transforms.symmetries import FlipsAndTurns
 
 
 class MultiScaleDataset(WrappingDataset):
-    """The samples of ``base_dataset`` for training at several ``scales`` (sizes of square images, in pixels).
+    """The samples of ``base_dataset`` for training at several scales.
 
-    A sample of the base dataset is ``(image, label)``, ``(image,)``, or a dictionary with ``"image"``; the image as
-    for ``scaling.image_tensor``. A sample here is a dictionary of ``"label"`` (or whatever else the base's dictionary
-    holds) and
+    A sample of this dataset is a dictionary of ``"label"`` (or the other keys of the base's dictionary) and
 
-    * ``"base_image"``, the image (C, H, W) as it is in the base dataset, and ``"scales"``, int64 of shape (S,). Scales
-      are made when they are used: ``get_scale_image``, ``scaling.scale_images``, ``step.MultiScaleStep``.
-    * with ``memory_efficient=False`` instead ``"image_224"`` and so on: every scale at once, floating-point
-      (C, scale, scale). Several times the memory, kept for comparison.
+    * ``"base_image"``, the image (C, H, W) of the base dataset, and ``"scales"``, int64 of shape (S,).
+      ``get_scale_image``, ``scaling.scale_images`` and ``step.MultiScaleStep`` compute scales when they are needed.
+    * with ``memory_efficient=False`` instead ``"image_224"`` and so on: every scale at once, floating-point (C, scale,
+      scale). This needs several times the memory, and exists for comparison.
 
-    Base images of bytes stay bytes until they are scaled: a quarter of the memory of float32.
+    8-bit base images stay 8-bit until they are scaled, which needs a quarter of the memory of float32.
 
-    ``augment`` mirrors and turns the base image (``FlipsAndTurns``), or is a sequence of transforms of your own. It is
-    applied before scaling, hence the same at every scale of a sample. Its randomness is keyed by the loader as in
-    ``WorkerSafeAugmentedDataset``: independent of the number of workers.
-
-    ``memory_budget`` is the bytes that the scaled images of a batch of ``batch_size`` may take at once, see
-    ``_group_scales_by_memory``.
+    Args:
+        base_dataset: samples ``(image, label)``, ``(image,)``, or dictionaries with ``"image"``; the image as for
+            ``scaling.image_tensor``.
+        scales: sizes of square images, in pixels.
+        augment: True mirrors and turns the base image (``FlipsAndTurns``); or a sequence of your own transforms.
+            Augmentation comes before scaling, so it is the same at every scale of a sample. The loader keys its
+            randomness as in ``WorkerSafeAugmentedDataset``: independent of the number of workers.
+        memory_efficient: whether samples contain the base image only.
+        memory_budget: bytes that the scaled images of a batch of ``batch_size`` may take at once, see
+            ``_group_scales_by_memory``; None is no limit.
+        batch_size: samples in a batch, for ``memory_budget``.
 
     Raises:
-        ValueError: no scales, a scale that comes twice or is below 1, or a ``memory_budget`` that is not positive.
+        ValueError: there are no scales, or one is repeated or below 1, or ``memory_budget`` is not positive.
     """
 
     gathers = False  # samples are dictionaries
@@ -70,7 +73,7 @@ class MultiScaleDataset(WrappingDataset):
 
     @property
     def base_dataset(self) -> Any:
-        """The dataset underneath."""
+        """Return the dataset underneath."""
         return self._images.base_dataset
 
     @base_dataset.setter
@@ -79,7 +82,7 @@ class MultiScaleDataset(WrappingDataset):
 
     @property
     def augment(self) -> bool:
-        """Whether base images are augmented."""
+        """Return whether base images are augmented."""
         return self._augmented.training
 
     def set_training(self, training: bool) -> None:
@@ -116,11 +119,11 @@ class MultiScaleDataset(WrappingDataset):
         return cast(Batch, {**rest, "base_image": images, "scales": scales})
 
     def get_scale_image(self, base_image: Any, scale: int) -> Tensor:
-        """``base_image``, or a batch (B, C, H, W) of them, at ``scale``: see ``scaling.scale_images``."""
+        """Return ``base_image``, or a batch (B, C, H, W) of them, at ``scale``: see ``scaling.scale_images``."""
         return ScaleTo(scale)(base_image)
 
     def _group_scales_by_memory(self) -> list[list[int]]:
-        """The scales in groups whose scaled images, for a batch, fit into ``memory_budget`` together.
+        """Return the scales in groups whose scaled images, for a batch, fit into ``memory_budget`` together.
 
         Without a budget each scale is a group. Channels and dtype are those of the first base image.
         """
@@ -136,9 +139,10 @@ class MultiScaleDataset(WrappingDataset):
 
 
 def check_scales(scales: Sequence[int]) -> list[int]:
-    """``scales`` as a list of ints.
+    """Return ``scales`` as a list of ints.
 
-    Raises ValueError if there is none, one is below 1, or one comes twice.
+    Raises:
+        ValueError: there is none, or one is below 1 or repeated.
     """
     found = [int(scale) for scale in scales]
     if not found or min(found) < 1 or len(set(found)) < len(found):
@@ -156,19 +160,19 @@ class _Images(WrappingDataset):
         return len(self.base_dataset)
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Tensor, dict[str, Any]]:
-        image, rest = _parted(fetch_sample(self.base_dataset, index, key))
+        image, rest = _split_sample(fetch_sample(self.base_dataset, index, key))
         return image_tensor(image), rest
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         batch = fetch_batch(self.base_dataset, indices, key)
         if not isinstance(batch, list) or len(batch) not in (1, 2):
             return None
-        images, rest = _parted(batch)
+        images, rest = _split_sample(batch)
         return [images, rest] if isinstance(images, Tensor) and images.ndim == 4 else None
 
 
-def _parted(sample: Any) -> tuple[Any, dict[str, Any]]:
-    """The image of a sample, or the images of a batch, and the rest."""
+def _split_sample(sample: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the image of a sample, or the images of a batch, and the rest."""
     if isinstance(sample, Mapping) and "image" in sample:
         return sample["image"], {name: value for name, value in sample.items() if name != "image"}
     if isinstance(sample, tuple | list) and len(sample) in (1, 2):

@@ -1,4 +1,4 @@
-"""How much memory a scale needs, what fits into a budget, and batches cut into parts for it (R-003)."""
+"""Memory of a scale, groups of scales that fit a budget, and batches divided into parts (R-003)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
 
 
 def image_bytes(scale: int, *, channels: int = 3, batch_size: int = 1, dtype: torch.dtype = torch.float32) -> int:
-    """Bytes of ``batch_size`` images (channels, scale, scale) of ``dtype``."""
+    """Return the bytes of ``batch_size`` images (channels, scale, scale) of ``dtype``."""
     return batch_size * channels * scale * scale * dtype.itemsize
 
 
 def group_scales(scales: Sequence[int], bytes_of: Callable[[int], int], budget: int | None) -> list[list[int]]:
-    """``scales`` in their order, in as few groups as have room in ``budget`` bytes each; one scale a group without.
+    """Divide ``scales``, in order, into the fewest groups that fit ``budget`` bytes each; None: one scale in a group.
 
-    A scale that is larger than the budget has a group to itself.
+    A scale that exceeds the budget has its own group.
     """
     groups: list[list[int]] = []
     left = 0
@@ -37,11 +37,11 @@ def group_scales(scales: Sequence[int], bytes_of: Callable[[int], int], budget: 
 
 
 def step_bytes(model: nn.Module, images: Tensor) -> int:
-    """About how many bytes forward and backward of ``images`` (B, C, H, W) need beside the model itself.
+    """Estimate the bytes of forward and backward pass of ``images`` (B, C, H, W), without the model itself.
 
-    That is what the forward pass keeps for the backward pass, each memory once and parameters left out, plus twice the
-    largest piece of it, for the gradients on their way through, plus the images. Runs ``model`` once, in its
-    present mode and with gradients; random generators are left as they were.
+    The estimate is the memory that the forward pass keeps for the backward pass (each storage once, without
+    parameters), plus twice the largest tensor of it for gradients, plus the images. The function runs ``model`` once,
+    in its present mode and with gradients, and restores the random generators.
     """
     own = {part.untyped_storage().data_ptr() for part in (*model.parameters(), *model.buffers())}
     kept: dict[int, int] = {}
@@ -68,14 +68,14 @@ def _as_kept(packed: Any) -> Any:
 
 
 def even_parts(count: int, most: int) -> list[slice]:
-    """``count`` samples in as few parts of at most ``most`` as there can be, none more than one larger than another."""
+    """Divide ``count`` samples into the fewest parts of at most ``most``, whose sizes differ by at most one."""
     parts = max(1, math.ceil(count / max(1, most)))
     bounds = [count * part // parts for part in range(parts + 1)]
     return [slice(start, stop) for start, stop in pairwise(bounds)]
 
 
 def uses_batch_statistics(model: nn.Module) -> bool:
-    """Whether a layer of ``model`` normalises by the batch as a whole (batch norm while training)."""
+    """Return whether a layer of ``model`` normalises by the whole batch (batch norm while training)."""
     return any(
         isinstance(part, _BATCH_NORMS) and (part.training or part.running_mean is None) for part in model.modules()
     )

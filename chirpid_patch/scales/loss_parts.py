@@ -29,9 +29,9 @@ _FUNCTIONS: dict[Any, type[nn.Module]] = {
 class LossParts:
     """Losses of parts of a batch that add up to ``criterion(outputs, labels)`` of the whole batch.
 
-    PyTorch's losses say themselves how they reduce; class weights and ignored labels of ``CrossEntropyLoss`` and
-    ``NLLLoss`` count as they do for the whole batch. For a function of your own, ``reduction`` says it: "mean" for
-    an equally weighted mean over samples, "sum" for a sum. Without it ``divisible`` is False.
+    PyTorch's losses define their reduction; class weights and ignored labels of ``CrossEntropyLoss`` and ``NLLLoss``
+    count as for the whole batch. For your own function, ``reduction`` is "mean" for an equally weighted mean over
+    samples, or "sum" for a sum. Without it ``divisible`` is False.
     """
 
     def __init__(self, criterion: Criterion, reduction: Reduction | None = None) -> None:
@@ -44,16 +44,16 @@ class LossParts:
 
     @property
     def divisible(self) -> bool:
-        """Whether it is known how the loss of a batch is made of those of its parts."""
+        """Return whether the loss of a batch can be computed from the losses of its parts."""
         return self._reduction is not None
 
     def whole(self, outputs: Any, labels: Any) -> Tensor:
-        """``criterion(outputs, labels)``."""
+        """Return ``criterion(outputs, labels)``."""
         loss: Tensor = self._criterion(outputs, labels)
         return loss
 
     def part(self, outputs: Any, labels: Any, all_labels: Any) -> Tensor:
-        """What a part adds to the loss of the batch whose labels are ``all_labels``."""
+        """Return the contribution of a part to the loss of the batch with the labels ``all_labels``."""
         if self._reduction == "sum":
             return self.whole(outputs, labels)
         weighs = isinstance(self._criterion, nn.CrossEntropyLoss | nn.NLLLoss)
@@ -66,7 +66,7 @@ class LossParts:
         return loss
 
     def _weight_of(self, labels: Tensor) -> Tensor:
-        """What a weighted mean over ``labels`` divides by."""
+        """Return what a weighted mean over ``labels`` divides by."""
         counted: Tensor = labels != self._criterion.ignore_index
         weights = self._criterion.weight
         if weights is None:

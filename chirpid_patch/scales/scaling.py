@@ -13,13 +13,14 @@ _HALF = (torch.float16, torch.bfloat16)
 
 
 def image_tensor(image: Any) -> Tensor:
-    """One image as a tensor (C, H, W) of the values it has: a tensor, an array, or a Pillow image.
+    """Return one image as a tensor (C, H, W) of the same values.
 
-    Tensors are taken as they are. Arrays and Pillow images are (H, W) or (H, W, C), as Pillow and OpenCV have them.
+    Args:
+        image: a tensor (C, H, W), or an array or Pillow image, (H, W) or (H, W, C) as in Pillow and OpenCV.
 
     Raises:
         TypeError: ``image`` is none of these.
-        ValueError: it does not have three axes (a tensor), or two or three (anything else).
+        ValueError: a tensor does not have three axes, or another image neither two nor three.
     """
     if isinstance(image, Tensor):
         if image.ndim != 3:
@@ -39,9 +40,10 @@ def image_tensor(image: Any) -> Tensor:
 
 
 def as_float(images: Tensor) -> Tensor:
-    """``images`` in floating point: bytes 0..255 become float32 0..1, what is floating-point stays as it is.
+    """Return ``images`` in floating point: 8-bit values 0..255 become float32 0..1, others stay.
 
-    Raises TypeError for any other dtype.
+    Raises:
+        TypeError: the dtype is neither uint8 nor floating-point.
     """
     if images.dtype is torch.uint8:
         return images.to(torch.float32).div_(255)
@@ -51,15 +53,19 @@ def as_float(images: Tensor) -> Tensor:
 
 
 def scale_images(images: Tensor, scale: int) -> Tensor:
-    """``images`` (C, H, W) or (B, C, H, W) as squares of ``scale`` pixels: floating-point (…, C, scale, scale).
+    """Scale ``images`` (C, H, W) or (B, C, H, W) to squares: floating-point (…, C, scale, scale).
 
-    Bilinear with antialiasing, the whole batch in one call; equal to scaling each image alone up to rounding. Bytes
-    become float32 0..1 first, see ``as_float``. Floating-point images that have this size already are given back
-    themselves, not a copy.
+    The scaling is bilinear with antialiasing, the whole batch in one call, and equal to scaling each image alone up to
+    rounding. 8-bit values become float32 0..1 first, see ``as_float``. Floating-point images of this size are returned
+    without a copy.
+
+    Args:
+        images: uint8 or floating-point images.
+        scale: width and height in pixels.
 
     Raises:
         ValueError: ``scale`` is below 1, or ``images`` has neither three nor four axes.
-        TypeError: the images are neither bytes nor floating-point.
+        TypeError: the images are neither 8-bit nor floating-point.
     """
     if scale < 1:
         raise ValueError(f"a scale is a size in pixels, at least 1, not {scale}")
@@ -77,13 +83,13 @@ def scale_images(images: Tensor, scale: int) -> Tensor:
 
 
 class ScaleTo:
-    """``scale_images`` to one scale, as a transform that can be pickled."""
+    """Scale images to one size: ``scale_images`` as a transform that can be pickled."""
 
     def __init__(self, scale: int) -> None:
         self.scale = scale
 
     def __call__(self, image: Any) -> Tensor:
-        """One image, as for ``image_tensor``, or a batch (B, C, H, W), at this scale."""
+        """Return one image, as for ``image_tensor``, or a batch (B, C, H, W), at this scale."""
         is_batch = isinstance(image, Tensor) and image.ndim == 4
         return scale_images(image if is_batch else image_tensor(image), self.scale)
 

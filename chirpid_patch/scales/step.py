@@ -1,4 +1,4 @@
-"""Forward and backward of a batch at every scale, holding one scale, or a part of it, at a time (R-003)."""
+"""Forward and backward pass of a batch at every scale, with one scale, or a part of it, in memory (R-003)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ logger = logging.getLogger("chirpid_patch")
 
 @dataclass(frozen=True)
 class ScaleLosses:
-    """What a step gave, on the model's device and without a graph.
+    """The result of a step, on the model's device and without a graph.
 
-    ``loss`` is the weighted sum that was differentiated, 0-dim; ``losses`` the loss of each scale; ``outputs`` the
-    model's outputs (B, …) of each scale, of models that give a tensor.
+    Attributes:
+        loss: the weighted sum that was differentiated, 0-dim.
+        losses: the loss of each scale.
+        outputs: the model's outputs (B, …) of each scale, for models that return a tensor.
     """
 
     loss: Tensor
@@ -34,11 +36,7 @@ class ScaleLosses:
 
 
 class MultiScaleStep:
-    """Adds the gradients of ``sum(weights[s] * criterion(model(images at s), labels) for s in scales)``.
-
-    Called with a batch of ``MultiScaleDataset``: of its ``"base_image"``, each scale is made, run forward and backward,
-    and let go before the next; of ``"image_224"`` and so on (legacy mode), all scales are run forward and then backward
-    at once. The gradients are the same up to rounding. It neither clears gradients nor steps the optimiser.
+    """Add the gradients of ``sum(weights[s] * criterion(model(images at s), labels) for s in scales)``.
 
         step = MultiScaleStep(model, nn.CrossEntropyLoss(), (224, 448, 672), memory_budget=2 * 2**30)
         for batch in loader:
@@ -46,19 +44,29 @@ class MultiScaleStep:
             step(batch)
             optimizer.step()
 
-    weights: of each scale; by default each counts the same, together 1.
-    memory_budget: bytes for the forward and backward pass, beside model, gradients and optimiser. A scale that needs
-        more is run in parts of the batch, whose gradients add up to the same; how large they are is measured once, by
-        running one sample forward. Models that normalise by the batch (batch norm while training) and losses that are
-        not known to be a mean or sum over samples are run whole, with a warning; dropout draws other numbers for parts.
-    reduction: how a ``criterion`` of your own reduces over samples, see ``LossParts``.
-    backward: what is called with a loss instead of ``loss.backward()``, such as
-        ``lambda loss: grad_scaler.scale(loss).backward()``.
-    autocast: makes the context of each forward pass, such as ``lambda: torch.autocast("cuda")``.
-    device: where images and labels go; by default the device of the model's first parameter.
+    Call it with a batch of ``MultiScaleDataset``. From ``"base_image"`` it computes each scale, runs forward and
+    backward pass, and frees the scale before the next. With ``"image_224"`` and so on (legacy mode) it runs all scales
+    forward and then backward at once. The gradients are the same up to rounding. It neither clears gradients nor steps
+    the optimiser.
+
+    Args:
+        model: the model.
+        criterion: loss of outputs and labels.
+        scales: sizes of the images, in pixels.
+        weights: weight of each scale; by default equal, with the sum 1.
+        memory_budget: bytes for the forward and backward pass, without model, gradients and optimiser. A scale that
+            needs more runs in parts of the batch, whose gradients add up to the same. A forward pass of one sample
+            determines their size once. Models that normalise by the batch (batch norm while training), and losses that
+            may be no mean or sum over samples, run the whole batch, with a warning. Dropout uses other random numbers
+            for parts.
+        reduction: how your own ``criterion`` reduces over samples, see ``LossParts``.
+        backward: called with a loss instead of ``loss.backward()``, such as ``lambda loss:
+            grad_scaler.scale(loss).backward()``.
+        autocast: returns the context of each forward pass, such as ``lambda: torch.autocast("cuda")``.
+        device: where images and labels go; by default the device of the model's first parameter.
 
     Raises:
-        ValueError: unusable ``scales``, ``weights`` for other scales, a ``memory_budget`` that is not positive.
+        ValueError: ``scales`` cannot be used, ``weights`` has other scales, or ``memory_budget`` is not positive.
     """
 
     def __init__(
@@ -106,7 +114,7 @@ class MultiScaleStep:
         losses: dict[int, list[Tensor]] = {scale: [] for scale in self.scales}
         outputs: dict[int, list[Any]] = {scale: [] for scale in self.scales}
         for number, (scale, part) in enumerate(pieces, 1):
-            with self._gradients_exchanged(number == len(pieces)):
+            with self._gradient_exchange(number == len(pieces)):
                 loss, output = self._run(scale, images, labels, part)
             losses[scale].append(loss)
             outputs[scale].append(output)
@@ -122,7 +130,7 @@ class MultiScaleStep:
             output = self.model(scale_images(images[part], scale))
             loss = self._loss.whole(output, labels) if is_whole else self._loss.part(output, labels[part], labels)
         self._backward(loss * self.weights[scale])
-        return loss.detach(), _detached(output)
+        return loss.detach(), _detach(output)
 
     def _all_at_once(self, batch: Mapping[str, Any], labels: Tensor, device: torch.device | str) -> ScaleLosses:
         losses: dict[int, Tensor] = {}
@@ -134,23 +142,23 @@ class MultiScaleStep:
                 losses[scale] = self._loss.whole(output, labels)
             if isinstance(output, Tensor):
                 outputs[scale] = [output.detach()]
-        self._backward(self._weighted(losses))
+        self._backward(self._weighted_sum(losses))
         return self._result({scale: loss.detach() for scale, loss in losses.items()}, outputs)
 
     def _result(self, losses: dict[int, Tensor], outputs: Mapping[int, Sequence[Tensor]]) -> ScaleLosses:
         whole = {scale: parts[0] if len(parts) == 1 else torch.cat(list(parts)) for scale, parts in outputs.items()}
-        return ScaleLosses(self._weighted(losses), losses, whole)
+        return ScaleLosses(self._weighted_sum(losses), losses, whole)
 
-    def _weighted(self, losses: Mapping[int, Tensor]) -> Tensor:
+    def _weighted_sum(self, losses: Mapping[int, Tensor]) -> Tensor:
         return torch.stack([self.weights[scale] * loss for scale, loss in losses.items()]).sum()
 
-    def _gradients_exchanged(self, now: bool) -> AbstractContextManager[Any]:
-        """``DistributedDataParallel`` exchanges gradients with the last piece of a batch only."""
+    def _gradient_exchange(self, now: bool) -> AbstractContextManager[Any]:
+        """Return a context in which ``DistributedDataParallel`` exchanges gradients with the last part only."""
         no_sync = getattr(self.model, "no_sync", None)
         return nullcontext() if now or no_sync is None else no_sync()
 
     def _parts(self, scale: int, images: Tensor) -> list[slice]:
-        """The parts of a batch that this scale is run in."""
+        """Return the parts of a batch that this scale is run in."""
         count = len(images)
         whole = [slice(0, count)]
         if self.memory_budget is None:
@@ -159,9 +167,9 @@ class MultiScaleStep:
             self._warn("the model normalises by the batch (batch norm): use group norm, or freeze it with eval()")
             return whole
         if not self._loss.divisible:
-            self._warn("the criterion is not known to be a mean or a sum over samples: say so with reduction=")
+            self._warn("the criterion may be no mean or sum over samples: set reduction=")
             return whole
-        need = self._need(scale, images)
+        need = self._bytes_per_sample(scale, images)
         if need > self.memory_budget:
             self._warn(
                 f"one sample at scale {scale} needs about {need / 2**20:.1f} MiB alone: raise memory_budget, "
@@ -170,10 +178,10 @@ class MultiScaleStep:
             )
         return even_parts(count, self.memory_budget // need)
 
-    def _need(self, scale: int, images: Tensor) -> int:
+    def _bytes_per_sample(self, scale: int, images: Tensor) -> int:
         """About how many bytes one sample takes at ``scale``."""
         if scale not in self._needs:
-            with self._gradients_exchanged(False), self._autocast():
+            with self._gradient_exchange(False), self._autocast():
                 self._needs[scale] = max(1, step_bytes(self.model, scale_images(images[:1], scale)))
             logger.info("scale %d: forward and backward need %.1f MiB a sample", scale, self._needs[scale] / 2**20)
         return self._needs[scale]
@@ -184,5 +192,5 @@ class MultiScaleStep:
             warnings.warn(f"memory_budget is not kept, {but}: {why}.", UserWarning, stacklevel=6)
 
 
-def _detached(output: Any) -> Any:
+def _detach(output: Any) -> Any:
     return output.detach() if isinstance(output, Tensor) else None

@@ -1,4 +1,4 @@
-"""Transforms made of transforms, taken apart so that the parts can be applied to whole batches."""
+"""Transforms that consist of transforms, taken apart so that the parts apply to whole batches."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Position = tuple[int, ...]
 
 
 class Compose:
-    """Transforms applied one after the other, as ``torchvision.transforms.Compose`` applies them.
+    """Apply transforms one after the other, like ``torchvision.transforms.Compose``.
 
     Attributes:
-        transforms: callables of one argument; read when applied, so changes to the list take effect.
+        transforms: callables of one argument; changes to the list take effect at the next call.
     """
 
     def __init__(self, transforms: Sequence[Callable[[Any], Any]]) -> None:
@@ -32,7 +32,7 @@ class Compose:
 
 
 class Lambda:
-    """A function as a transform, as ``torchvision.transforms.Lambda``.
+    """Apply a function as a transform, like ``torchvision.transforms.Lambda``.
 
     Attributes:
         lambd: the function, of one argument.
@@ -46,10 +46,11 @@ class Lambda:
 
 
 def parts_of(transform: Transform, position: Position) -> Iterator[tuple[Position, Transform]]:
-    """What ``transform``, at ``position``, applies in turn: itself, where it is no composition that is known.
+    """Return the transforms that ``transform``, at ``position``, applies in turn; itself if it is no known composition.
 
-    Known are the two above, torchvision's of the same names, and ``nn.Sequential``: those very classes, or subclasses
-    that are called in no other way. For a transform that declares to do what a shipped one does, it is that one.
+    Known are the two classes above, torchvision's of the same names, and ``nn.Sequential``: exactly these classes, or
+    subclasses with the same call. A transform that declares what a transform of this package does is replaced by that
+    transform.
     """
     transform = served(transform)
     inner = _inner(transform)
@@ -63,19 +64,19 @@ def parts_of(transform: Transform, position: Position) -> Iterator[tuple[Positio
 def _inner(transform: Transform) -> Sequence[Transform] | None:
     kind = type(transform)
     if isinstance(transform, Compose) and kind.__call__ is Compose.__call__:
-        return _listed(transform.transforms)
+        return _as_list(transform.transforms)
     if isinstance(transform, Lambda) and kind.__call__ is Lambda.__call__:
         return (transform.lambd,)
     if kind is nn.Sequential and not (transform._forward_hooks or transform._forward_pre_hooks):  # type: ignore[attr-defined]
         return list(transform)  # type: ignore[call-overload, no-any-return]
     torchvision = sys.modules.get("torchvision.transforms.transforms")
     if torchvision is not None and kind is torchvision.Compose:
-        return _listed(transform.transforms)  # type: ignore[attr-defined]
+        return _as_list(transform.transforms)  # type: ignore[attr-defined]
     if torchvision is not None and kind is torchvision.Lambda:
         return (transform.lambd,)  # type: ignore[attr-defined]
     return None
 
 
-def _listed(transforms: Any) -> Sequence[Transform] | None:
+def _as_list(transforms: Any) -> Sequence[Transform] | None:
     """Transforms that iterating over them again gives in the same order."""
     return transforms if type(transforms) in (list, tuple) else None

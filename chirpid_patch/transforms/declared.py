@@ -1,8 +1,9 @@
-"""Decorators by which a class declares that it masks, adds noise or chains transforms as the shipped transforms do.
+"""Decorators with which a class declares that it masks, adds noise or chains transforms like those of this package.
 
-The class stays what it is, and calling it runs its own code. Where a whole batch is to be augmented and the
-attributes declared are plain numbers, a shipped transform with these parameters draws for the batch: the same
-distribution, keyed by sample. With hooks, other values, or methods replaced, its own code augments sample after sample.
+The class does not change, and calling it runs its own code. When a loader augments a whole batch and the declared
+attributes are plain numbers, a transform of this package with these parameters augments the batch: the same
+distribution, keyed by sample. The class's own code augments sample by sample if the object has hooks or other values,
+or if a subclass overrides a method.
 """
 
 from __future__ import annotations
@@ -26,18 +27,24 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
 def masks_spectrograms(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
-    """Declare that ``forward(x)`` masks as ``SpecAugment`` does, its parameters in attributes of the same names.
+    """Declare that ``forward(x)`` masks as ``SpecAugment`` does, with its parameters in attributes of the same names.
 
-    ``mask_short_axes`` is that of ``SpecAugment``, ``calls`` names the methods that ``forward`` calls.
+    Args:
+        mask_short_axes: as for ``SpecAugment``.
+        calls: names of the methods that ``forward`` calls.
     """
     return _decorator(_MASKS, calls, lambda state: _masks_with(state, mask_short_axes))
 
 
 def masks_images(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
-    """Declare that calling an object with an 8-bit grey image masks it as ``SpecAugment`` does a tensor (F, T).
+    """Declare that a call with an 8-bit grey image masks it as ``SpecAugment`` masks a tensor (F, T).
 
-    Its parameters are in attributes of the same names, ``mask_value`` from 0 to 255. See ``masks_spectrograms``, and
-    ``augments_images``, by which a dataset declares that it does this to images of its samples.
+    The parameters are in attributes of the same names, ``mask_value`` from 0 to 255. With ``augments_images`` a dataset
+    declares that it applies this to images of its samples.
+
+    Args:
+        mask_short_axes: as for ``SpecAugment``.
+        calls: names of the methods that ``__call__`` calls.
     """
 
     def build(state: Mapping[str, Any]) -> SpecAugment | None:
@@ -56,9 +63,10 @@ def _masks_with(state: Mapping[str, Any], mask_short_axes: bool) -> SpecAugment 
 
 
 def adds_noise(*, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
-    """Declare that ``forward(x)`` adds noise as ``GaussianNoise`` does, its parameters in ``std`` and ``p``.
+    """Declare that ``forward(x)`` adds noise as ``GaussianNoise`` does, with its parameters in ``std`` and ``p``.
 
-    ``calls`` names the methods that ``forward`` calls.
+    Args:
+        calls: names of the methods that ``forward`` calls.
     """
 
     def build(state: Mapping[str, Any]) -> GaussianNoise | None:
@@ -68,19 +76,19 @@ def adds_noise(*, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
 
 
 def composes_transforms(transforms: str) -> Callable[[Class], Class]:
-    """Declare that calling an object applies each of several transforms in turn, as ``Compose`` does.
+    """Declare that a call of the object applies each of several transforms in turn, as ``Compose`` does.
 
     Args:
-        transforms: name of the attribute that holds them.
+        transforms: name of the attribute with the transforms.
     """
     return declares((transforms,), (), lambda state: Compose(state[transforms]), method="__call__")
 
 
 def applies_transform(function: str) -> Callable[[Class], Class]:
-    """Declare that calling an object calls one function with the same argument, as ``Lambda`` does.
+    """Declare that a call of the object calls one function with the same argument, as ``Lambda`` does.
 
     Args:
-        function: name of the attribute that holds it.
+        function: name of the attribute with the function.
     """
     return declares((function,), (), lambda state: Lambda(state[function]), method="__call__")
 

@@ -29,14 +29,14 @@ _NOISE_AT_A_TIME = 1 << 23
 
 
 def _words(keys: Tensor, count: int) -> Tensor:
-    """The first ``count`` words of SplitMix64 from each key on: int64 (R,) to int64 (R, count)."""
+    """Return the first ``count`` words of SplitMix64 from each key on: int64 (R,) to int64 (R, count)."""
     words = keys[:, None] + torch.arange(1, count + 1, device=keys.device) * _GOLDEN
     for shift, multiplier in _ROUNDS:
-        words.bitwise_xor_(_shifted(words, shift)).mul_(multiplier)
-    return words.bitwise_xor_(_shifted(words, _LAST_SHIFT))
+        words.bitwise_xor_(_shift_right(words, shift)).mul_(multiplier)
+    return words.bitwise_xor_(_shift_right(words, _LAST_SHIFT))
 
 
-def _shifted(words: Tensor, places: int) -> Tensor:
+def _shift_right(words: Tensor, places: int) -> Tensor:
     return (words >> places).bitwise_and_((1 << (64 - places)) - 1)
 
 
@@ -49,13 +49,13 @@ def _table_noise(keys: Tensor, count: int, std: float) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _table(std: float, device: torch.device) -> Tensor:
-    return _kept(torch.from_numpy(scaled_quantiles(std)), device)
+    return _cached_on_device(torch.from_numpy(scaled_quantiles(std)), device)
 
 
 def _exact_noise(keys: Tensor, count: int, std: float) -> Tensor:
     words = _words(keys, (count + 1) // 2)
     # Two numbers of 32 bits a word: one in (0, 1], one in [0, 1).
-    radius = ((_shifted(words, 32) + 1).float() * 2.0**-32).log_().mul_(-2).sqrt_().mul_(std)
+    radius = ((_shift_right(words, 32) + 1).float() * 2.0**-32).log_().mul_(-2).sqrt_().mul_(std)
     angle = (words & 0xFFFFFFFF).float() * (2 * math.pi * 2.0**-32)
     return torch.cat([radius * angle.cos(), radius * angle.sin()], 1)[:, :count]
 
@@ -70,10 +70,10 @@ def _pooled_noise(keys: Tensor, count: int, std: float) -> Tensor:
 
 @lru_cache(maxsize=2)
 def _device_pool(count: int, std: float, device: torch.device) -> Tensor:
-    return _kept(torch.from_numpy(noise_pool(count, std)), device)
+    return _cached_on_device(torch.from_numpy(noise_pool(count, std)), device)
 
 
-def _kept(values: Tensor, device: torch.device) -> Tensor:
+def _cached_on_device(values: Tensor, device: torch.device) -> Tensor:
     with torch.inference_mode(False):
         return values.to(device)
 
@@ -86,7 +86,7 @@ _DRAW: dict[str, Callable[[Tensor, int, float], Tensor]] = {
 
 
 def device_noise(keys: Tensor, count: int, std: float, mode: str) -> Tensor:
-    """``count`` values of N(0, std²) for each key, where the keys are: int64 (R,) to float32 (R, count).
+    """Return ``count`` values of N(0, std²) for each key, where the keys are: int64 (R,) to float32 (R, count).
 
     The keys are 64-bit numbers in the int64 of the same bits; ``mode`` is one of ``NOISE_MODES``.
     """

@@ -43,7 +43,7 @@ def _unit_quantiles() -> npt.NDArray[np.float64]:
 
 @lru_cache(maxsize=8)
 def scaled_quantiles(std: float) -> npt.NDArray[np.float32]:
-    """The table times ``std``: float32 of shape (65536,), so that scaling costs nothing for each value."""
+    """Return the table times ``std``: float32 of shape (65536,), so that scaling costs nothing for each value."""
     return (_unit_quantiles() * std).astype(np.float32)
 
 
@@ -76,7 +76,7 @@ _scratch = _Scratch()
 
 @lru_cache(maxsize=8)
 def _steps(words: int) -> npt.NDArray[np.uint64]:
-    """What SplitMix64 adds to its seed for each of the first ``words`` words."""
+    """Return what SplitMix64 adds to its seed for each of the first ``words`` words."""
     steps: npt.NDArray[np.uint64] = np.arange(1, words + 1, dtype=np.uint64) * _GOLDEN
     return steps
 
@@ -102,7 +102,7 @@ def _independent_noise(key: int, std: float, values: Values) -> Values:
 
 
 def _sixteen_bits(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint16]:
-    """Each word as four numbers, its lowest bits first."""
+    """Return each word as four numbers, its lowest bits first."""
     return words.astype("<u8", copy=False).view("<u2")
 
 
@@ -123,7 +123,7 @@ def _unit_pool(size: int) -> Values:
 
 @lru_cache(maxsize=4)
 def _pool(size: int, std: float) -> Values:
-    """``size`` independent values of N(0, std²), the same in every process."""
+    """Return ``size`` independent values of N(0, std²), the same in every process."""
     pool: Values = _unit_pool(size) * np.float32(std)
     return pool
 
@@ -133,7 +133,7 @@ def _pool_size(values: int) -> int:
 
 
 def noise_pool(count: int, std: float) -> Values:
-    """The noise of which samples of ``count`` values take stretches; not to be written to."""
+    """Return the read-only noise pool from which samples of ``count`` values take parts."""
     return _pool(_pool_size(count), float(std))
 
 
@@ -147,10 +147,10 @@ _DRAW = {"table": _independent_noise, "exact": _exact_noise, "pooled": _pooled_n
 
 
 def normal_noise(key: int, count: int, std: float, mode: str = "table", out: Values | None = None) -> Values:
-    """``count`` values of N(0, std²), float32, wholly determined by the 64-bit ``key``.
+    """Return ``count`` values of N(0, std²), float32, completely determined by the 64-bit ``key``.
 
-    ``mode`` is one of ``NOISE_MODES``, described at the top of this module. The values are in ``out`` where it is
-    given, except pooled ones, which are a part of the pool and must not be written to.
+    ``mode`` is one of ``NOISE_MODES``, described at the top of this module. The values are in ``out`` if it is given,
+    except pooled values, which are a read-only part of the pool.
     """
     return _DRAW[mode](key, float(std), np.empty(count, dtype=np.float32) if out is None else out)
 

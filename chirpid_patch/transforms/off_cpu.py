@@ -1,4 +1,4 @@
-"""Batches that are on another device than the CPU: what is needed beside them, brought there."""
+"""Batches on another device than the CPU, and values that are moved to that device."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ EXACT = (torch.float32, torch.float64)
 
 
 def is_away(tensor: Tensor) -> bool:
-    """Whether ``tensor`` is on another device than the CPU, which wants few large operations."""
+    """Return whether ``tensor`` is on another device than the CPU, which needs few large operations."""
     return tensor.device.type != "cpu"
 
 
 def sent(numbers: Tensor, device: torch.device) -> Tensor:
-    """A few numbers on ``device``. On CUDA the copy from pinned memory is waited for by nobody.
+    """Return a few numbers on ``device``. On CUDA nothing waits for the copy from pinned memory.
 
-    PyTorch gives the pinned memory to others only after the copy is over.
+    PyTorch reuses the pinned memory only after the copy.
     """
     if device.type == "cuda":
         return numbers.pin_memory().to(device, non_blocking=True)
@@ -28,9 +28,9 @@ def sent(numbers: Tensor, device: torch.device) -> Tensor:
 
 
 def operand(value: Any, batch: Tensor) -> Any:
-    """``value`` for arithmetic with ``batch``, where that is.
+    """Return ``value`` for arithmetic with ``batch``, on its device.
 
-    Numbers become tensors where that changes nothing on the CPU: CUDA divides by a number by multiplying with its
+    Numbers become tensors if that changes nothing on the CPU: CUDA divides by a number by multiplying with its
     reciprocal, and the last bit would differ.
     """
     if not is_away(batch):

@@ -19,10 +19,10 @@ Places = npt.NDArray[np.int64]
 
 
 class BatchTransform(nn.Module):
-    """A random transform that keeps shape and dtype, each sample's outcome fixed by a 64-bit key.
+    """A random transform that keeps shape and dtype; a 64-bit key fixes the result of each sample.
 
-    Calling it on one sample gives a new tensor, or the sample itself where the transform leaves it alone.
-    Parameters are read when it is applied, so assigning to them later takes effect.
+    A call with one sample returns a new tensor, or the sample itself if the transform skips it. Changes of the
+    parameters take effect at the next call.
     """
 
     p: float
@@ -30,19 +30,19 @@ class BatchTransform(nn.Module):
     declared: Callable[[Any], Any] | None = None
 
     def may_differ(self, samples: Tensor) -> bool:
-        """Whether ``declared`` may treat samples of a batch (B, …) otherwise, so that its own code is to have them."""
+        """Return whether ``declared`` may treat samples of a batch (B, …) differently, so that its own code runs."""
         return self.declared is not None and (samples.dtype not in off_cpu.EXACT or samples.requires_grad)
 
     def applies(self, keys: Keys) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which samples are transformed, bool of shape (B,): a uniform draw above ``p`` leaves one alone."""
+        """Return which samples are transformed, bool of shape (B,): those with a uniform random number up to ``p``."""
         gate: np.ndarray[Any, np.dtype[np.bool_]] = uniforms(keys, 1)[:, 0] <= self.p
         return gate
 
     def check(self, samples: Tensor) -> None:
-        """Raise if a batch (B, …) of such samples cannot be transformed."""
+        """Raise an error if a batch (B, …) of such samples cannot be transformed."""
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
-        """Transform the given rows of ``batch`` (B, …) in place; what each transform is."""
+        """Transform the given rows of ``batch`` (B, …) in place; each transform implements this."""
         raise NotImplementedError
 
     def transform_batch_(self, batch: Tensor, keys: Keys) -> None:
@@ -51,12 +51,12 @@ class BatchTransform(nn.Module):
         self.transform_rows_(batch, keys, np.flatnonzero(self.applies(keys)).tolist())
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
-        """``batch`` (B, …), which must be the caller's own memory, transformed: in place, or else a new tensor."""
+        """Return ``batch`` (B, …) transformed, in place if possible; it must be the caller's own memory."""
         self.transform_batch_(batch, keys)
         return batch
 
     def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
-        """One sample with its key (1,): a new tensor, or ``sample`` itself where it is left alone."""
+        """Return one sample, transformed with its key (1,): a new tensor, or ``sample`` itself if it is skipped."""
         if self.declared is not None and (type(sample) is not Tensor or self.may_differ(sample.unsqueeze(0))):
             own: Tensor = self.declared(sample)
             return own
@@ -73,11 +73,19 @@ class BatchTransform(nn.Module):
 
 
 class SpecAugment(BatchTransform):
-    """Mask random stretches of time and frequency (Park et al. 2019, without warping).
+    """Mask random ranges of time and frequency (Park et al. 2019, without warping).
 
-    Samples are (C, F, T) or (F, T). With probability ``1 - p`` a sample is left alone; otherwise each mask is
-    ``0..param`` wide (uniform, never wider than the axis) and starts anywhere it fits (uniform).
-    ``mask_short_axes=False`` leaves an axis alone that is not longer than its parameter.
+    Samples are (C, F, T) or (F, T). The widths of masks are uniform in ``0..param``, at most the length of the axis,
+    and their starts are uniform over all places where the mask fits.
+
+    Args:
+        time_mask_param: largest width of a time mask, in frames.
+        freq_mask_param: largest width of a frequency mask, in bins.
+        num_time_masks: number of time masks.
+        num_freq_masks: number of frequency masks.
+        mask_value: value of masked elements.
+        p: probability of masking a sample; otherwise it stays unchanged.
+        mask_short_axes: False skips an axis that is not longer than its parameter.
     """
 
     def __init__(
@@ -124,7 +132,7 @@ class SpecAugment(BatchTransform):
                 raise ValueError(f"SpecAugment needs {name} >= 0, not {getattr(self, name)}")
 
     def mask_places(self, keys: Keys, n_freq: int, n_time: int) -> tuple[Places, Places]:
-        """Where samples (…, ``n_freq``, ``n_time``) are masked: starts and stops, int64 of shape (B, masks).
+        """Return where samples (…, ``n_freq``, ``n_time``) are masked: starts and stops, int64 of shape (B, masks).
 
         ``keys`` is (B,). The ``num_time_masks`` masks of the time axis come first, then those of the frequency axis.
         """
@@ -187,9 +195,12 @@ def writable_view(batch: Tensor) -> Any:
 class GaussianNoise(BatchTransform):
     """Add N(0, std²) noise with probability ``p`` and clamp to [0, 1]; samples of any shape.
 
-    ``mode`` is ``"table"`` (independent, fast), ``"exact"`` (independent, from PyTorch's normal generator) or
-    ``"pooled"`` (fastest; stretches of noise drawn once, so samples are not independent), see
-    ``chirpid_patch.transforms.noise``.
+    Args:
+        std: standard deviation of the noise.
+        p: probability of adding noise to a sample.
+        mode: ``"table"`` (independent, fast), ``"exact"`` (independent, from PyTorch's normal generator) or
+            ``"pooled"`` (fastest; parts of one noise pool, so samples are not independent), see
+            ``chirpid_patch.transforms.noise``.
     """
 
     def __init__(self, std: float = 0.02, p: float = 0.8, mode: NoiseMode = "table") -> None:
@@ -221,10 +232,14 @@ class GaussianNoise(BatchTransform):
 
 
 class Standardize(BatchTransform):
-    """``(x - mean) / (std + eps)``, or ``(x - mean) / std`` where ``eps`` is None; nothing random.
+    """Compute ``(x - mean) / (std + eps)``, or ``(x - mean) / std`` with ``eps`` None.
 
-    ``mean`` and ``std`` are numbers, or tensors that broadcast with a sample. A batch comes out as its samples would,
-    to the last bit.
+    A batch is equal to its standardised samples, to the last bit.
+
+    Args:
+        mean: number, or tensor that broadcasts with a sample.
+        std: likewise.
+        eps: number that is added to ``std``; None adds nothing.
     """
 
     p = 1.0
@@ -242,7 +257,7 @@ class Standardize(BatchTransform):
         return self.std if self.eps is None else self.std + self.eps
 
     def forward(self, sample: Any) -> Any:
-        """Standardise one sample; whatever the operators take."""
+        """Standardise one sample of any type that the operators accept."""
         return (sample - self.mean) / self._divisor()
 
     def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
@@ -281,7 +296,7 @@ _SHIPPED_CALL = nn.Module.__call__
 
 
 def is_batchable(transform: Transform) -> bool:
-    """Whether ``transform`` may be applied to whole batches: ours, its per-sample code not replaced."""
+    """Return whether ``transform`` applies to whole batches: one of this package, without overridden methods."""
     return (
         isinstance(transform, BatchTransform)
         and type(transform).forward in _SHIPPED_FORWARDS
@@ -293,5 +308,5 @@ def is_batchable(transform: Transform) -> bool:
 
 
 def works_in_place(transform: Transform) -> bool:
-    """Whether a batch keeps dtype and shape under ``transform``, which changes it where it is."""
+    """Return whether a batch keeps dtype and shape under ``transform``, which changes it in place."""
     return isinstance(transform, BatchTransform) and type(transform).transform_batch is BatchTransform.transform_batch

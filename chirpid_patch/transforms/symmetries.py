@@ -1,4 +1,4 @@
-"""Random mirroring and turning of images, for pictures that have no upright."""
+"""Random mirroring and turning of images, for pictures without an orientation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from chirpid_patch.transforms.spectrograms import BatchTransform
 
 
 class FlipsAndTurns(BatchTransform):
-    """One of the eight symmetries of the square, each equally likely, with probability ``p``; else the image as it is.
+    """Apply one of the eight symmetries of the square, each equally likely, with probability ``p``.
 
-    Images are (C, H, W) or (H, W), of any dtype. Where they are not square only the four symmetries of the rectangle
-    are used. Values are moved, never computed, so shape, dtype and every pixel value stay.
+    Images are (C, H, W) or (H, W), of any dtype. Images that are not square use only the four symmetries of the
+    rectangle. The transform moves values and computes none, so shape, dtype and every pixel value stay.
+
+    Args:
+        p: probability of changing an image.
     """
 
     def __init__(self, p: float = 1.0) -> None:

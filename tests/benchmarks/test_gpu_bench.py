@@ -217,13 +217,13 @@ def test_of_several_gpus_the_one_that_is_trained_on_is_reported() -> None:
     measure, nvml = part("measure"), importlib.import_module("chirpid_patch.machine.nvml")
 
     def status(*percents: float | None) -> Any:
-        unreadable = {"utilization_percent": "NVML says: Not Supported"}
+        unreadable = {"utilization_percent": "NVML reports: Not Supported"}
         return nvml.GpuStatus(tuple(nvml.GpuReading("GPU", one, 0, 0, unreadable) for one in percents))
 
     statuses = [status(10.0, 80.0, None), status(20.0, 100.0, None)]
     found = [measure.Gpu.of(statuses, torch.device("cuda", number)) for number in range(4)]
     assert [one.busy_percent for one in found] == [15.0, 90.0, None, None]
-    assert (found[2].why, found[3].why) == ("NVML says: Not Supported", "NVML shows 3 GPUs")
+    assert (found[2].why, found[3].why) == ("NVML reports: Not Supported", "NVML shows 3 GPUs")
     assert found[1].readings == 2
     assert measure.Gpu.of([], torch.device("cuda", 0)).why
     assert "CPU" in measure.Gpu.of(statuses, torch.device("cpu")).why

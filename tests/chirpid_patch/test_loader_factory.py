@@ -103,14 +103,14 @@ RULES: list[tuple[Any, dict[str, Any], str]] = [
      "on cpu: 0.8 KiB of samples are held there, and batches made from them"),
     (tensor_data(8), {"tune": True, "num_workers": 3, "thread_safe": True},
      "4 prefetch threads: measured 9 samples/s against 5 without"),
-    (PairDataset(8), {"thread_safe": True}, "loading in this process: none were asked for"),
+    (PairDataset(8), {"thread_safe": True}, "loading in this process: no workers were requested"),
     (_Stream(), {"num_workers": 3, "thread_safe": True},
      "3 worker processes: an iterable dataset keeps the number it was written for"),
     (tensor_data(8), {"num_workers": 3, "thread_safe": True},
      "loading in this process: the samples are in memory, batches are gathered at once"),
     (PairDataset(8), {"num_workers": 3, "thread_safe": True},
-     "loading in this process: threads load ahead, as the dataset is said to be thread-safe"),
-    (PairDataset(8), {"num_workers": 3}, "3 worker processes: as many as were asked for"),
+     "loading in this process: threads load ahead, because the caller declares the dataset thread-safe"),
+    (PairDataset(8), {"num_workers": 3}, "3 worker processes: as many as requested"),
 ]  # fmt: skip
 
 

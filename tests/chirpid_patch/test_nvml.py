@@ -60,7 +60,7 @@ def test_every_field_is_read_in_the_units_that_are_documented(bytes_names: bool)
 def test_what_a_gpu_does_not_report_is_said_and_the_rest_is_read(function: str, fields: set[str]) -> None:
     gpu = Gpu("Model", "GPU-1", raises={function: pynvml.NVML_ERROR_NOT_SUPPORTED})
     (reading,) = gpu_status(FakeNvml(gpu)).readings
-    assert reading.unreadable == dict.fromkeys(fields, "NVML says: Not Supported")
+    assert reading.unreadable == dict.fromkeys(fields, "NVML reports: Not Supported")
     assert {name for name in FIELDS if getattr(reading, name) is None} == fields
     assert str(reading).startswith("Model: ")
 
@@ -83,7 +83,7 @@ def test_no_driver_is_a_reason_and_not_an_error() -> None:
 
 def test_gpus_that_cannot_be_listed_are_a_reason() -> None:
     status = gpu_status(two_gpus(fails={"nvmlDeviceGetCount": pynvml.NVML_ERROR_NO_PERMISSION}))
-    assert status.reason == "NVML says: Insufficient Permissions"
+    assert status.reason == "NVML reports: Insufficient Permissions"
 
 
 def test_a_gpu_lost_after_the_start_is_a_reason_and_not_an_error() -> None:
@@ -94,7 +94,7 @@ def test_a_gpu_lost_after_the_start_is_a_reason_and_not_an_error() -> None:
         assert one_left.utilization_percent == 90
         assert set(one_left.readings[0].unreadable) == set(FIELDS)
         nvml.gpus[1].raises["all"] = pynvml.NVML_ERROR_GPU_IS_LOST
-        assert probe.read().reason == "NVML says: GPU is lost"
+        assert probe.read().reason == "NVML reports: GPU is lost"
 
 
 def test_a_machine_without_gpus_says_so() -> None:
@@ -187,4 +187,4 @@ def test_the_probe_lets_nvml_go_once() -> None:
 def test_a_failing_shutdown_is_a_reason_and_not_an_error() -> None:
     probe = GpuProbe(two_gpus(fails={"nvmlShutdown": pynvml.NVML_ERROR_UNKNOWN}))
     probe.close()
-    assert probe.reason == "NVML says: Unknown Error"
+    assert probe.reason == "NVML reports: Unknown Error"

@@ -128,7 +128,7 @@ def test_help_back_and_odd_answers(backend: Path) -> None:
     [
         (["review", "plan.json"], 2, "chirp-migrate review PROJECT --plan plan.json"),
         (["apply", "back end", "--plan", "missing.json"], 2, "missing.json cannot be read"),
-        (["apply", "back end", "--plan", "plan.json", "--unsafe"], 2, "--plan says what is done already"),
+        (["apply", "back end", "--plan", "plan.json", "--unsafe"], 2, "--plan already chooses rules and files"),
         (["review", "back end", "--plan", "nowhere/plan.json"], 2, "nowhere/plan.json cannot be written"),
         (["apply", "back end", "--diff", "--check-with", "true"], 2, "leave one of them out"),
     ],

@@ -103,4 +103,4 @@ def test_a_model_that_would_not_be_trained_is_refused(tmp_path: Path) -> None:
     root = write_files(tmp_path, {"chirp_verify.py": "", "pyproject.toml": ""})
     assert options_of(str(root)).entry is not None
     done = run("verify", "--model", "utils.models:Bird", "--list", root)
-    assert done.exit_code == 2 and "model is for training that is found by itself" in sentence(done)
+    assert done.exit_code == 2 and "model applies to entry points that are found" in sentence(done)

@@ -197,7 +197,7 @@ def main(model, data, x):
 """
     assert gains(tmp_path, train=text) == [NOTHING, NOTHING, BATCHED, BATCHED, PICKLABLE]
     done = run("plan", tmp_path / "project")
-    assert "accelerate makes PyTorch's own loader of it (train.py:14)" in " ".join(done.stdout.split())
+    assert "accelerate rebuilds the loader with PyTorch's class (train.py:14)" in " ".join(done.stdout.split())
 
 
 def test_a_dataset_is_followed_from_all_of_its_callers(tmp_path: Path) -> None:

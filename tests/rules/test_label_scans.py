@@ -111,16 +111,16 @@ def test_what_is_no_label_scan_is_not_spoken_of(text: str) -> None:
         ("[n and dataset[i][1] for i in idx]", "a condition decides"),
         ("[0 < n < dataset[i][1] for i in idx]", "a condition decides"),
         ("[dataset[i][1] if n else 0 for i in idx]", "a condition decides"),
-        ("[other(dataset[i][1]) for i in idx]", "`other(…)` may do more"),
-        ("[other.pop(dataset[i][1]) for i in idx]", "`other.pop(…)` may do more"),
-        ("[int(y) + random.random() for _, y in dataset]", "`random.random(…)` may do more"),
-        ("[utils.item(y) for _, y in dataset]", "`utils.item(…)` may do more"),
-        ("[(lambda: y) for _, y in dataset]", "may do more"),
-        ("[(last := y) for _, y in dataset]", "may do more"),
-        ("[(await y) for _, y in dataset]", "may do more"),
+        ("[other(dataset[i][1]) for i in idx]", "`other(…)` may have side effects"),
+        ("[other.pop(dataset[i][1]) for i in idx]", "`other.pop(…)` may have side effects"),
+        ("[int(y) + random.random() for _, y in dataset]", "`random.random(…)` may have side effects"),
+        ("[utils.item(y) for _, y in dataset]", "`utils.item(…)` may have side effects"),
+        ("[(lambda: y) for _, y in dataset]", "may have side effects"),
+        ("[(last := y) for _, y in dataset]", "may have side effects"),
+        ("[(await y) for _, y in dataset]", "may have side effects"),
         ("[dataset[next(other)][1] for i in idx if i]", None),
-        ("[dataset[other(i)][1] for i in idx]", "`other(…)` may do more"),
-        ("[dataset[i][1] for i in await idx]", "await something or bind names"),
+        ("[dataset[other(i)][1] for i in idx]", "`other(…)` may have side effects"),
+        ("[dataset[i][1] for i in await idx]", "contain `await` or bind names"),
         ("(dataset[i][1] for i in idx)", "lazily"),
         ("next(dataset[i][1] for i in idx)", "lazily"),
         ("any(y for _, y in dataset)", "lazily"),
@@ -142,7 +142,7 @@ def test_a_scan_that_cannot_be_moved_says_why(text: str, reason: str | None) -> 
 def test_shadowed_builtins_are_not_taken_for_what_they_are_called() -> None:
     shadowing = "def int(value):\n    return input(value)\n\ndef f(dataset):\n    return [int(y) for _, y in dataset]\n"
     after, (finding,) = migrate(shadowing)
-    assert after == shadowing and "`int(…)` may do more" in finding.message
+    assert after == shadowing and "`int(…)` may have side effects" in finding.message
     counted = "def f(dataset, enumerate):\n    return [y for n, (_, y) in enumerate(dataset)]\n"
     assert migrate(counted) == (counted, [])
 
@@ -150,7 +150,7 @@ def test_shadowed_builtins_are_not_taken_for_what_they_are_called() -> None:
 def test_a_name_that_is_taken_is_not_taken_over() -> None:
     local = "def f(dataset, read_labels):\n    return [y for _, y in dataset]\n"
     defined = "def read_labels(dataset):\n    return [y for _, y in dataset]\n"
-    for text, where in ((local, "in the code around it"), (defined, "in this file")):
+    for text, where in ((local, "in the surrounding code"), (defined, "in this file")):
         after, (finding,) = migrate(text)
         assert after == text and f"already means something else {where}" in finding.message
     elsewhere = "def g(read_labels): ...\n\ndef f(dataset):\n    return [y for _, y in dataset]\n"
@@ -182,7 +182,7 @@ def test_the_dataset_must_not_change_while_its_indices_are_made() -> None:
     assert "read_labels(the_dataset, np.random.permutation(len(the_dataset)))" in after
     reports = support.reports(findings)
     assert ["`self.prepare(…)` runs first" in one for one in reports] == [True, False, False]
-    assert all("runs first and might put another dataset there" in one for one in reports)
+    assert all("runs first and might replace the dataset" in one for one in reports)
 
 
 @pytest.mark.parametrize(
@@ -240,16 +240,16 @@ def test_what_is_plainly_something_else_is_left_alone(setting: str, name: str) -
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("for i in idx:\n    sink.append(dataset[i][1])\nreturn sink", "`sink` is not made right here"),
-        ("out = []\nfor i in (k := idx):\n    out.append(dataset[i][1])\nreturn out", "await something or bind names"),
+        ("for i in idx:\n    sink.append(dataset[i][1])\nreturn sink", "`sink` is not created right before"),
+        ("out = []\nfor i in (k := idx):\n    out.append(dataset[i][1])\nreturn out", "contain `await` or bind names"),
         (
             "if n:\n    sink = []\nfor _, y in dataset:\n    sink.append(y)\nreturn sink",
-            "`sink` is not made right here",
+            "`sink` is not created right before",
         ),
-        ("for _, y in dataset:\n    self.found[y] = 1", "`self.found` is not made right here"),
-        ("for _, y in dataset:\n    idx += [y]", "`idx` is not made right here"),
-        ("out = []\nfor _, y in dataset:\n    out.append(sink(y))\nreturn out", "`sink(…)` may do more"),
-        ("out = []\nfor _, y in dataset:\n    if sink():\n        out.append(y)\nreturn out", "`sink(…)` may do more"),
+        ("for _, y in dataset:\n    self.found[y] = 1", "`self.found` is not created right before"),
+        ("for _, y in dataset:\n    idx += [y]", "`idx` is not created right before"),
+        ("out = []\nfor _, y in dataset:\n    out.append(sink(y))\nreturn out", "`sink(…)` may have side effects"),
+        ("out = []\nfor _, y in dataset:\n    if sink():\n        out.append(y)\nreturn out", "`sink(…)` may have"),
         ("out = []\nfor i in idx:\n    out.append((i, dataset[i][1]))\nreturn out", "`i` is used for more"),
         ("out = []\nfor i in idx:\n    _, y = dataset[i]\n    out.append((i, y))\nreturn out", "`i` is used for more"),
         ("out = {}\nfor i in idx:\n    if i > 1:\n        out[0] = dataset[i][1]\nreturn out", "`i` is used for more"),
@@ -259,13 +259,13 @@ def test_what_is_plainly_something_else_is_left_alone(setting: str, name: str) -
         ("out = []\nfor x, y in dataset:\n    out.append(y)\nreturn lambda: x", "`x` may be read after"),
         ("out = []\nfor x, y in dataset:\n    out.append(y)\nreturn [x for x in x]", "`x` may be read after"),
         ("out = []\nfor x, y in dataset:\n    out.append(y)\nfor x in x:\n    n(x)", "`x` may be read after"),
-        ("out = []\nfor _, y in dataset:\n    dataset = y\n    out.append(y)", "`dataset` is assigned in it"),
-        ("idx = [0]\nfor i in idx:\n    idx.append(dataset[i][1])\nreturn idx", "`idx` is changed in it"),
-        ("self.ids = []\nfor i in self.ids:\n    self.ids.append(dataset[i][1])", "`self.ids` is changed in it"),
-        ("out = []\nwith sink():\n    for _, y in dataset:\n        out.append(y)\nreturn out", "the `with` around it"),
+        ("out = []\nfor _, y in dataset:\n    dataset = y\n    out.append(y)", "the loop assigns `dataset`"),
+        ("idx = [0]\nfor i in idx:\n    idx.append(dataset[i][1])\nreturn idx", "the loop changes `idx`"),
+        ("self.ids = []\nfor i in self.ids:\n    self.ids.append(dataset[i][1])", "the loop changes `self.ids`"),
+        ("out = []\nwith sink():\n    for _, y in dataset:\n        out.append(y)\nreturn out", "the `with` around"),
         (
             "out = []\ntry:\n    for _, y in dataset:\n        out.append(y)\nfinally:\n    n(out)",
-            "the `try` around it",
+            "the `try` around the loop",
         ),
     ],
 )
@@ -310,7 +310,7 @@ def test_a_count_may_look_up_what_it_counted() -> None:
     """
     after, findings = migrate(text)
     assert after == textwrap.dedent(text).replace("for _, y in dataset", "for y in iterate_labels(dataset)", 1)
-    assert "`table.get(…)` may do more" in findings[-1].message
+    assert "`table.get(…)` may have side effects" in findings[-1].message
 
 
 def test_names_of_a_module_may_be_read_elsewhere() -> None:
@@ -375,7 +375,7 @@ def test_what_is_evaluated_before_a_sample_is_read_stays_before_it(text: str) ->
         "def f(dataset, idx, weights):"
     )
     after, (message,) = expression(text, header)
-    assert after.endswith(text) and "goes first" in message
+    assert after.endswith(text) and "is evaluated first" in message
 
 
 @pytest.mark.parametrize(
@@ -398,7 +398,7 @@ def test_statements_before_a_sample_is_read_stay_before_it() -> None:
     text += "        out.append(dataset[i][1])\n    return n, out, log\n"
     assert "in iterate_labels(dataset, idx)" in migrate(text.format("n += 1"))[0]
     after, (finding,) = migrate(text.format("log.append(STATE['reads'])"))
-    assert after == text.format("log.append(STATE['reads'])") and "goes first" in finding.message
+    assert after == text.format("log.append(STATE['reads'])") and "is evaluated first" in finding.message
 
 
 @pytest.mark.parametrize("asked", ["locals()", "sorted(vars())", "dir()", "eval('i')"])

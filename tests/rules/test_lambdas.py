@@ -258,8 +258,8 @@ def test_lambdas_that_no_worker_needs_are_not_mentioned(text: str) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("[DataLoader(ds, collate_fn=lambda b: (b, n)) for n in ds]", "it sees the last `n` of the comprehension"),
-        ("DataLoader(ds, collate_fn=lambda b: super().f(b))", "`super` in it depends on where it stands"),
+        ("[DataLoader(ds, collate_fn=lambda b: (b, n)) for n in ds]", "comprehension variable `n`"),
+        ("DataLoader(ds, collate_fn=lambda b: super().f(b))", "`super` in it depends on its place in the code"),
     ],
 )
 def test_what_might_not_be_the_same_is_reported(body: str, reason: str) -> None:
@@ -431,9 +431,9 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
     [
         (
             "def f():\n    from b import Base\n    class D(Base): pass\n    return D()\n",
-            "its base class comes from `Base`",
+            "its base class is the local name `Base`",
         ),
-        ("def f(n):\n    class D(Dataset):\n        size = n\n    return D()\n", "its class body uses `n`"),
+        ("def f(n):\n    class D(Dataset):\n        size = n\n    return D()\n", "uses the local name `n`"),
         (
             "class B(Dataset):\n    def __init__(self, x): self.x = x\n"
             "def f(n):\n    class D(B):\n        def __len__(self): return n\n    return D(3)\n",
@@ -441,7 +441,7 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
         ),
         (
             "def f(n):\n    class D(Dataset):\n        @property\n        def n(self): return n\n    return D()\n",
-            "used where `self` is not known",
+            "used where `self` is not available",
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __init__(self): self.n = n\n    return D()\n",
@@ -449,9 +449,9 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return [D() for n in (1, 2)]\n",
-            "`n` means something else where it is constructed",
+            "`n` means something else at a constructor call",
         ),
-        ("def f(n):\n    class D(Dataset):\n        pass\n    return D\n", "it is used as a value there"),
+        ("def f(n):\n    class D(Dataset):\n        pass\n    return D\n", "the code uses it as a value"),
     ],
 )
 def test_local_classes_that_cannot_move_are_reported(text: str, reason: str) -> None:

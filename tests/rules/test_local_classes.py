@@ -65,7 +65,7 @@ def test_a_base_without_a_constructor_needs_none_called(bases: str, moves: bool)
         ("@functools.lru_cache\ndef __len__(self):\n    return 1", "Dataset", "a decorator in it"),
         ("size = other.SIZE\ndef __len__(self):\n    return 1", "Dataset", "does more than define methods"),
         ("size = SIZE\ndef __len__(self):\n    return 1", "Dataset", "does more than define methods"),
-        ("def __len__(self):\n    return 1", "Patched", "other code gives `Patched`"),
+        ("def __len__(self):\n    return 1", "Patched", "other code assigns `Patched`"),
         ("def __len__(self) -> Late:\n    return 1", "Dataset", "annotations use `Late`"),
     ],
 )
@@ -82,7 +82,7 @@ def test_what_would_be_evaluated_on_import_is_left(body: str, base: str, reason:
         ("def __len__(self):\n    return 1", "Dataset", "def __getattr__(name): ...", "the module's `__getattr__`"),
         ("size = SIZE", "Dataset", "globals().update(SIZE=3)", "does more than define methods"),
         ("def __len__(self) -> note(1):\n    return 1", "Dataset", "", "its annotations call something"),
-        ("def f(self):\n    setattr(type(self), 'n', 1)", "Dataset", "", "is about this one class"),
+        ("def f(self):\n    setattr(type(self), 'n', 1)", "Dataset", "", "refers to this one class"),
     ],
 )
 def test_what_looks_at_a_class_or_module_keeps_it_where_it_is(body: str, base: str, top: str, reason: str) -> None:

@@ -322,7 +322,7 @@ def values(result: Any) -> Any:
     ("body", "reason"),
     [
         ("pad = 1\ndef collate(b):\n    return pad\nuse(collate)\npad = 2", "`use(collate)` may keep the object"),
-        ("def collate(b):\n    return pad\npad = 2", "`pad` is assigned only after it"),
+        ("def collate(b):\n    return pad\npad = 2", "`pad` is assigned only below"),
         ("pad = 1\ndef collate(b):\n    return pad\npad += 1", "`pad` is assigned again before the last use"),
         (
             "pad = 1\ndef collate(b):\n    return pad\nfor pad in ds: use(pad)",
@@ -351,19 +351,19 @@ def values(result: Any) -> Any:
         ("class A: pass\ndef collate(b):\n    return A(b)", "the local class `A`"),
         ("def collate(b, a=[], /):\n    return b", "a positional-only parameter"),
         ("def collate(b, a=[]):\n    return b\ncollate(ds, 3)", "a caller may pass `a` by position"),
-        ("def collate(b):\n    return b\ncollate.pad = 3", "attributes of it are used"),
-        ("def collate(b):\n    return b\nuse(inspect.signature(collate))", "`inspect` looks at it"),
-        ("def collate(b):\n    return ds, b\nPlain.transform = collate", "as an attribute of a class it is a method"),
-        ("def collate(b):\n    return ds, b\nclass A:\n    f = collate", "as an attribute of a class it is a method"),
+        ("def collate(b):\n    return b\ncollate.pad = 3", "the code uses attributes of it"),
+        ("def collate(b):\n    return b\nuse(inspect.signature(collate))", "`inspect` reads it"),
+        ("def collate(b):\n    return ds, b\nPlain.transform = collate", "as a class attribute it is a method"),
+        ("def collate(b):\n    return ds, b\nclass A:\n    f = collate", "as a class attribute it is a method"),
         (
             "def collate(b):\n    return ds, b\ntype('A', (), {'f': collate})",
-            "as an attribute of a class it is a method",
+            "as a class attribute it is a method",
         ),
-        ("def collate(b):\n    return locals()", "`locals` in it depends on where it stands"),
-        ("def collate(b):\n    return b\nuse(locals())", "`locals` in the function around it may look at its names"),
+        ("def collate(b):\n    return locals()", "`locals` in it depends on its place in the code"),
+        ("def collate(b):\n    return b\nuse(locals())", "`locals` in the enclosing function may read its local names"),
         ("local = int\ndef collate(b: local):\n    return b", "its annotations use `local`"),
         ("def collate(b: Later):\n    return b", "its annotations use `Later`"),
-        ("partial = ds\ndef collate(b):\n    return ds", "`partial`, which would bind"),
+        ("partial = ds\ndef collate(b):\n    return ds", "the name `partial`, which the rewrite"),
         (
             "for n in ds:\n    def collate(b):\n        return n\n    all.append(DataLoader(ds, collate_fn=collate))",
             "may keep the object",
@@ -393,7 +393,7 @@ def test_private_names_of_a_class_stay_in_it() -> None:
                     return other.__pad
                 return DataLoader(ds, collate_fn=collate)
     """
-    assert "`__pad` in it is private to the class" in reported(text)
+    assert "`__pad` in it is private to the enclosing class" in reported(text)
 
 
 @pytest.mark.parametrize(
@@ -583,7 +583,7 @@ def test_a_partial_takes_no_place_where_the_project_tells_partials(asking: str) 
         "    return DataLoader(samples, 2, collate_fn=collate)\n"
     )
     other = f"import functools\nfrom functools import partial\ndef unwrapped(f):\n    return {asking}\n"
-    assert "asks whether something is a `partial`" in reported(local.format(", k", ", k"), other=other)
+    assert "checks for `partial` objects" in reported(local.format(", k", ", k"), other=other)
     assert "collate_fn=collate)" in migrate(local.format("", ""), other=other)[0]
     calling = "from functools import partial\nadd = partial(isinstance, 3), isinstance(4, int), partial(max, 2)\n"
     assert "partial(_collate, k)" in migrate(local.format(", k", ", k"), other=calling)[0]

@@ -121,11 +121,11 @@ def test_memory_that_is_used_again_is_copied_as_before(text: str, used: str) -> 
         ("class Boxes:\n    def to(self, device):\n        return self", "whose `to` takes no `non_blocking`"),
         (
             "def __getattr__(self, name):\n    if name == 'to':\n        return self.move",
-            "may be the `__getattr__` of objects",
+            "may serve as `__getattr__`",
         ),
         (
             "class Bag:\n    def __getattr__(self, name):\n        return self.moved(name)",
-            "whose `__getattr__` may give a `to`",
+            "whose `__getattr__` may return a `to`",
         ),
         ("class Bag:\n    __getattribute__ = look_up", "whose `__getattribute__` may take no"),
         ("class Bag:\n    to = move", "whose `to` may take no `non_blocking`"),
@@ -357,7 +357,7 @@ def test_a_sampler_that_may_be_another_is_only_told_where_its_class_is_at_hand()
                 work(loader)
     """
     after, findings = migrate("CHP014", text)
-    assert after == textwrap.dedent(text) and "may be another sampler" in reports(findings)[0]
+    assert after == textwrap.dedent(text) and "may refer to another sampler" in reports(findings)[0]
 
 
 def test_without_leave_nothing_changes() -> None:
@@ -444,7 +444,7 @@ def test_a_transform_made_for_every_sample_is_named(text: str) -> None:
     after, findings = migrate("CHP015", dataset(text))
     assert after == dataset(text)
     (message,) = reports(findings)
-    assert "is made anew for every sample; make it once in `__init__`" in message
+    assert "is created again for every sample; create it once in `__init__`" in message
 
 
 @pytest.mark.parametrize(
@@ -467,7 +467,7 @@ def test_what_belongs_to_the_sample_is_not_spoken_of(text: str) -> None:
 def test_a_module_of_the_project_is_named_by_any_name_of_its_base(base: str) -> None:
     blur = f"\nclass Blur({base}):\n    def forward(self, x):\n        return x\n"
     _, findings = migrate("CHP015", dataset("return Blur()(x)") + blur)
-    assert "`Blur` is made anew" in reports(findings)[0]
+    assert "`Blur` is created again" in reports(findings)[0]
 
 
 # CHP016: loaders restarted in loops

@@ -182,7 +182,7 @@ def test_what_is_patched_elsewhere_is_rewritten_here(other: str) -> None:
 def test_a_local_name_hides_the_factory(hiding: str) -> None:
     after, (finding,) = rewrite("a.py", IMPORT + hiding, Project({"a.py": IMPORT + hiding}))
     assert after == IMPORT + hiding
-    assert finding.status is Status.REPORT and "already means something else in the code around it" in finding.message
+    assert finding.status is Status.REPORT and "already means something else in the surrounding code" in finding.message
 
 
 def test_a_name_hides_nothing_in_other_functions() -> None:

@@ -82,19 +82,19 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "reads attributes of functions",
+        "reads function attributes",
         LAMBDA + "print(step.__doc__)\n",
         ("step.", "Step."),
     ),
     (
         "CHP012",
-        "reads attributes of functions",
+        "reads function attributes",
         FUNCTION + "print(f.__module__)\n",
         ("f.", "Net."),
     ),
     (
         "CHP012",
-        "attributes of it are used",
+        "the code uses attributes of it",
         (
             "def build(data, pad):\n"
             "    def collate(batch):\n"
@@ -107,19 +107,19 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "sets attributes of what is called as it is",
+        "sets attributes on an object of the same name",
         LAMBDA + "x.collate_fn.k = 3\n",
         ("collate_fn.k", "other.k"),
     ),
     (
         "CHP007",
-        "asks whether something is a `partial`",
+        "checks for `partial` objects",
         LAMBDA + "isinstance(x, partial)\n",
         ("partial)", "int)"),
     ),
     (
         "CHP012",
-        "`inspect` looks at it",
+        "`inspect` reads it",
         (
             "def build(data, pad):\n"
             "    def collate(batch):\n"
@@ -132,13 +132,13 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "a deep copy of what holds it",
+        "a deep copy of an object that holds it",
         LAMBDA + "copy.deepcopy(x)\n",
         ("deepcopy", "copy"),
     ),
     (
         "CHP012",
-        "a deep copy of what holds it",
+        "a deep copy of an object that holds it",
         FUNCTION + "copy.deepcopy(x)\n",
         ("deepcopy(x)", "deepcopy(x.state_dict())"),
     ),
@@ -161,7 +161,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "`pad` is assigned only after it",
+        "`pad` is assigned only below",
         ("def build(data):\n    f = lambda b: [*b, pad]\n    pad = 3\n    return DataLoader(data, collate_fn=f)\n"),
         ("(data):", "(data, pad):"),
     ),
@@ -202,7 +202,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "it sees the last `pad` of the comprehension",
+        "the comprehension variable `pad`",
         ("def build(data):\n    return [DataLoader(data, collate_fn=lambda b: [*b, pad]) for pad in data]\n"),
         ("lambda b:", "lambda b, *, pad=pad:"),
     ),
@@ -238,13 +238,13 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "`locals` in it depends on where it stands",
+        "`locals` in it depends on its place in the code",
         ("def build(data, pad):\n    return DataLoader(data, collate_fn=lambda batch: [*batch, pad, locals()])\n"),
         ("locals()", "local()"),
     ),
     (
         "CHP007",
-        "may look at its names",
+        "may read its local names",
         (
             "def build(data, pad):\n"
             "    print(locals())\n"
@@ -266,7 +266,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "is private to the class around it",
+        "is private to the enclosing class",
         ("class A:\n    def f(self, d, o):\n        return DataLoader(d, collate_fn=lambda b: o.__pad(b))\n"),
         ("__pad", "_pad"),
     ),
@@ -323,7 +323,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP012",
-        "it rebinds `pad` of the function around it",
+        "it rebinds `pad` of the enclosing function",
         (
             "def build(data, pad):\n"
             "    def collate(batch):\n"
@@ -349,25 +349,25 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "a positional-only parameter has a default",
+        "the default of a positional-only parameter",
         ("def build(d, k):\n    return DataLoader(d, collate_fn=lambda b=k, /: b)\n"),
         ("=k, /", "=3, /"),
     ),
     (
         "CHP007",
-        "the default of `k` is evaluated where the function stands",
+        "the default of `k` is evaluated where the function is defined",
         ("def build(d, k, f):\n    f(collate_fn=lambda b, k=k: (b, k))\n"),
         ("b, k=k", "b, *, k=k"),
     ),
     (
         "CHP007",
-        "attributes are set by computed names",
+        "sets attributes with computed names",
         METHOD + ("        for n in data:\n            setattr(self, n, 1)\n"),
         ("n, 1", "'n', 1"),
     ),
     (
         "CHP007",
-        "may look at its methods",
+        "may inspect its methods",
         (
             "@register\n"
             "class Data(Dataset):\n"
@@ -394,7 +394,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP006",
-        "it is used as a value there",
+        "the code uses it as a value",
         (
             "def make(data, shift):\n"
             "    class Shifted(Dataset):\n"
@@ -463,25 +463,25 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP013",
-        "looks at the arguments of such calls",
+        "inspects the arguments of such calls",
         TRANSFER + "batch.to.assert_called_once_with('cuda')\n",
         ("to.assert_called_once_with", "save.assert_called_once_with"),
     ),
     (
         "CHP013",
-        "looks at the arguments of such calls",
+        "inspects the arguments of such calls",
         TRANSFER + "patch.object(torch.Tensor, 'to', send)\n",
         ("'to'", "'save'"),
     ),
     (
         "CHP013",
-        "is given a `to`",
+        "assigns `to` on an object",
         TRANSFER + "batch.to = send\n",
         ("batch.to =", "to ="),
     ),
     (
         "CHP013",
-        "`__getattr__` may give a `to`",
+        "`__getattr__` may return a `to`",
         TRANSFER + ("class B:\n    def __getattr__(self, name): return 1\n"),
         ("class B:\n    def __getattr__(self, name)", "def __getattr__(name)"),
     ),
@@ -504,7 +504,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP014",
-        "it is made anew in every iteration",
+        "builds the sampler again in every iteration",
         (
             "def train(data, step):\n"
             "    sampler = DistributedSampler(data)\n"
@@ -561,13 +561,13 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP001",
-        "call without a dataset",
+        "call has no dataset",
         "x = DataLoader(batch_size=3)\n",
         ("batch_size", "dataset"),
     ),
     (
         "CHP001",
-        "is given to",
+        "is passed to",
         "x = build(DataLoader, d)\n",
         ("build(DataLoader, d)", "build(DataLoader(d))"),
     ),
@@ -579,14 +579,14 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "`k` is assigned again, and what it makes may read it after that",
+        "`k` is assigned again, and an object made by it may read the new value",
         "def run(data):\n    for k in data:\n"
         "        list(DataLoader(data, collate_fn=lambda batch: (x * k for x in batch)))\n",
         ("(x * k for x in batch)", "list(x * k for x in batch)"),
     ),
     (
         "CHP007",
-        "an import of `size` may give another value later",
+        "an import of `size` may yield another value later",
         "def build(data):\n    from sizes import size\n"
         "    return DataLoader(data, collate_fn=lambda batch: batch[:size])\n"
         "def change(sizes):\n    sizes.size = 3\n",

@@ -48,7 +48,7 @@ def test_names_that_mean_something_else_stay() -> None:
     text = "torch.stack([dataset[i][0] for i in idx])"
     assert expression(text, "import numpy as torch\ndef f(dataset, idx):") == (text, [])
     after, (message,) = expression(text, "import torch\ndef f(dataset, idx, stack_samples):")
-    assert after == text and "`stack_samples` already means something else in the code around it" in message
+    assert after == text and "`stack_samples` already means something else in the surrounding code" in message
 
 
 def test_a_walrus_in_the_indices_is_reported() -> None:

@@ -15,7 +15,7 @@ from support import write_files
 from chirp_migrate.console.json_document import as_bytes, plain
 from chirp_migrate.engine.migration import plan_migration
 from chirp_migrate.errors import ChirpMigrateError, Refused, UsageProblem
-from chirp_migrate.review.plan_file import PlanFile, carried_over, plan_document, read_plan
+from chirp_migrate.review.plan_file import PlanFile, plan_document, read_plan, with_earlier_decisions
 from chirp_migrate.review.selection import Choice, decisions_of, select
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schemas" / "plan.json"
@@ -124,7 +124,7 @@ def test_what_was_decided_on_hunks_that_are_the_same_is_carried_over(tree: Path)
     choices = {one: Choice(False) for one in decisions_of(plan)}
     old = plan_document(plan, choices)
     changed(tree)
-    found = read(as_bytes(carried_over(old, plan_document(plan_migration(tree)))), tree)
+    found = read(as_bytes(with_earlier_decisions(old, plan_document(plan_migration(tree)))), tree)
     assert found.reviewed
     assert set(choices) - set(found.choices) == {("train.py", 1), ("train.py", 2)}
 
@@ -196,5 +196,5 @@ def test_hunks_that_cannot_be_had_alone_are_refused_in_one_sentence(tree: Path) 
     broken = plan.files[0].hunks[0].edits[0]
     ids = decisions_of(plan)
     choice = Choice(True, (type(broken)(broken.start, broken.end, "((("),))
-    with pytest.raises(Refused, match="no Python"):
+    with pytest.raises(Refused, match="not valid Python"):
         select(plan, {ids[0]: choice})

@@ -184,7 +184,7 @@ def test_an_error_after_any_step_leaves_the_migration_standing(tree: Path, tmp_p
             if step.text == doomed:
                 raise OSError(errno.EIO, "Input/output error", "somewhere")
 
-        with pytest.raises(CommitFailed, match="still stands") as caught:
+        with pytest.raises(CommitFailed, match="still applied") as caught:
             rollback(tree, force=True, on_step=fail)
         assert caught.value.exit_code == 4
         assert snapshot(tree, journal=False) == left, doomed

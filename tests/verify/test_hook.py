@@ -74,7 +74,7 @@ def test_calls_are_named_and_each_gets_objects_of_its_own(tree: Path) -> None:
         (1, "work = 3", "wrong1.py:work is no function; it has none"),
         (2, "def work(sizes): return [print]", "returned list: it must return a dictionary"),
         (3, "def work(sizes): return {}", "without entries"),
-        (4, "def work(sizes): return {'a': 3}", "gives int for 'a'"),
+        (4, "def work(sizes): return {'a': 3}", "returns int for 'a'"),
         (5, "def work(sizes): return {'a\\n': print}", "names a call 'a\\\\n'"),
         (6, "def work(sizes): return {'a' * 61: print}", "a name is a short text"),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import run
 
-from chirp_migrate.console.progress import untold
+from chirp_migrate.console.progress import no_progress
 from chirp_migrate.console.screen import printed
 from chirp_migrate.report.plots import drawn
 from chirp_migrate.report.terminal.summary import show_verify
@@ -32,7 +32,7 @@ SETTINGS = VerifyOptions(SIZES, rounds=3, threads=1, simulate_step_ms=STEP_MS, w
 def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], tmp_path: Path) -> None:
     tree = write_backend("tree")
     trees = {"before": tree, "after": tree}
-    report = measure(trees, discover(tree), SETTINGS, untold, time.monotonic() + 600)
+    report = measure(trees, discover(tree), SETTINGS, no_progress, time.monotonic() + 600)
 
     # Training batches of 44 samples by 16; validation takes no step, and neither does the warm-up.
     for each in report.rounds.made:

@@ -189,7 +189,7 @@ def test_the_same_augmentation_from_other_random_numbers_is_equivalent() -> None
         ({"drop_last": True}, "train pass 1: 101 samples before, 96 after"),
         ({"shuffle": False}, "samples are shuffled before, not after"),
         ({"seed": 8}, "batch 1 of 7 is the first that differs (the same samples in another order)"),
-        ({"epochs": 1}, "walked 2 times before and 1 times after"),
+        ({"epochs": 1}, "2 passes before and 1 after"),
         ({"batch_size": 20}, "7 batches before, 6 after"),
         ({"dataset": Subset(DATA, [i for i in range(101) if i % 4 < 3])}, "101 samples before, 76 after"),
         (

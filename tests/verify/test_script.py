@@ -139,7 +139,7 @@ def test_loading_problems_that_were_seen_are_counted_last(tmp_path: Path) -> Non
         ((), ("torchrun", "train.py"), "only `chirp-migrate verify --command` runs other programs"),
         ((), ("python", "nowhere.py"), "there is no nowhere.py"),
         ((), ("python", "-m", "nowhere"), "there is no module nowhere to be imported from PATH; its"),
-        (("--command", "true"), ("python", "train.py"), "says all of what is trained"),
+        (("--command", "true"), ("python", "train.py"), "defines all of the training"),
     ],
 )
 def test_what_cannot_be_run_is_one_sentence(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chirp_migrate.console.progress import Progress, Step, untold
+from chirp_migrate.console.progress import Progress, Step, no_progress
 from chirp_migrate.console.screen import printed
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.training.errors import WorkloadFailed
@@ -34,7 +34,7 @@ def settings(timeout_s: float = 120.0, rounds: int = ROUNDS) -> VerifyOptions:
     return VerifyOptions(SIZES, rounds=rounds, budget_s=600.0, threads=1, timeout_s=timeout_s, extra_s=1.0)
 
 
-def verified(before: Path, after: Path, progress: Progress = untold, **options: Any) -> VerifyReport:
+def verified(before: Path, after: Path, progress: Progress = no_progress, **options: Any) -> VerifyReport:
     trees = {"before": before, "after": after}
     return measure(trees, discover(before), settings(**options), progress, time.monotonic() + 600)
 
@@ -103,10 +103,10 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     text = shown(report)
     assert text.startswith(f"Verdict: {report.verdict}. ")
     assert "1 entry point to the last bit" in text and "smallest adjusted p" in text
-    assert "perfect loading" in text and "Rounds: " in text and "1 x 250" in text and "Time went into: " in text
+    assert "zero-cost loading" in text and "Rounds: " in text and "1 x 250" in text and "Time went into: " in text
     assert decode(encode(report)) == report
     assert report.rounds.count == len(report.rounds.made) == ROUNDS
-    assert report.rounds.ended_with in ("all rounds made", "every question settled")
+    assert report.rounds.ended_with in ("all rounds made", "every question answered")
     assert report.verdicts[SINGLE].headspace is not None
     assert report.exit_code == next(each.exit_code for each in Verdict if each.text == report.verdict)
     assert (sorted(before.rglob("*")), sorted(after.rglob("*"))) == files, "nothing is left in the trees"

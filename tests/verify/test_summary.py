@@ -82,7 +82,7 @@ def test_the_total_what_was_possible_and_the_ends_come_first() -> None:
     assert found["total"].startswith("3.00 s before, 1.8") and found["total"].endswith(
         "of your own training: 4 rounds."
     )
-    assert found["possible"] == "perfect loading would save 60 %; 66 % of that is reached."
+    assert found["possible"] == "zero-cost loading would save 60 %; 66 % of that is reached."
     assert found["best"].startswith("60 % less time [") and found["best"].endswith("core.quick.")
     assert found["worst"].startswith("1") and found["worst"].endswith("core.slow.")
 

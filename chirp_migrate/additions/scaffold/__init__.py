@@ -45,7 +45,7 @@ def has_training_modules(root: Path) -> bool:
 
 
 def is_scaffold(path: str, content: bytes) -> bool:
-    """Whether the file at `path` of a backend is one that `apply` added, edited since or not.
+    """Return whether the file at `path` of a backend is one that `apply` added, edited since or not.
 
     Such a file may show the old way on purpose, as the tests do that compare it with the new one. It is known by
     its place and its first line, a notebook by its title.
@@ -62,7 +62,7 @@ def is_scaffold(path: str, content: bytes) -> bool:
 def _is_free(root: Path, path: str) -> bool:
     target = root / path
     folder = target.parent
-    if os.path.lexists(target):  # a dangling link is somebody's too
+    if os.path.lexists(target):  # a dangling link is a file of the user, too
         return False
     if not os.path.lexists(folder):
         return True

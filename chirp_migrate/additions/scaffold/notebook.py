@@ -10,7 +10,7 @@ _MARKDOWN = "# %% [markdown]"
 
 
 def notebook_json(script: str) -> str:
-    """The script as notebook text, format 4.5 with numbered cell ids; the same script gives the same text.
+    """Return the script as notebook text, format 4.5 with numbered cell ids; the same script gives the same text.
 
     Markdown cells are comment blocks, without their `# `. Nothing has been executed: no outputs, no counts.
 
@@ -45,7 +45,7 @@ def _split(script: str) -> list[tuple[str, list[str]]]:
 
 def _cell(number: int, marker: str, lines: list[str]) -> dict[str, Any]:
     if marker == _MARKDOWN:
-        lines = [_uncommented(line) for line in lines]
+        lines = [_strip_comment(line) for line in lines]
     text = "\n".join(lines).strip("\n")
     cell = {"id": f"cell-{number:02d}", "metadata": {}, "source": text.splitlines(keepends=True)}
     if marker == _MARKDOWN:
@@ -53,7 +53,7 @@ def _cell(number: int, marker: str, lines: list[str]) -> dict[str, Any]:
     return {"cell_type": "code", "execution_count": None, "outputs": [], **cell}
 
 
-def _uncommented(line: str) -> str:
+def _strip_comment(line: str) -> str:
     if line and not line.startswith("#"):
         raise ValueError(f"not a comment, in a markdown cell: {line!r}")
     return line.removeprefix("#").removeprefix(" ")

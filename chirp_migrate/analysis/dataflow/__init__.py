@@ -1,1 +1,1 @@
-"""What values names can have, what functions capture, and where both go."""
+"""Data flow: values of names, captured names of functions, and where both flow."""

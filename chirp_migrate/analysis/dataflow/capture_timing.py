@@ -1,4 +1,4 @@
-"""Whether taking the value of a captured name where a function is defined gives what it would read when called."""
+"""Whether a captured name has the same value at the definition of a function and at its calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 def early_binding_problem(
     module: Module, project: Project, node: cst.CSTNode, captured: Iterable[Capture]
 ) -> str | None:
-    """Why an object that takes the values of ``captured`` where ``node`` makes it could see others than before.
+    """Return why binding ``captured`` where ``node`` creates an object could change values that it reads.
 
     ``None`` when it cannot. Each name has its value before ``node`` on every path, and is never bound again; or it is
     bound again only after the last use of the object.
@@ -41,10 +41,10 @@ def _problem(module: Module, project: Project, node: cst.CSTNode, captured: Capt
     name, function = captured.name, captured.scope.node
     bindings = [one for one in captured.bindings if not _only_annotates(one.node)]
     if isinstance(function, _COMPREHENSIONS):
-        return f"it sees the last `{name}` of the comprehension around it"
+        return f"it reads the last value of the comprehension variable `{name}`"
     place = _place(module, node, function)
     if any(isinstance(module.parents.get(binding.node), cst.ExceptHandler) for binding in bindings):
-        return f"`{name}` is a caught exception, whose name goes with its handler"
+        return f"`{name}` is a caught exception, which exists only in its `except` block"
     if any(isinstance(module.parents[one], cst.Del) for one in reads_of(module, name, captured.scope)):
         return f"`{name}` is deleted"
     inner = (one for one in module.find(cst.Nonlocal) if function in module.ancestors(one))
@@ -52,9 +52,9 @@ def _problem(module: Module, project: Project, node: cst.CSTNode, captured: Capt
         return f"`{name}` is rebound by an inner function"
     later = [binding for binding in bindings if _runs_after(module, place, binding)]
     if later and len(later) == len(bindings):
-        return f"`{name}` is assigned only after it"
+        return f"`{name}` is assigned only below the definition"
     if not has_value(module, place, captured):
-        return f"`{name}` may have no value yet where it is defined"
+        return f"`{name}` may have no value yet at the definition"
     around = [one for one in takewhile(lambda one: one is not function, module.ancestors(place)) if _repeats(one)]
     again = [
         one
@@ -68,19 +68,19 @@ def _problem(module: Module, project: Project, node: cst.CSTNode, captured: Capt
 def _use_after(
     module: Module, project: Project, node: cst.CSTNode, captured: Capture, again: Iterable[Binding]
 ) -> str | None:
-    """Why an object may be used after one of the bindings ``again`` gives a captured name another value."""
+    """Return why an object may be used after one of the bindings ``again`` gives a captured name another value."""
     rebound = f"`{captured.name}` is assigned again"
     scope = module.scopes.scope_of(node)
     while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
         scope = scope.parent
     if scope is not captured.scope:
-        return f"{rebound} by a function around"
+        return f"{rebound} by an enclosing function"
     if may_read_later(module, project, node, captured):
-        return f"{rebound}, and what it makes may read it after that"
+        return f"{rebound}, and an object made by it may read the new value"
     try:
         end = last_use(module, project, node)
     except Outlives as use:
-        return f"{rebound}, and `{use}` may keep the object until then"
+        return f"{rebound}, and `{use}` may keep the object for longer"
     start = module.span(statement_around(module, node))[0]
     if any(start <= module.span(one.node)[0] < end for one in again):
         return f"{rebound} before the last use of the object"
@@ -88,7 +88,7 @@ def _use_after(
 
 
 def _only_annotates(node: cst.CSTNode) -> bool:
-    """Whether a node names the type of a variable, and gives it no value."""
+    """Return whether a node names the type of a variable, and gives it no value."""
     return isinstance(node, cst.AnnAssign) and node.value is None
 
 
@@ -97,7 +97,7 @@ def _repeats(node: cst.CSTNode) -> bool:
 
 
 def _place(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTNode:
-    """``node`` as seen from ``function``: the definition straight inside it that holds ``node``."""
+    """Return ``node`` as seen from ``function``: the definition straight inside it that holds ``node``."""
     place = node
     for ancestor in module.ancestors(node):
         if ancestor is function:
@@ -108,7 +108,7 @@ def _place(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTN
 
 
 def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
-    """Whether a binding is executed after ``place``, going by the text."""
+    """Return whether a binding is executed after ``place``, going by the text."""
     if module.span(binding.node)[0] > module.span(place)[0]:
         return True
     # ``x = f(lambda: x)``: the target stands first, and is bound last.
@@ -124,7 +124,7 @@ def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
 
 
 def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
-    """Whether ``later`` can run after ``place`` in one call: not in the other branch, nor after a ``return``."""
+    """Return whether ``later`` can run after ``place`` in one call: not in the other branch, nor after a ``return``."""
     around = set(module.ancestors(later))
     unclear = (cst.For, cst.While, cst.Try, cst.TryStar)
     child, excluded = place, False
@@ -142,7 +142,7 @@ def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
 
 
 def has_value(module: Module, place: cst.CSTNode, variable: Variable | Capture) -> bool:
-    """Whether a variable has a value on every path to ``place``."""
+    """Return whether a variable has a value on every path to ``place``."""
     if any(binding.kind is Kind.PARAMETER for binding in variable.bindings):
         return True
     found = _Definite(module, {one.node for one in variable.bindings if not _only_annotates(one.node)})
@@ -168,7 +168,7 @@ class _Definite:
         self._module, self._nodes = module, nodes
 
     def before(self, child: cst.CSTNode, around: cst.CSTNode) -> bool:
-        """Whether what ``around`` runs before its part ``child`` always binds."""
+        """Return whether the code of ``around`` before its part ``child`` always binds."""
         match around:
             case cst.IndentedBlock() | cst.SimpleStatementLine() | cst.SimpleStatementSuite() | cst.Module():
                 return any(map(self._statement, takewhile(lambda one: one is not child, around.body)))
@@ -209,7 +209,7 @@ class _Definite:
         return self._always(statement)
 
     def _with(self, items: Iterable[cst.WithItem], body: cst.BaseSuite) -> bool:
-        """Whether a ``with`` statement binds: what follows a manager that may swallow an exception may not have run."""
+        """Return whether a ``with`` statement always binds: the block of a manager that swallows errors may not."""
         for item in items:
             if self._always(item):
                 return True
@@ -218,21 +218,21 @@ class _Definite:
         return self._block(body)
 
     def _block(self, body: cst.BaseSuite) -> bool:
-        """Whether a block binds, or is left for a place to which no code leads that follows it."""
+        """Return whether a block binds, or is left for a place to which no code leads that follows it."""
         return any(map(self._statement, body.body)) or _leaves(body, cst.Return, cst.Raise, cst.Continue, cst.Break)
 
     def _when_true(self, test: cst.BaseExpression) -> bool:
-        """Whether an expression has bound if its value is true."""
+        """Return whether an expression has bound if its value is true."""
         if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
             return self._when_true(test.left) or self._when_true(test.right)
         return self._always(test)
 
     def _always(self, node: cst.CSTNode) -> bool:
         """Whether a statement without blocks, or an expression, always binds: parts that may not run do not count."""
-        return node in self._nodes or any(map(self._always, _evaluated(node)))
+        return node in self._nodes or any(map(self._always, _evaluated_parts(node)))
 
 
-def _evaluated(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
+def _evaluated_parts(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
     """Parts of a node that are evaluated whenever the node is."""
     match node:
         case cst.BooleanOperation(left=first) | cst.IfExp(test=first) | cst.Assert(test=first):
@@ -247,7 +247,7 @@ def _evaluated(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
 
 
 def _leaves(body: cst.BaseSuite, *ways: type[cst.CSTNode]) -> bool:
-    """Whether a block ends with a statement that leaves it."""
+    """Return whether a block ends with a statement that leaves it."""
     last: cst.CSTNode | None = body.body[-1] if body.body else None
     if isinstance(last, cst.SimpleStatementLine):
         last = last.body[-1]

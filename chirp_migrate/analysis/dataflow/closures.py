@@ -1,4 +1,4 @@
-"""What a function, lambda or class takes from the functions around it."""
+"""Captured names: what a function, lambda or class uses of its enclosing functions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Capture:
 
     @property
     def is_import(self) -> bool:
-        """Whether an import inside the function gives it its value, at least in one place."""
+        """Return whether an import inside the function gives it its value, at least in one place."""
         return any(binding.kind is Kind.IMPORT for binding in self.bindings)
 
 
@@ -52,26 +52,26 @@ def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
 
 
 def reads_of(module: Module, name: str, scope: Scope) -> list[cst.Name]:
-    """Where the variable ``name`` of ``scope`` is read, changed or deleted, also in the functions inside it."""
+    """Yield where code reads, changes or deletes the variable ``name`` of ``scope``, inner functions included."""
     reads = (node for node in module.named(name) if is_read(module, node))
     owners = ((node, module.scopes.lookup(name, node)) for node in reads)
     return [node for node, owner in owners if owner is not None and owner.scope is scope]
 
 
 def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]:
-    """Every place where ``name`` stands for the variable of ``scope``, whatever is done with it there."""
+    """Return every place where ``name`` refers to the variable of ``scope``, for every use."""
     variables = (one for one in module.named(name) if mention(module, one) is not Mention.LABEL)
     owners = ((variable, module.scopes.lookup(name, variable)) for variable in variables)
     return [one for one, owner in owners if owner is not None and owner[0] is scope]
 
 
 def parts_in(module: Module, code: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """What ``code`` has of the module, which the line that ``statements_of`` makes of a suite is not part of."""
+    """Return what ``code`` has of the module, which the line that ``statements_of`` makes of a suite is not part of."""
     return [part for one in code for part in ((one,) if one in module.parents else code_children(one))]
 
 
 def uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> list[cst.Name]:
-    """Places in ``code`` where ``name`` stands for a variable."""
+    """Yield places in ``code`` where ``name`` refers to a variable."""
     within = set(parts_in(module, code))
     return [
         one

@@ -1,4 +1,4 @@
-"""Where a class that is made inside a function is constructed."""
+"""Constructor calls of a class that is defined inside a function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether code only computes, so that a dataset may be read before it instead of in between."""
+"""Side effects of code: without any, a dataset may be read before the code instead of in between."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def effect(
     strangers: bool = False,
     is_container: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> str | None:
-    """Source of the first part of an expression that may do more than compute; ``None`` when there is none.
+    """Return source of the first part of an expression that may have side effects; ``None`` when there is none.
 
     Calls count as computing when they are known to; with ``strangers`` also when they belong to packages that cannot
-    reach the user's names (they may draw random numbers then), and for what is surely one of Python's containers also
+    reach the user's names (they may draw random numbers then), and for what is provably one of Python's containers also
     when they look something up in it.
     """
     if isinstance(node, cst.Call):
@@ -69,14 +69,14 @@ def more_than_computing(
     code: Iterable[cst.CSTNode],
     is_container: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> str | None:
-    """What to say of code that has an :func:`effect`; ``None`` when it has none."""
+    """Return the message for code with an :func:`effect`; ``None`` without one."""
     effects = (effect(module, one, is_container=is_container) for one in code)
     found = next((one for one in effects if one is not None), None)
-    return None if found is None else f"`{found}` may do more than compute"
+    return None if found is None else f"`{found}` may have side effects"
 
 
 def suspends_or_binds(node: cst.CSTNode) -> bool:
-    """Whether an expression awaits, yields or binds a name."""
+    """Return whether an expression awaits, yields or binds a name."""
     return any(isinstance(one, cst.Await | cst.Yield | cst.NamedExpr) for one in walk(node))
 
 

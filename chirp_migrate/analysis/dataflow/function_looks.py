@@ -1,4 +1,4 @@
-"""Where a project looks at what differs between a function and the one that takes its place."""
+"""Places where a project reads properties in which a function differs from its replacement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chirp_migrate.syntax.project import Project
 
 __all__ = ["CODE", "DETAILS", "place_of_look"]
 
-#: Attributes of functions that tell one from another, and functions that tell functions from other objects.
+#: Attributes that distinguish functions, and calls that distinguish functions from other objects.
 CODE = frozenset(f"__{name}__" for name in ("name", "qualname", "code", "defaults", "closure"))
 #: Attributes that objects which stand for functions have not.
 DETAILS = frozenset(f"__{name}__" for name in ("doc", "annotations", "kwdefaults", "globals", "module"))
@@ -62,7 +62,7 @@ def _reads(tree: ast.AST, attributes: Collection[str]) -> Iterator[int]:
 
 
 def _is_class(node: ast.expr, classes: Collection[str]) -> bool:
-    """Whether an expression stands for a class, or for what a call makes: that is ``type(…)`` as a rule."""
+    """Return whether an expression is a class, or the class of a call's result: ``type(…)`` as a rule."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name in classes or name == "__class__" or _CLASS.fullmatch(name) is not None

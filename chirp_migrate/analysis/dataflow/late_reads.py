@@ -1,4 +1,4 @@
-"""Whether what a function or class makes may read a captured name after the call: generators, functions, itself."""
+"""Late reads of captured names, by generators and functions that a function or class creates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOOKS = re.compile(r"builtins\.(bool|hasattr|id|isinstance|len|repr|str|super)"
 
 
 def may_read_later(module: Module, project: Project, node: cst.CSTNode, captured: Capture) -> bool:
-    """Whether a function, lambda or class may make something that reads a captured name when it is asked for more."""
+    """Return whether a function, lambda or class may create an object that reads a captured name later."""
     if not isinstance(node, cst.ClassDef):
         return _is_late(module, project, [node], captured.reads)
     methods = list(methods_of(node).values())
@@ -32,7 +32,7 @@ def may_read_later(module: Module, project: Project, node: cst.CSTNode, captured
 
 
 def _is_late(module: Module, project: Project, functions: Sequence[cst.CSTNode], reads: Sequence[cst.CSTNode]) -> bool:
-    """Whether names in functions may be read after these have returned."""
+    """Return whether names in functions may be read after these have returned."""
     for read in reads:
         inside = takewhile(lambda one: one not in functions, module.ancestors(read))
         if any(isinstance(one, _LAZY) and not _is_used_up(module, project, one) for one in inside):
@@ -41,14 +41,14 @@ def _is_late(module: Module, project: Project, functions: Sequence[cst.CSTNode],
 
 
 def _suspends(function: cst.CSTNode) -> bool:
-    """Whether calling a function only begins it; what PyTorch makes of ``__iter__`` is used up with the object."""
+    """Return whether calling a function only starts it, as with a generator."""
     is_iter = isinstance(function, cst.FunctionDef) and function.name.value == "__iter__"
     is_async = isinstance(function, cst.FunctionDef) and function.asynchronous is not None
     return is_async or (bool(find_own(function, cst.Yield)) and not is_iter)
 
 
 def _is_used_up(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Whether nothing holds a generator or function once the expression around it has its value."""
+    """Return whether nothing holds a generator or function once the expression around it has its value."""
     argument = module.parents[node]
     call = module.parents[argument]
     if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call):
@@ -59,7 +59,7 @@ def _is_used_up(module: Module, project: Project, node: cst.CSTNode) -> bool:
 
 
 def _may_give_itself(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Whether methods of a class may keep its objects somewhere, or give them or their methods away."""
+    """Return whether methods of a class may keep its objects somewhere, or give them or their methods away."""
     if any(project.is_class(base) for base in base_names(module, project, node)):
         return True
     methods = methods_of(node)
@@ -67,14 +67,16 @@ def _may_give_itself(module: Module, project: Project, node: cst.ClassDef) -> bo
         own = next((one.name for one in (*method.params.posonly_params, *method.params.params)), None)
         reads = [] if own is None else reads_of(module, own.value, module.scopes.scope_of(own))
         if _is_late(module, project, [method], reads) or not all(
-            _only_asks(module, project, one, methods) for one in reads
+            _only_reads_attributes(module, project, one, methods) for one in reads
         ):
             return True
     return False
 
 
-def _only_asks(module: Module, project: Project, read: cst.Name, methods: dict[str, cst.FunctionDef]) -> bool:
-    """Whether an object is only asked for attributes, methods that are called, or samples."""
+def _only_reads_attributes(
+    module: Module, project: Project, read: cst.Name, methods: dict[str, cst.FunctionDef]
+) -> bool:
+    """Return whether code only reads attributes, calls methods, or reads samples of an object."""
     parent = module.parents[read]
     around = module.parents[parent]
     match parent:

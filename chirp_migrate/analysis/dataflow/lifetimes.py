@@ -1,4 +1,4 @@
-"""How long an object may be used, from the code that makes it: an allow-list of uses, and the end of the last one.
+"""Lifetimes of objects: an allow-list of uses, and the end of the last use.
 
 The object, and a loader or dataset of PyTorch that holds it, may be given to a loader call, iterated over, measured
 with ``len``, kept in a local variable for the statements that follow in the same block, or given to a function of the
@@ -67,7 +67,7 @@ class Outlives(Exception):
 
 
 def last_use(module: Module, project: Project, made: cst.CSTNode) -> int:
-    """The offset after which nothing uses an object again, until the code that makes it runs again.
+    """Return the offset after which nothing uses an object again, until the code that makes it runs again.
 
     Args:
         module: the module.
@@ -78,18 +78,18 @@ def last_use(module: Module, project: Project, made: cst.CSTNode) -> int:
     Raises:
         Outlives: an object may be kept.
     """
-    return _Uses(module, project).of_made(made)
+    return _UseAnalysis(module, project).of_made(made)
 
 
 def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
-    """Whether an object that ``made`` makes may be held by an object that code of the project copies deeply.
+    """Return whether an object that ``made`` makes may be held by an object that code of the project copies deeply.
 
     It may if it is returned, or used by code that cannot be followed (see :func:`last_use`).
     """
     if not any(_copies(text) for _, text in project.matching(_COPIES, *_COPYING, "dumps")):
         return False
     try:
-        _Uses(module, project, may_return=False).of_made(made)
+        _UseAnalysis(module, project, may_return=False).of_made(made)
     except Outlives:
         return True
     return False
@@ -97,7 +97,7 @@ def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
 
 @lru_cache(maxsize=1024)
 def _copies(text: str) -> bool:
-    """Whether code copies objects deeply, but for the state of models."""
+    """Return whether code copies objects deeply, but for the state of models."""
     try:
         tree = syntax_tree(text)
     except UnparsableModule:
@@ -122,8 +122,8 @@ def _copies(text: str) -> bool:
     return False
 
 
-class _Uses:
-    """What is done with values of one module.
+class _UseAnalysis:
+    """The uses of the values of one module.
 
     Args:
         module: the module.
@@ -136,13 +136,13 @@ class _Uses:
         self._module, self._project, self._may_return, self._depth = module, project, may_return, depth
 
     def of_made(self, made: cst.CSTNode) -> int:
-        """The end of the last use of an object that is made here."""
+        """Return the end of the last use of an object that is made here."""
         if isinstance(made, cst.FunctionDef | cst.ClassDef):
             return self.of_variable(made.name, made)
         return self.of_value(made)
 
     def of_value(self, node: cst.CSTNode) -> int:
-        """The end of the last use of what an expression gives."""
+        """Return the end of the last use of an expression's value."""
         module, parent = self._module, self._module.parents[node]
         match step_of(module, node):
             case Chosen(whole):
@@ -162,7 +162,7 @@ class _Uses:
                 return module.span(statement)[1]
             case None if isinstance(parent, cst.Expr | cst.Del):
                 return module.span(parent)[1]
-        raise Outlives(self._shown(node))
+        raise Outlives(self._shorten_code(node))
 
     def of_variable(self, name: cst.Name, made: cst.CSTNode) -> int:
         """The end of the last use of a variable with the value that ``made``, an assignment or definition, gives it.
@@ -173,7 +173,7 @@ class _Uses:
         line = statement_around(module, made)
         block = module.parents[line]
         if not isinstance(scope.node, cst.FunctionDef) or name.value in scope.elsewhere:
-            raise Outlives(self._shown(made))
+            raise Outlives(self._shorten_code(made))
         after = module.span(made)[1]
         following = (
             [one for one in block.body if module.span(one)[1] > after] if isinstance(block, cst.IndentedBlock) else []
@@ -185,7 +185,7 @@ class _Uses:
             place = next((one for one in following if holds(module, one, read)), None)
             is_in_order = place is not None and module.span(read)[0] >= after
             if not self._is_evaluated_in(read, scope) or not (is_in_order or self._depth):
-                raise Outlives(self._shown(read))
+                raise Outlives(self._shorten_code(read))
             end = max(end, module.span(place or read)[1], self._of_read(read, made))
         return end
 
@@ -195,7 +195,7 @@ class _Uses:
         match step_of(self._module, read):
             case Called(call):
                 return self.of_value(call)
-        raise Outlives(self._shown(read))
+        raise Outlives(self._shorten_code(read))
 
     def _of_argument(self, argument: cst.Arg, call: cst.Call) -> int:
         module, project = self._module, self._project
@@ -203,11 +203,11 @@ class _Uses:
             return self.of_value(call)
         is_consumed = argument is call.args[0] and is_call_of(module, call, _CONSUMERS, project)
         if not is_consumed and not self._only_uses(argument, call):
-            raise Outlives(self._shown(call))
+            raise Outlives(self._shorten_code(call))
         return module.span(call)[1]
 
     def _only_uses(self, argument: cst.Arg, call: cst.Call) -> bool:
-        """Whether a call is one of a function of the project that keeps nothing of an argument."""
+        """Return whether a call is one of a function of the project that keeps nothing of an argument."""
         names = self._project.resolved_names(self._module, call.func)
         found = self._project.function_definition(next(iter(names))) if len(names) == 1 else None
         if found is None or self._depth == _CALLS_LIMIT:
@@ -221,7 +221,7 @@ class _Uses:
         if not is_plain or not once or suspends or parameter is None:
             return False
         scope = home.scopes.scope_of(parameter)
-        uses = _Uses(home, self._project, may_return=False, depth=self._depth + 1)
+        uses = _UseAnalysis(home, self._project, may_return=False, depth=self._depth + 1)
         try:
             for read in reads_of(home, parameter.value, scope):
                 if not uses._is_evaluated_in(read, scope):
@@ -240,20 +240,20 @@ class _Uses:
             found = found.parent
         return found is scope
 
-    def _shown(self, node: cst.CSTNode) -> str:
-        """The code of the statement around a use, or its first line, cut to what one reads."""
+    def _shorten_code(self, node: cst.CSTNode) -> str:
+        """Return the code of the statement around a use, or its first line, shortened."""
         code = one_line(self._module, node if isinstance(node, cst.Call) else statement_around(self._module, node))
         return code if len(code) <= _LONGEST_CODE else f"{code[: _LONGEST_CODE - 2]} …"
 
 
 def statement_around(module: Module, node: cst.CSTNode) -> cst.CSTNode:
-    """The statement around a node: a line, or a compound statement."""
+    """Return the statement around a node: a line, or a compound statement."""
     kinds = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
     return next(one for one in (node, *module.ancestors(node)) if isinstance(one, kinds))
 
 
 def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> cst.Name | None:
-    """The parameter that takes an argument of a call; ``None`` for ``*``, ``**`` and what is not certain."""
+    """Return the parameter that takes an argument of a call; ``None`` for ``*``, ``**`` and what is not certain."""
     given = function.params
     if argument.keyword is not None:
         named = (*given.params, *given.kwonly_params)
@@ -266,7 +266,7 @@ def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> 
 
 
 def _has_finally(module: Module, statement: cst.CSTNode) -> bool:
-    """Whether code of the same function still runs after a ``return``."""
+    """Return whether code of the same function still runs after a ``return``."""
     for around in module.ancestors(statement):
         if isinstance(around, cst.FunctionDef | cst.Lambda):
             return False

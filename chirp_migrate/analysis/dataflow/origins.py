@@ -1,4 +1,4 @@
-"""Where names get their values."""
+"""Assigned values of names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Origin:
 
 @dataclass
 class _Given:
-    """What a name is given in one scope."""
+    """The values that one scope assigns to a name."""
 
     values: list[Origin] = field(default_factory=list)
     annotations: list[cst.BaseExpression] = field(default_factory=list)
@@ -37,7 +37,7 @@ def origins(module: Module, scope: cst.CSTNode, name: str) -> tuple[list[Origin]
 
 
 def values_of(module: Module, node: cst.CSTNode) -> list[Origin]:
-    """Values that a name or attribute is given where it gets them; none of any other expression."""
+    """Return the values assigned to a name or attribute; empty for other expressions."""
     name = dotted(node)
     return [] if name is None else origins(module, scope_of(module, node, name), name)[0]
 
@@ -52,7 +52,7 @@ def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
 
 
 def _names_given(module: Module, scope: cst.CSTNode) -> dict[str, _Given]:
-    """What the statements and clauses of a scope give to names; of a class, those of all its methods."""
+    """Return the values that a scope assigns to names; for a class, those of all its methods."""
     found: dict[str, _Given] = defaultdict(_Given)
     giving = (cst.AnnAssign, cst.Assign, cst.NamedExpr, cst.WithItem)
     for node in find_in(scope, *giving) if isinstance(scope, cst.ClassDef) else find_own(scope, *giving):
@@ -62,7 +62,7 @@ def _names_given(module: Module, scope: cst.CSTNode) -> dict[str, _Given]:
             given.values += [Origin(node.value)] if node.value is not None else []
         elif isinstance(node, cst.Assign):
             for target in node.targets:
-                for name, origin in _assigned(target.target, node.value):
+                for name, origin in _assigned_names(target.target, node.value):
                     found[name].values.append(origin)
         elif isinstance(node, cst.NamedExpr):
             found[dotted(node.target) or ""].values.append(Origin(node.value))
@@ -71,7 +71,7 @@ def _names_given(module: Module, scope: cst.CSTNode) -> dict[str, _Given]:
     return found
 
 
-def _assigned(target: cst.BaseExpression, value: cst.BaseExpression) -> Iterator[tuple[str, Origin]]:
+def _assigned_names(target: cst.BaseExpression, value: cst.BaseExpression) -> Iterator[tuple[str, Origin]]:
     for one, given in assigned_pairs(target, value):
         if (name := dotted(one)) is not None:
             yield name, Origin(given)

@@ -1,4 +1,4 @@
-"""What a small straight-line function computes, as a value that can be compared.
+"""Symbolic evaluation of small straight-line functions to values that can be compared.
 
 Rules recognise code by meaning, not by spelling: ``x, y = self.dataset[i]; x = (x - m) / s; return x, y`` and
 ``sample = self.dataset[i]; return sample[0].sub(m).div(s), sample[1]`` evaluate to the same :class:`Value`.
@@ -65,7 +65,7 @@ class Value:
 
     @property
     def parts(self) -> Sequence[Value]:
-        """The values that it is made of, in order, but for those that a call is given by keyword."""
+        """Return the values that it is made of, in order, but for those that a call is given by keyword."""
         held = (one if isinstance(one, tuple) else (one,) for one in vars(self).values())
         return [part for one in held for part in one if isinstance(part, Value)]
 
@@ -86,7 +86,7 @@ class Const(Value):
 
 @dataclass(frozen=True)
 class Opaque(Value):
-    """What is not modelled, by its source."""
+    """A value that is not modelled, by its source."""
 
     source: str
 
@@ -141,14 +141,14 @@ class Tuple(Value):
 
 @dataclass(frozen=True)
 class Returned(Value):
-    """What a function that was looked into returned, as a condition: the function may be another one by then."""
+    """The result of an evaluated function, as a condition: the function may have changed by then."""
 
     value: Value
 
 
 @dataclass
 class Path:
-    """One way through code: what it gives, and what is done on it.
+    """One path through code: its result, and the operations on it.
 
     Attributes:
         truths: what is asked on it, part by part, and which of it holds; of ``x is not None`` that is x.
@@ -172,7 +172,7 @@ class Path:
 
     @property
     def evaluated(self) -> list[Value]:
-        """All that was kept, called or asked for."""
+        """Return all values that were stored, called or compared."""
         return [*self.kept, *self.calls, *self.items]
 
 
@@ -185,7 +185,7 @@ def item(base: Value, index: Value) -> Value:
 
 
 def call(function: Value, args: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...] = ()) -> Value:
-    """A call; arithmetic spelled as a method is arithmetic."""
+    """Return a call; arithmetic spelled as a method is arithmetic."""
     match function, args, keywords:
         case Attr(base, method), (other,), () if method in _ARITHMETIC_METHODS:
             return Op(_ARITHMETIC_METHODS[method], base, other)
@@ -251,7 +251,7 @@ class Evaluator:
         env: Mapping[str, Value],
         result: cst.BaseExpression | None = None,
     ) -> list[Path]:
-        """Every path through ``statements``, with what they return, or else the value of ``result`` after them.
+        """Return every path through ``statements``, with its result, or else the value of ``result`` after them.
 
         Raises:
             NotStraightLine: when they cannot be evaluated; also where statements with a ``result`` return.
@@ -271,7 +271,7 @@ class Evaluator:
         return followed
 
     def _run(self, statements: Sequence[cst.CSTNode], env: dict[str, Value]) -> Value | None:
-        """What statements return; ``None`` if they end without."""
+        """Return the value that statements return; ``None`` if they end without ``return``."""
         for statement in statements:
             self._budget -= 1
             if self._budget < 0:
@@ -283,7 +283,7 @@ class Evaluator:
                         return self.expression(small.value, env) if small.value else Const("None")
                     self._assign(small, env)
             elif isinstance(statement, cst.If):
-                holds = self._asked(statement.test, env)
+                holds = self._holds_on_path(statement.test, env)
                 value = self._run(statements_of(statement.body) if holds else other_statements(statement), env)
             else:
                 raise NotStraightLine(f"a {type(statement).__name__.lower()} statement")
@@ -291,8 +291,8 @@ class Evaluator:
                 return value
         return None
 
-    def _asked(self, test: cst.BaseExpression, env: Mapping[str, Value]) -> bool:
-        """Whether a test holds on this path; another path is to be followed where it does not."""
+    def _holds_on_path(self, test: cst.BaseExpression, env: Mapping[str, Value]) -> bool:
+        """Return whether a test holds on this path; another path is to be followed where it does not."""
         condition = self.expression(test, env)
         self._path.tests.append(condition)
         return self._holds(condition)
@@ -346,7 +346,7 @@ class Evaluator:
             raise NotStraightLine(f"an assignment to `{self._source(target)}`")
 
     def expression(self, node: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
-        """Value of an expression; what is not modelled becomes ``opaque`` by its source text.
+        """Return the value of an expression; unsupported expressions become ``opaque`` by their source text.
 
         Raises:
             NotStraightLine: when an opaque part mentions a name that was assigned before (its value would be lost).
@@ -375,7 +375,7 @@ class Evaluator:
                 if type(operator) in _COMPARISONS:
                     return Op(_COMPARISONS[type(operator)], self.expression(left, env), self.expression(right, env))
             case cst.IfExp(test=test, body=body, orelse=orelse):
-                return self.expression(body if self._asked(test, env) else orelse, env)
+                return self.expression(body if self._holds_on_path(test, env) else orelse, env)
             case cst.Call():
                 return self._call(node, env)
         return self._opaque(node, env)
@@ -427,12 +427,12 @@ class Evaluator:
 
 
 def names_in_code(node: cst.CSTNode) -> set[str]:
-    """Every identifier that occurs in ``node``, attributes included."""
+    """Return every identifier that occurs in ``node``, attributes included."""
     return {name.value for name in find_in(node, cst.Name)}
 
 
 def takes_plain_arguments(function: cst.FunctionDef | cst.Lambda) -> bool:
-    """Whether all parameters of ``function`` are positional, named, and given by every caller."""
+    """Return whether all parameters of ``function`` are positional, named, and given by every caller."""
     given = function.params
     others = given.star_kwarg or given.kwonly_params or given.posonly_params or isinstance(given.star_arg, cst.Param)
     return not others and all(parameter.default is None for parameter in given.params)
@@ -446,6 +446,6 @@ def statements_of(body: cst.BaseSuite) -> Sequence[cst.CSTNode]:
 
 
 def other_statements(statement: cst.If) -> Sequence[cst.CSTNode]:
-    """What is run where the test of an ``if`` does not hold; of ``elif`` that is the next ``if``."""
+    """Return the statements of the ``else`` of an ``if``; for ``elif``, the next ``if``."""
     other = statement.orelse
     return [other] if isinstance(other, cst.If) else statements_of(other.body) if other is not None else ()

@@ -1,4 +1,4 @@
-"""What other code of a backend may know of a class or a function, mostly searched for by words in all of its files."""
+"""Uses of a class or function in other code of a backend, mostly searched for by words in all files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from chirp_migrate.syntax.scopes import Binding
 
 
 def has_subclass(project: Project, title: str) -> bool:
-    """Whether a class may inherit from one called ``title``, also from what it is imported as."""
+    """Return whether a class may inherit from one called ``title``, or from an alias of it."""
     # What the rules import is called so as well.
     titles = [title, *sorted(alias for alias in project.aliases(title) if not alias.startswith("WorkerSafe"))]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
@@ -28,17 +28,17 @@ def has_subclass(project: Project, title: str) -> bool:
 
 
 def passed_by_name(project: Project, parameter: str) -> bool:
-    """Whether a call passes an argument as ``parameter=`` to anything that other packages do not define."""
+    """Return whether a call passes an argument as ``parameter=`` to code of the project."""
     keyword = re.compile(rf"[(,]\s*{re.escape(parameter)}\s*=(?!=)")
     return any(
         not _is_foreign(project, path, called)
         for path, text in project.matching(keyword, parameter)
-        for called in _given_by_name(text).get(parameter, ())
+        for called in _callees_by_keyword(text).get(parameter, ())
     )
 
 
 @lru_cache(maxsize=1024)
-def _given_by_name(text: str) -> Mapping[str, frozenset[str]]:
+def _callees_by_keyword(text: str) -> Mapping[str, frozenset[str]]:
     """For each keyword that calls in a text are given, the names at the root of what is called; "" for no name."""
     called: dict[str, set[str]] = defaultdict(set)
     for call in ast.walk(_tree(text)):
@@ -59,7 +59,7 @@ def _tree(text: str) -> ast.Module:
 
 
 def _is_foreign(project: Project, path: str, called: str) -> bool:
-    """Whether a name, in the file at ``path``, is imported from outside of the backend."""
+    """Return whether a name, in the file at ``path``, is imported from outside of the backend."""
     table = project.table(path)
     if not called or table is None or table.defines(called):
         return False
@@ -74,7 +74,7 @@ _BY_NAME = ("setattr", "__setattr__", "vars", "__dict__")
 
 
 def is_assigned_later(project: Project, attribute: str) -> bool:
-    """Whether an attribute of that name may get a value by anything but ``self.attribute = ...`` in an ``__init__``."""
+    """Return whether code assigns an attribute of that name, except ``self.attribute = ...`` in ``__init__``."""
     name = re.escape(attribute)
     by_name = (
         rf"""(?:\bsetattr|__setattr__)\s*\((?:(?!setattr)[^,])*,(?!\s*["'](?!{name}["'])\w+["']\s*,)"""
@@ -109,7 +109,7 @@ _SETTINGS = re.compile(r"(.*\.)?(args|opts?|options|namespace|\w*(config|cfg|par
 
 
 def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> bool:
-    """Whether objects of a class may get attributes under names that are computed, of any file of the project.
+    """Return whether objects of a class may get attributes under names that are computed, of any file of the project.
 
     ``self`` counts in the class, and if it has relatives in the project in any class; another object counts anywhere,
     unless it is called as arguments, settings and models are.
@@ -123,14 +123,14 @@ def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> b
 
 
 def has_relatives(module: Module, project: Project, owner: cst.ClassDef) -> bool:
-    """Whether a class of the project inherits from another of them, or one from it."""
+    """Return whether a class of the project inherits from another of them, or one from it."""
     if any(project.is_class(base) for base in base_names(module, project, owner)):
         return True
     return has_subclass(project, owner.name.value)
 
 
-def takes_other_objects(module: Module, project: Project, owner: cst.ClassDef, method: str) -> bool:
-    """Whether code may call a method of a class with an object that is none of it: it asks the class for the method.
+def may_get_other_objects(module: Module, project: Project, owner: cst.ClassDef, method: str) -> bool:
+    """Return whether code may read a method from a class, and call it with any object.
 
     A class may ask its bases.
     """
@@ -140,17 +140,17 @@ def takes_other_objects(module: Module, project: Project, owner: cst.ClassDef, m
     return any(
         name == method and (titles is None or class_ in titles)
         for _, text in project.matching(asked, method)
-        for class_, name in _asked_of_classes(text)
+        for class_, name in _read_from_classes(text)
     )
 
 
 @lru_cache(maxsize=1024)
-def _asked_of_classes(text: str) -> frozenset[tuple[str, str]]:
-    """Attributes that code asks what may be a class for, each with the name of the class ("" for any)."""
-    return frozenset(_asked_in(_tree(text), ()))
+def _read_from_classes(text: str) -> frozenset[tuple[str, str]]:
+    """Return attributes that code reads from possible classes, each with the name of the class ("" for any)."""
+    return frozenset(_takes_other_objects_in(_tree(text), ()))
 
 
-def _asked_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _takes_other_objects_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The same of a part of a file; ``bases``: those of the class around, whose methods it calls with its objects."""
     for node in ast.iter_child_nodes(tree):
         inner = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else bases
@@ -162,14 +162,14 @@ def _asked_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
             ) if (title := _class_title(asked)) is not None:
                 yield title, name
         if of_base is None:
-            yield from _asked_in(node, inner)
+            yield from _takes_other_objects_in(node, inner)
         else:
             others = (part for part in ast.iter_child_nodes(node) if part is not of_base)
-            yield from (one for part in others for one in _asked_in(part, bases))
+            yield from (one for part in others for one in _takes_other_objects_in(part, bases))
 
 
 def _called_of_base(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:
-    """What is called by ``Base.method(self, …)`` in a class over ``Base``."""
+    """Return the methods that a class calls as ``Base.method(self, …)``."""
     match node:
         case ast.Call(func=ast.Attribute(value=asked) as called, args=[ast.Name(), *_]) if ast.unparse(asked) in bases:
             return called
@@ -177,7 +177,7 @@ def _called_of_base(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:
 
 
 def _class_title(asked: ast.expr) -> str | None:
-    """The name of what may be a class, "" for any; ``None`` for other objects."""
+    """Return the name of a possible class, "" for any; ``None`` for other objects."""
     match asked:
         case ast.Name(id="cls") | ast.Attribute(attr="__class__") | ast.Call(func=ast.Name(id="type")):
             return ""
@@ -196,14 +196,14 @@ def _set_by_computed_names(tree: ast.AST, around: str | None) -> Iterator[tuple[
     What ``__setstate__`` sets was set before.
     """
     for node in ast.iter_child_nodes(tree):
-        if (changed := _changed(node)) is not None:
+        if (changed := _object_with_computed_names(node)) is not None:
             yield changed, around
         if not isinstance(node, ast.FunctionDef) or node.name != "__setstate__":
             yield from _set_by_computed_names(node, node.name if isinstance(node, ast.ClassDef) else around)
 
 
-def _changed(node: ast.AST) -> ast.expr | None:
-    """The object of which a part of a statement sets attributes by names that are not written there."""
+def _object_with_computed_names(node: ast.AST) -> ast.expr | None:
+    """Return the object of which a part of a statement sets attributes by names that are not written there."""
     match node:
         case ast.Call(func=ast.Name(id="setattr"), args=[changed, name, _]):
             return None if isinstance(name, ast.Constant) else changed
@@ -220,27 +220,27 @@ def _changed(node: ast.AST) -> ast.expr | None:
 
 
 def _whose_attributes(held: ast.expr) -> ast.expr | None:
-    """``x`` of ``x.__dict__`` and ``vars(x)``."""
+    """Return ``x`` of ``x.__dict__`` and ``vars(x)``."""
     match held:
         case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
             return owner
     return None
 
 
-def is_asked_for(project: Project, attribute: str) -> bool:
-    """Whether anything but ``self`` is asked for, or given, an attribute of that name; any object may be."""
+def is_accessed_by_name(project: Project, attribute: str) -> bool:
+    """Return whether code may read or set an attribute of that name on any object but ``self``."""
     name = re.escape(attribute)
     return project.search(rf"""\b{name}\b(?<=\.{name})(?<!\bself\.{name})|["']{name}["']""", attribute)
 
 
 def is_quoted(project: Project, name: str) -> bool:
-    """Whether ``name`` is the last part of a string, as ``getattr``, ``setattr`` and ``patch`` take it."""
+    """Return whether ``name`` is the last part of a string, as ``getattr``, ``setattr`` and ``patch`` take it."""
     last = re.escape(name)
     return project.search(rf"""{last}(?<=["'.]{last})["']""", name)
 
 
 def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
-    """Whether other code may ask ``module`` for a top-level name by a string.
+    """Return whether other code may read a top-level name of ``module`` by a string.
 
     It may where a string, or a file of settings, holds the path ``module.name``, where the name is asked for with
     ``getattr``, and where a string is the name of a class.
@@ -260,7 +260,7 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
 
 
 def is_probed(project: Project, *attributes: str) -> bool:
-    """Whether any file asks an object whether it has an attribute of one of these names, or for it if it has."""
+    """Return whether any file reads attributes of these names with ``hasattr`` or ``getattr``."""
     names = "|".join(map(re.escape, attributes))
     asked = r"(?:has|get)attr\b"
     return project.holds(rf"""{asked}(?:(?!{asked})[^\r\n])*["'](?:{names})["']""", "hasattr", "getattr")
@@ -285,7 +285,7 @@ def set_from_outside(attribute: str) -> str:
 
 
 def is_replaced(module: Module, project: Project, path: str) -> bool:
-    """Whether other code may give a top-level name of ``module``, or an attribute of one, another value.
+    """Return whether other code may assign a top-level name of ``module``, or an attribute of one.
 
     It does where anything but ``self`` is given an attribute that is called as the last part of ``path``.
     """
@@ -318,7 +318,7 @@ _REPLACES_MODULES = (
 
 
 def is_imported_alike(module: Module, project: Project, qualified: str) -> bool:
-    """Whether an import of ``qualified`` in ``module`` gives the same object whenever it is executed."""
+    """Return whether an import of ``qualified`` in ``module`` gives the same object whenever it is executed."""
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
     is_set = owner and (
@@ -332,7 +332,7 @@ def is_imported_alike(module: Module, project: Project, qualified: str) -> bool:
 
 
 def _is_bound_once(project: Project, path: str, name: str) -> bool:
-    """Whether the module at ``path`` gives a top-level name its value by one statement, when it is imported."""
+    """Return whether the module at ``path`` gives a top-level name its value by one statement, when it is imported."""
     try:
         home = project.module(path)
     except UnparsableModule:
@@ -347,12 +347,12 @@ _LISTING = re.compile(r"\b(?:vars|dir|globals|getmembers)\s*\(|\b__dict__\b|\b__
 
 
 def lists_names(module: Module) -> bool:
-    """Whether code of a module may list the attributes of objects, classes or modules."""
+    """Return whether code of a module may list the attributes of objects, classes or modules."""
     return _LISTING.search(module.text) is not None
 
 
 def may_be_set(module: Module, project: Project, name: str) -> bool:
-    """Whether other code may set a top-level name of ``module`` that is new, or look for it.
+    """Return whether other code may set or look up a new top-level name of ``module``.
 
     Also an ``import *``, and the import of a module of the package.
     """
@@ -363,7 +363,7 @@ def may_be_set(module: Module, project: Project, name: str) -> bool:
     return bool(project.meanings_from_elsewhere(module, name))
 
 
-def is_settled(module: Module, project: Project, path: str, bindings: Sequence[Binding], offset: int) -> bool:
+def is_bound_once(module: Module, project: Project, path: str, bindings: Sequence[Binding], offset: int) -> bool:
     """Whether the name that ``path`` begins with gets its one value at the top level of the module, above an offset,
     and nothing replaces what the path stands for.
     """

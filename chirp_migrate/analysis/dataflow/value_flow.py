@@ -1,4 +1,4 @@
-"""Where the value of an expression goes from where it stands: one step, which whoever follows it takes again.
+"""Flow of the value of an expression: one step, which callers repeat to trace it.
 
 Loaders, functions and classes go the same ways; what a step means for them is the business of who follows them.
 """
@@ -45,7 +45,7 @@ class Assigned:
 
 @dataclass(frozen=True)
 class Default:
-    """It is what a parameter is where none is given."""
+    """The value becomes the default of a parameter."""
 
     parameter: cst.Param
 
@@ -88,7 +88,7 @@ class Iterated:
 
 @dataclass(frozen=True)
 class Member:
-    """It is asked for an attribute."""
+    """Code reads an attribute of the value."""
 
     attribute: cst.Attribute
 
@@ -97,7 +97,7 @@ Step = Chosen | Kept | Entry | Assigned | Default | Given | Inherited | Called |
 
 
 def step_of(module: Module, node: cst.CSTNode) -> Step | None:
-    """Where the value of ``node`` goes; ``None`` for anything else that is done with it."""
+    """Return where the value of ``node`` flows next; ``None`` for all other uses."""
     parent = module.parents[node]
     match parent:
         case cst.BooleanOperation():

@@ -1,4 +1,4 @@
-"""Where a function value goes: whether worker processes need it, because a loader, dataset or transform keeps it.
+"""Function values that escape to workers, because a loader, dataset or transform stores them.
 
 Lambdas and the names of local functions go to the same places. A value is followed through lists, conditional
 expressions, ``functools.partial``, variables, attributes of ``self``, parameters, and the functions that return it.
@@ -56,7 +56,7 @@ _MAKER = re.compile(r"_*(get|make|build|create|new|setup)_+(?=\w)")
 
 @lru_cache(maxsize=8)
 def may_have_destinations(text: str, project: Project) -> bool:
-    """Whether a text has a word for what may take functions to worker processes."""
+    """Return whether a text has a word for an object that passes functions to worker processes."""
     if any(word in text for word in _WORDS) or may_name_dataset(text, project):
         return True
     return "ransform" in text and _TRANSFORM.search(text) is not None and _ABOUT_TORCH.search(text) is not None
@@ -77,18 +77,18 @@ class Destinations:
         self._known: dict[cst.CSTNode, str | None] = {}
 
     def of(self, node: cst.CSTNode) -> str | None:
-        """What an expression is to the one that keeps it, as a name; ``None`` when no worker needs it."""
+        """Return what an expression is for its owner, as a name; ``None`` if no worker needs it."""
         if node not in self._known:
             self._known[node] = None  # a circle of names leads nowhere
             self._known[node] = self._direct(node) or self._used_inside(node)
         return self._known[node]
 
     def of_function(self, node: cst.FunctionDef) -> str | None:
-        """The same for a local function: of the uses of its name."""
+        """Return the same for a local function, from the uses of its name."""
         return self._first(reads_of(self._module, node.name.value, self._module.scopes.scope_of(node)))
 
     def of_class(self, node: cst.ClassDef) -> str | None:
-        """The name of a local class if it makes datasets."""
+        """Return the name of a local class if it makes datasets."""
         names = base_names(self._module, self._project, node)
         return node.name.value if any(inherits(self._project, name, DATASET) for name in names) else None
 
@@ -108,7 +108,7 @@ class Destinations:
             case Default(parameter):
                 return self._parameter(parameter)
             case Returned(statement):
-                return self._returned(statement, node)
+                return self._purpose_of_result(statement, node)
         return None
 
     def _argument(self, argument: cst.Arg, call: cst.Call) -> str | None:
@@ -137,7 +137,7 @@ class Destinations:
         return None
 
     def _takes_data(self, call: cst.Call, called: set[str]) -> bool:
-        """Whether what is called is about data, by its names: other things take a ``transform`` too."""
+        """Return whether a callee is about data, by its names: other code has a ``transform``, too."""
         names = {*called, self._module.source(call.func)}
         return any(_DATA.search(name) or inherits(self._project, name, DATASET) for name in names)
 
@@ -147,12 +147,12 @@ class Destinations:
     def _key(self, key: cst.BaseExpression, holder: cst.CSTNode) -> str | None:
         """What an entry of a dict is for: by its key, and for transforms only where the dict becomes arguments."""
         name = str(key.evaluated_value) if isinstance(key, cst.SimpleString) else ""
-        if name in _LOADER_KEYWORDS or (name in self._keywords and self._is_splatted(holder)):
+        if name in _LOADER_KEYWORDS or (name in self._keywords and self._becomes_keywords(holder)):
             return name
         return None
 
-    def _is_splatted(self, node: cst.CSTNode) -> bool:
-        """Whether a dict, or the variable it is assigned to, is given to a call as its keywords."""
+    def _becomes_keywords(self, node: cst.CSTNode) -> bool:
+        """Return whether a dict, or the variable it is assigned to, is given to a call as its keywords."""
         module = self._module
         parent = module.parents[node]
         if isinstance(parent, cst.Arg):
@@ -212,8 +212,8 @@ class Destinations:
         scope = self._module.scopes.scope_of(parameter.name)
         return name if self._first(reads_of(self._module, name, scope)) is not None else None
 
-    def _returned(self, statement: cst.Return, value: cst.CSTNode) -> str | None:
-        """What a function returns is for what its calls are for; a name may say so as well."""
+    def _purpose_of_result(self, statement: cst.Return, value: cst.CSTNode) -> str | None:
+        """Return the purpose of a function's result, from the purposes of its calls, or from a name."""
         module = self._module
         maker = module.enclosing_function(statement)
         if maker is None:
@@ -237,7 +237,7 @@ class Destinations:
         return short if not _passes_all_on(module, value) and _is_called_elsewhere(self._project, name) else None
 
     def _used_inside(self, node: cst.CSTNode) -> str | None:
-        """A name that a function which goes to workers takes from outside goes there with it."""
+        """Return the purpose of a name that an escaping function captures: it escapes as well."""
         if not isinstance(node, cst.Name):
             return None
         owner = self._module.scopes.lookup(node.value, node)
@@ -256,12 +256,12 @@ class Destinations:
 
 
 def _is_called_elsewhere(project: Project, maker: str) -> bool:
-    """Whether a file of the project gives what ``maker`` returns to a loader."""
+    """Return whether a file of the project passes the result of ``maker`` to a loader."""
     return maker in project.captured(_GIVEN_CALL, *_KEYWORDS)
 
 
 def _assigned_to(module: Module, node: cst.CSTNode) -> cst.Name | None:
-    """The variable that an assignment gives the value of ``node`` first."""
+    """Return the variable that an assignment gives the value of ``node`` first."""
     match module.parents[node]:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as name), *_]):
             return name
@@ -269,7 +269,7 @@ def _assigned_to(module: Module, node: cst.CSTNode) -> cst.Name | None:
 
 
 def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
-    """Whether a name stands for a function that takes any arguments, as the wrappers that decorators make."""
+    """Return whether a name refers to a function with any arguments, such as a decorator's wrapper."""
     owner = module.scopes.lookup(value.value, value) if isinstance(value, cst.Name) else None
     for one in owner.bindings if owner is not None else ():
         match one.node:
@@ -278,34 +278,34 @@ def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
     return False
 
 
-# What ``ast`` tells before LibCST reads a module, in the same steps: names are followed by their spelling, so that
+# The same steps on ``ast``, before LibCST reads a module: names are followed by their spelling, so that
 # more may go somewhere than does.
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def lambdas_may_go(outline: Outline, project: Project) -> bool:
-    """Whether a lambda of a module may have a destination."""
+    """Return whether a lambda of a module may have a destination."""
     may = _MayGo(outline, project)
     return any(may.go(node) for node in outline.find(ast.Lambda))
 
 
 def local_functions_may_go(outline: Outline, project: Project) -> bool:
-    """Whether a function that is defined in another one may have a destination."""
+    """Return whether a function that is defined in another one may have a destination."""
     may = _MayGo(outline, project)
     around = [(node.name, may.function_around(node)) for node in outline.functions]
     return any(may.named(name, owner) for name, owner in around if owner is not None)
 
 
 class _MayGo:
-    """What :class:`Destinations` may say of the function values of a module."""
+    """The possible results of :class:`Destinations` for the function values of a module."""
 
     def __init__(self, outline: Outline, project: Project) -> None:
         self._outline, self._project = outline, project
         self._seen: set[ast.AST | tuple[str, ast.AST | None]] = set()  # a circle of names leads nowhere
 
     def go(self, node: ast.AST) -> bool:
-        """Whether the value of an expression may go to workers."""
+        """Return whether the value of an expression may go to workers."""
         if node in self._seen:
             return False
         self._seen.add(node)
@@ -331,11 +331,11 @@ class _MayGo:
         return False
 
     def function_around(self, node: ast.AST) -> _Function | None:
-        """The innermost function that holds a node."""
+        """Return the innermost function that holds a node."""
         return next((ancestor for ancestor in self._outline.ancestors(node) if isinstance(ancestor, _Function)), None)
 
     def named(self, name: str, owner: ast.AST | None) -> bool:
-        """Whether the variable ``name`` of a function, or of the module, may go to workers."""
+        """Return whether the variable ``name`` of a function, or of the module, may go to workers."""
         if (name, owner) in self._seen:
             return False
         self._seen.add((name, owner))
@@ -394,7 +394,7 @@ class _MayGo:
         return any(name in _LOADER_KEYWORDS or self.named(name, function) for name in names)
 
     def _is_taken(self, call: ast.Call, keyword: str | None) -> bool:
-        """Whether a call may hand an argument on to workers; see ``Destinations._argument``."""
+        """Return whether a call may hand an argument on to workers; see ``Destinations._argument``."""
         if keyword in _KEYWORDS or last_name(call.func) in _TRANSFORM_HOLDERS:
             return True
         return any(
@@ -406,7 +406,7 @@ class _MayGo:
         )
 
     def _is_returned(self, statement: ast.Return) -> bool:
-        """See ``Destinations._returned``."""
+        """See ``Destinations._purpose_of_result``."""
         function = self.function_around(statement)
         maker = function.name if function is not None else ""
         names = (maker, last_name(statement.value) if statement.value is not None else "")
@@ -417,7 +417,7 @@ class _MayGo:
 
 
 def _declared_elsewhere(outline: Outline) -> set[str]:
-    """Names that some function declares ``global`` or ``nonlocal``."""
+    """Return names that some function declares ``global`` or ``nonlocal``."""
     statements = outline.find(ast.Global), outline.find(ast.Nonlocal)
     return {name for kind in statements for statement in kind for name in statement.names}
 

@@ -1,1 +1,1 @@
-"""Which classes and expressions are datasets, augmenters or label scans, and what their samples are."""
+"""Datasets, augmenters and label scans in code, and the samples of datasets."""

@@ -11,12 +11,12 @@ _EARLY = ("random.random() > self.p", "random.random() >= self.p")
 _ENCLOSING = ("random.random() < self.p", "random.random() <= self.p")
 
 
-class DrawsOtherwise(Exception):
-    """The class does something that the grammar does not know; the message names it."""
+class AugmentsOtherwise(Exception):
+    """The class has a statement outside of the grammar; the message names it."""
 
 
 def methods_of(class_source: str) -> dict[str, ast.FunctionDef]:
-    """The methods of a class that has nothing else, each once."""
+    """Return the methods of a class that has nothing else, each once."""
     tree = ast.parse(class_source).body[0]
     assert isinstance(tree, ast.ClassDef)
     found: dict[str, ast.FunctionDef] = {}
@@ -24,7 +24,7 @@ def methods_of(class_source: str) -> dict[str, ast.FunctionDef]:
         if isinstance(node, ast.FunctionDef) and node.name not in found:
             found[node.name] = node
         elif not _is_text(node):
-            raise DrawsOtherwise(f"its body has `{first_line(node)}`")
+            raise AugmentsOtherwise(f"the rule does not recognise `{first_line(node)}`")
     return found
 
 
@@ -33,23 +33,23 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 def first_line(node: ast.AST) -> str:
-    """How a statement is named in a message."""
+    """Return how a statement is named in a message."""
     return ast.unparse(node).splitlines()[0]
 
 
 def taking_one_sample(function: ast.FunctionDef) -> tuple[str, list[ast.stmt]]:
-    """The name of the only parameter besides ``self``, and the statements but for the docstring."""
+    """Return the name of the only parameter besides ``self``, and the statements but for the docstring."""
     given = function.args
     names = [argument.arg for argument in given.args]
     others = given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults
     if len(names) != 2 or names[0] != "self" or others or function.decorator_list:
-        raise DrawsOtherwise(f"`{function.name}` does not take one sample")
+        raise AugmentsOtherwise(f"`{function.name}` does not take one sample")
     body = function.body[1:] if _is_text(function.body[0]) else function.body
     return names[1], list(body)
 
 
 def parts_by_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt], list[ast.stmt]]:
-    """What comes before the one gate ``random.random()`` against ``p``, what it lets run, and what it skips to."""
+    """Return the statements before the one gate ``random.random()``, behind it, and of the skipped case."""
     for place, gate in enumerate(body):
         if isinstance(gate, ast.If) and ast.unparse(gate.test) in (*_EARLY, *_ENCLOSING):
             rest = [*gate.orelse, *body[place + 1 :]]
@@ -57,13 +57,13 @@ def parts_by_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.st
             after = list(body[place + 1 :])
             work, left = (rest, list(gate.body)) if early else ([*gate.body, *after], rest)
             return list(body[:place]), work, left
-    raise DrawsOtherwise("it is not gated by one `random.random() > self.p`")
+    raise AugmentsOtherwise("it is not gated by one `random.random() > self.p`")
 
 
 def assigned_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
-    """Targets and values of an assignment, a tuple of as many values taken apart."""
+    """Return targets and values of an assignment, with a tuple of equal length unpacked."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-        raise DrawsOtherwise(f"it does `{first_line(node)}`")
+        raise AugmentsOtherwise(f"the rule does not recognise `{first_line(node)}`")
     target, value = node.targets[0], node.value
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         return list(zip(target.elts, value.elts, strict=True))
@@ -86,15 +86,15 @@ class Terms(ast.NodeTransformer):
         self._same = same or {}
 
     def written(self, node: ast.AST) -> Any:
-        """What is written for a node, which stays as it is."""
+        """Return the replacement of a node; the node itself stays."""
         return self.visit(deepcopy(node))
 
     def text(self, node: ast.AST | str) -> str:
-        """The source of that; a text stands for its one statement."""
+        """Return the source of that; a text stands for its one statement."""
         return ast.unparse(self.written(ast.parse(node).body[0] if isinstance(node, str) else node))
 
     def visit(self, node: ast.AST) -> ast.AST:
-        """What is written for a node."""
+        """Return the replacement of a node."""
         self.generic_visit(node)
         match node:
             case ast.Name(id=name):

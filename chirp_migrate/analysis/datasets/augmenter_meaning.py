@@ -1,6 +1,6 @@
-"""Whether a class draws the same masks, or the same noise, as the shipped transform, read from its source.
+"""Whether a class augments with the same distribution as a transform of the runtime, by its source.
 
-The checks know one grammar of statements, and refuse whatever else stands there. Names may be any, sizes may be kept
+The checks know one grammar of statements, and refuse all others. Names may be any, sizes may be kept
 in names or not, the gate may return early or enclose the work, and a mask may be a method of its own.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chirp_migrate.analysis.datasets.augmenter_grammar import (
-    DrawsOtherwise,
+    AugmentsOtherwise,
     Terms,
     assigned_pairs,
     first_line,
@@ -46,24 +46,24 @@ class _Fails(Exception):
 
 
 def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
-    """What ``masks_spectrograms`` must declare of the class, so that the shipped ``SpecAugment`` masks as it does.
+    """Return the arguments of ``masks_spectrograms`` with which ``SpecAugment`` masks as the class does.
 
     With probability 1 - p the sample is returned; else a clone of it, in which so many stretches of each axis are
     overwritten with ``mask_value``, of widths uniform in 0..min(parameter, size) and starts uniform where they fit.
 
     Raises:
-        DrawsOtherwise: where that is not certain; the message says why.
+        AugmentsOtherwise: where that is not certain; the message says why.
     """
-    return _said_of_masks(class_source, "forward", (2, 3, 4))
+    return _masking_arguments(class_source, "forward", (2, 3, 4))
 
 
 def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
     """As :func:`masks_like_spec_augment` for the decorator ``masks_images``: grey images (F, T), and ``__call__``."""
-    return _said_of_masks(class_source, "__call__", (2,))
+    return _masking_arguments(class_source, "__call__", (2,))
 
 
-def _said_of_masks(class_source: str, entry: str, ndims: Sequence[int]) -> tuple[str, ...]:
-    """Whether axes not longer than their parameter are left alone, as the decorator says it.
+def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> tuple[str, ...]:
+    """Return whether axes not longer than their parameter are skipped, as arguments of the decorator.
 
     ``entry`` is the method that takes a sample, ``ndims`` are the numbers of axes of samples, 4 standing for more, too.
     """
@@ -75,7 +75,7 @@ def _said_of_masks(class_source: str, entry: str, ndims: Sequence[int]) -> tuple
         except _Fails:
             continue
     if len(guarded) > 1:
-        raise DrawsOtherwise("it leaves short axes alone in some samples only")
+        raise AugmentsOtherwise("it skips short axes in some samples only")
     return ("mask_short_axes=False",) if guarded.pop() else ()
 
 
@@ -116,27 +116,27 @@ class _Masks:
         self._guarded: set[str] = set()
         self._copies = 0
 
-    def _written(self, node: ast.AST, names: _Names | None = None) -> Any:
+    def _replace_terms(self, node: ast.AST, names: _Names | None = None) -> Any:
         return Terms(self._names if names is None else names, self._same).written(node)
 
     def _text(self, node: ast.AST, names: _Names | None = None) -> str:
-        return ast.unparse(self._written(node, names))
+        return ast.unparse(self._replace_terms(node, names))
 
     def check(self, function: ast.FunctionDef) -> bool:
-        """Whether axes not longer than their parameter are left alone."""
+        """Return whether axes not longer than their parameter are skipped."""
         x, body = taking_one_sample(function)
         before, work, left = parts_by_gate(body)
         self._names[x] = self._sample
         if self._run(before):
-            raise DrawsOtherwise("it returns before its gate")
+            raise AugmentsOtherwise("it returns before its gate")
         if self._copies or list(map(self._text, left)) != [f"return {self._sample.id}"]:
-            raise DrawsOtherwise("its gate does not return the sample as it is")
+            raise AugmentsOtherwise("its gate does not return the sample unchanged")
         if not self._run(work):
-            raise DrawsOtherwise("it does not return the clone")
+            raise AugmentsOtherwise("it does not return the clone")
         if sorted(self._masked) != sorted(_AXES):
-            raise DrawsOtherwise("it does not mask time and frequency once each")
+            raise AugmentsOtherwise("it does not mask time and frequency once each")
         if self._guarded not in (set(), set(_AXES)):
-            raise DrawsOtherwise("it leaves short axes alone in one direction only")
+            raise AugmentsOtherwise("it skips short axes in one direction only")
         return bool(self._guarded)
 
     def _run(self, statements: Sequence[ast.stmt]) -> bool:
@@ -147,17 +147,17 @@ class _Masks:
                     text = self._text(statement).removeprefix("return ")
                     self._copy(text)
                     if text not in [made.format(_COPY.id) for made in self._returned]:
-                        raise DrawsOtherwise("it does not return the clone")
+                        raise AugmentsOtherwise("it does not return the clone")
                     return True
                 case ast.For():
                     self._loop(statement, frozenset())
-                case ast.If(test=test) if _is_bool(holds := self._written(test)):
+                case ast.If(test=test) if _is_bool(holds := self._replace_terms(test)):
                     if self._run(statement.body if holds.value else statement.orelse):
                         return True
                 case ast.If(test=test, body=[ast.For() as loop], orelse=[]):
-                    self._loop(loop, self._asked(test, self._names))
+                    self._loop(loop, self._guard_conditions(test, self._names))
                 case ast.If():
-                    raise DrawsOtherwise(f"it does `{first_line(statement)}`")
+                    raise AugmentsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
                 case _:
                     self._assign(statement, self._names)
         return False
@@ -168,22 +168,22 @@ class _Masks:
             if isinstance(target, ast.Tuple):
                 self._unpack(target, value, statement, names)
                 continue
-            meant = self._written(value, names)
+            meant = self._replace_terms(value, names)
             is_known = meant in _SIZES.values()
             if names is self._names:
                 meant = self._copy(ast.unparse(meant)) or meant
                 known = (*_ARRAYS, self._sample, _UNKNOWN, *self._same.values())
                 is_known = is_known or meant in known or _is_bool(meant)
             if not isinstance(target, ast.Name) or not is_known:
-                raise DrawsOtherwise(f"it does `{first_line(statement)}`")
+                raise AugmentsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
             self._bind(target.id, meant, statement, names)
 
     def _copy(self, text: str) -> ast.expr | None:
-        """The copy that an expression makes; there is only one."""
+        """Return the copy that an expression makes; there is only one."""
         copy = self._copied.get(text)
         self._copies += copy is not None
         if self._copies > 1:
-            raise DrawsOtherwise("it makes several copies")
+            raise AugmentsOtherwise("it copies the sample more than once")
         return copy
 
     def _bind(self, name: str, meant: ast.expr, statement: ast.stmt, names: _Names) -> None:
@@ -191,7 +191,7 @@ class _Masks:
         known = names.get(name, meant)
         changes = (known in _ARRAYS and meant in _ARRAYS) or (_is_bool(known) and _is_bool(meant))
         if name == "self" or (known is not meant and not changes):
-            raise DrawsOtherwise(f"it does `{first_line(statement)}`")
+            raise AugmentsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
         names[name] = meant
 
     def _unpack(self, target: ast.Tuple, value: ast.expr, statement: ast.stmt, names: _Names) -> None:
@@ -204,23 +204,23 @@ class _Masks:
         starred = isinstance(target.elts[0], ast.Starred)
         count = len(target.elts) - starred
         if array is None or (starred and (ends or count > 2)) or (ends and count != 2):
-            raise DrawsOtherwise(f"it does `{first_line(statement)}`")
+            raise AugmentsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
         if not starred and not ends and count != self._ndim + (array in (_LIFTED, _LIFTED_COPY)):
             if self._ndim == 4 and count == 3:
                 raise _Fails
-            raise DrawsOtherwise(f"it takes samples of {count} axes only")
+            raise AugmentsOtherwise(f"it takes samples of {count} axes only")
         for place, one in enumerate(target.elts, -len(target.elts)):
             name = one.value if isinstance(one, ast.Starred) else one
             if not isinstance(name, ast.Name) or (name is not one and one is not target.elts[0]):
-                raise DrawsOtherwise(f"it does `{first_line(statement)}`")
+                raise AugmentsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
             self._bind(name.id, _SIZES.get(place, _UNKNOWN) if name is one else _UNKNOWN, statement, names)
 
     def _loop(self, loop: ast.For, asked: frozenset[str]) -> None:
-        """A loop of masks; ``asked`` are the conditions that it is run under."""
+        """Read a loop of masks; ``asked`` are the conditions under which it runs."""
         count = next((name for name in _AXES if ast.unparse(loop.iter) == f"range(self.{name})"), None)
         unused = isinstance(loop.target, ast.Name) and self._names.get(loop.target.id, _UNKNOWN) is _UNKNOWN
         if count is None or loop.orelse or not unused or ast.unparse(loop.target) == "self":
-            raise DrawsOtherwise(f"it does `{first_line(loop)}`")
+            raise AugmentsOtherwise(f"the rule does not recognise `{first_line(loop)}`")
         match loop.body:
             case [
                 ast.Assign(
@@ -230,7 +230,7 @@ class _Masks:
             ] if given == x and self._names.get(x) in _ARRAYS and self._is_own_method(name):
                 inner, steps = taking_one_sample(self._methods[name])
                 if not steps or ast.unparse(steps[-1]) != f"return {inner}":
-                    raise DrawsOtherwise(f"`{name}` does not return its argument")
+                    raise AugmentsOtherwise(f"`{name}` does not return its argument")
                 self._mask(steps[:-1], {inner: self._names[x]}, count, asked)
             case body:
                 self._mask(body, dict(self._names), count, asked)
@@ -247,28 +247,28 @@ class _Masks:
             self._assign(steps.pop(0), names)
         guard = steps[0] if len(steps) == 1 else None
         if isinstance(guard, ast.If) and not guard.orelse:
-            self._mask(guard.body, names, count, asked | self._asked(guard.test, names))
+            self._mask(guard.body, names, count, asked | self._guard_conditions(guard.test, names))
             return
         if len(steps) == 2 and isinstance(steps[1], ast.If) and not steps[1].orelse:
             width = self._draw(steps[0], names)[0]
             if self._text(steps[1].test, names) != f"{width} > 0":
-                raise DrawsOtherwise(f"it does `{first_line(steps[1])}`")
+                raise AugmentsOtherwise(f"the rule does not recognise `{first_line(steps[1])}`")
             steps = [steps[0], *steps[1].body]
         if len(steps) != 3:
-            raise DrawsOtherwise("a mask is not drawn as a width and a start")
-        self._check_asked(asked, count)
+            raise AugmentsOtherwise("a mask is not a random width and a random start")
+        self._check_guard(asked, count)
         (width, widest), (start, room) = (self._draw(step, names) for step in steps[:2])
         size = _SIZES[axis].id
         if widest != f"min({size}, self.{parameter})":
-            raise DrawsOtherwise(f"`{width}` is not drawn from 0 to min({parameter}, size)")
+            raise AugmentsOtherwise(f"`{width}` is not a random number from 0 to min({parameter}, size)")
         # No width is larger than the size.
         if start == width or room not in (f"{size} - {width}", f"max(0, {size} - {width})"):
-            raise DrawsOtherwise(f"`{start}` is not drawn from where the mask fits")
+            raise AugmentsOtherwise(f"`{start}` is not a random place at which the mask fits")
         stretch = f"{start}:{' + '.join(sorted((start, width)))}"
         places = [f"{_COPY.id}[{place}]" for place in self._places(axis, stretch, self._ndim)]
         places += [f"{_LIFTED_COPY.id}[{place}]" for place in self._places(axis, stretch, self._ndim + 1)]
         if self._text(steps[-1], names) not in [f"{place} = self.mask_value" for place in places]:
-            raise DrawsOtherwise(f"it does `{first_line(steps[-1])}`")
+            raise AugmentsOtherwise(f"the rule does not recognise `{first_line(steps[-1])}`")
 
     def _places(self, axis: int, stretch: str, count: int) -> list[str]:
         """Subscripts for a stretch of an axis of an array with so many, all others whole."""
@@ -287,12 +287,12 @@ class _Masks:
                 function
             ) == "random.randint" and name not in {"self", *names}:
                 if drawn.keywords or ast.unparse(low) != "0":
-                    raise DrawsOtherwise(f"`{name}` is not drawn from 0")
+                    raise AugmentsOtherwise(f"`{name}` is not a random number from 0 to a limit")
                 return name, self._text(high, names)
-        raise DrawsOtherwise(f"it does `{first_line(statement)}`")
+        raise AugmentsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
 
-    def _asked(self, test: ast.expr, names: _Names) -> frozenset[str]:
-        """What a guard asks for, its parts joined by ``and``: which axis has a positive parameter, or is longer."""
+    def _guard_conditions(self, test: ast.expr, names: _Names) -> frozenset[str]:
+        """Return the conditions of a guard: which axis has a positive parameter, or is longer."""
         parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
         known: dict[str, str] = {}
         for count, (parameter, axis) in _AXES.items():
@@ -300,10 +300,10 @@ class _Masks:
             known |= {f"{_SIZES[axis].id} > self.{parameter}": f"{count} longer"}
         return frozenset(known.get(text, text) for text in (self._text(part, names) for part in parts))
 
-    def _check_asked(self, asked: frozenset[str], count: str) -> None:
-        """A mask is drawn always, or only where its axis is longer than its parameter; 0 is as wide as no mask."""
+    def _check_guard(self, asked: frozenset[str], count: str) -> None:
+        """Check the guard of a mask: none, or a comparison of the axis with its parameter."""
         if not asked <= {f"{count} positive", f"{count} longer"}:
-            raise DrawsOtherwise("its masks depend on something else than `parameter > 0 and size > parameter`")
+            raise AugmentsOtherwise("its masks depend on another condition than `parameter > 0 and size > parameter`")
         if f"{count} longer" in asked:
             self._guarded.add(count)
 
@@ -321,22 +321,22 @@ def _is_draw(statement: ast.stmt) -> bool:
 
 
 def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
-    """What the decorator ``adds_noise`` must say of the class, so that the shipped ``GaussianNoise`` does what it does.
+    """Return the arguments of ``adds_noise`` with which ``GaussianNoise`` does the same as the class.
 
     With probability 1 - p the sample is returned; else ``clamp(x + randn_like(x) * std, 0, 1)``.
 
     Raises:
-        DrawsOtherwise: where that is not certain; the message says why.
+        AugmentsOtherwise: where that is not certain; the message says why.
     """
     x, body = taking_one_sample(methods_of(class_source)["forward"])
     *steps, last = _work(x, body)
     if not isinstance(last, ast.Return) or last.value is None:
-        raise DrawsOtherwise(f"it does `{first_line(last)}`")
+        raise AugmentsOtherwise(f"the rule does not recognise `{first_line(last)}`")
     names: dict[str, ast.expr] = {}
     for statement in steps:
         [(target, value), *more] = assigned_pairs(statement)
         if more or not isinstance(target, ast.Name) or target.id in {x, *names}:
-            raise DrawsOtherwise(f"it does `{first_line(statement)}`")
+            raise AugmentsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
         names[target.id] = Terms(names).written(value)
     noisy = f"{x} + torch.randn_like({x}) * self.std"
     ends = ("0, 1", "min=0, max=1", "0.0, 1.0", "min=0.0, max=1.0")
@@ -344,16 +344,16 @@ def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
     loads = (node for statement in (*steps, last) for node in ast.walk(statement) if isinstance(node, ast.Name))
     unread = names.keys() - {load.id for load in loads if isinstance(load.ctx, ast.Load)}
     if unread or Terms(names).text(last.value) not in map(Terms({}).text, results):
-        raise DrawsOtherwise("its result is not `clamp(x + randn_like(x) * std, 0, 1)`")
+        raise AugmentsOtherwise("its result is not `clamp(x + randn_like(x) * std, 0, 1)`")
     return ()
 
 
 def _work(x: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements that a gate which comes first lets run, their ``return`` the last."""
+    """Return the statements that a gate which comes first lets run, their ``return`` the last."""
     before, work, left = parts_by_gate(body)
     if before:
-        raise DrawsOtherwise("it is not gated by one `random.random() > self.p`")
+        raise AugmentsOtherwise("it is not gated by one `random.random() > self.p`")
     if not work or [ast.unparse(one) for one in left] != [f"return {x}"]:
-        raise DrawsOtherwise("its gate does not return the sample as it is")
+        raise AugmentsOtherwise("its gate does not return the sample unchanged")
     end = next((place for place, one in enumerate(work) if isinstance(one, ast.Return)), len(work))
     return work[: end + 1]

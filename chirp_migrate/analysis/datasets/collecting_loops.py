@@ -25,7 +25,7 @@ _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
 
 
 def is_collecting(statements: Sequence[cst.CSTNode]) -> bool:
-    """Whether statements do nothing but assign, count and append (to whatever, from whatever)."""
+    """Return whether statements do nothing but assign, count and append (to and from any object)."""
     return all(map(_is_collecting, statements))
 
 
@@ -38,7 +38,7 @@ def _is_collecting(statement: cst.CSTNode) -> bool:
 
 
 def _store(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], list[cst.BaseExpression]] | None:
-    """What a statement assigns to or grows, and the expressions it computes; ``None`` for other statements."""
+    """Return the target of a statement and the expressions that it computes; ``None`` for other statements."""
     match small:
         case cst.Assign():
             return [target.target for target in small.targets], [small.value]
@@ -54,7 +54,7 @@ def _store(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], list[cst.BaseE
 def problem_of(
     module: Module, loop: cst.For, statements: Sequence[cst.CSTNode], read: Iterable[cst.CSTNode]
 ) -> str | None:
-    """Why reading everything before the first iteration of ``loop`` could be noticed; ``None`` when it could not.
+    """Return why reading everything before the first iteration of ``loop`` is visible; ``None`` if it is not.
 
     Args:
         statements: the body, as far as it stays; :func:`is_collecting` holds for it.
@@ -83,7 +83,7 @@ def _target_problem(
     module: Module, scope: cst.CSTNode, small: cst.CSTNode, target: cst.BaseExpression, early: set[str]
 ) -> str | None:
     if isinstance(small, cst.Assign) and isinstance(target, cst.Name):
-        return f"`{target.value}` is assigned in it" if target.value in early else None
+        return f"the loop assigns `{target.value}`" if target.value in early else None
     container = target
     computed: Sequence[cst.CSTNode] = ()
     match target:
@@ -96,15 +96,15 @@ def _target_problem(
         return problem
     name = dotted(container)
     if name in early:
-        return f"`{name}` is changed in it"
+        return f"the loop changes `{name}`"
     if name is None or not _is_fresh(module, scope, name):
         shown = module.source(container).strip()
-        return f"`{shown}` is not made right here, so others could see it half filled when a sample cannot be read"
+        return f"`{shown}` is not created right before the loop, so other code could see it half filled after an error"
     return None
 
 
 def _is_fresh(module: Module, scope: cst.CSTNode, name: str) -> bool:
-    """Whether every value of ``name`` in its function is a new container or number."""
+    """Return whether every value of ``name`` in its function is a new container or number."""
     if name in parameters(scope):
         return False
     shared: list[cst.Global | cst.Nonlocal] = find_own(scope, cst.Global, cst.Nonlocal)
@@ -125,13 +125,13 @@ def _is_new(module: Module, value: cst.BaseExpression) -> bool:
 
 
 def _seen_by_handler(module: Module, loop: cst.For) -> str | None:
-    """Whether code around the loop may go on after a sample that could not be read, with what was collected."""
+    """Return why code around the loop may continue after an error, with the collected items."""
     for ancestor in module.ancestors(loop):
         if isinstance(ancestor, _SCOPES):
             return None
         if isinstance(ancestor, cst.Try | cst.TryStar):
-            return "the `try` around it could go on with what was collected before an error"
+            return "the `try` around the loop could continue with the items collected before an error"
         items = ancestor.items if isinstance(ancestor, cst.With) else ()
         if not all(is_call_of(module, item.item, _TRANSPARENT) for item in items):
-            return "the `with` around it could go on with what was collected before an error"
+            return "the `with` around the loop could continue with the items collected before an error"
     return None

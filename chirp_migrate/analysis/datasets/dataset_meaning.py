@@ -1,4 +1,4 @@
-"""What a dataset's ``__getitem__`` means: standardise, augment, or hand out the samples of a sequence.
+"""Semantics of a dataset's ``__getitem__``: standardise, augment, or return the samples of a sequence.
 
 Works on symbolic values (``dataflow.symbolic``), so that it does not matter whether the code is a class,
 a function-local class or a dictionary of lambdas, nor how its steps are spelled.
@@ -70,7 +70,7 @@ Meaning = Standardizing | Augmenting | SequenceSamples
 
 @dataclass(frozen=True)
 class Samples:
-    """What a ``__getitem__`` gives.
+    """The inferred samples of a ``__getitem__``.
 
     Attributes:
         conditions: what it depends on being true, or not None.
@@ -89,7 +89,7 @@ class Samples:
 
 
 def samples_of(paths: Sequence[Path]) -> Samples | None:
-    """What the paths through a ``__getitem__`` give; ``None`` where there are too many conditions."""
+    """Return the samples of all paths through a ``__getitem__``; ``None`` with too many conditions."""
     conditions = sorted({condition for path in paths for condition in path.truths}, key=str)
     if len(conditions) > MAX_CONDITIONS:
         return None
@@ -109,7 +109,7 @@ def samples_of(paths: Sequence[Path]) -> Samples | None:
 
 
 def none_tested(paths: Sequence[Path]) -> set[Value]:
-    """What is compared with None on a way to a decision."""
+    """Return the values that a path compares with None."""
     found: set[Value] = set()
     for part in (part for path in paths for test in path.tests for part in subvalues(test)):
         match part:
@@ -128,33 +128,33 @@ def _atoms(condition: Value) -> set[Value]:
 
 
 def _does_nothing_besides(path: Path) -> bool:
-    """Whether every value that is kept on a path is part of what it gives, and every call is made once."""
+    """Return whether every value on a path is part of its result, and every call occurs once."""
     calls = dict.fromkeys(one for one in reversed(list(subvalues(path.value))) if isinstance(one, Call))
     return path.calls == list(calls) and all(is_part(one, path.value) for one in path.evaluated)
 
 
 def _decides(outcomes: Mapping[tuple[bool, ...], Value], position: int) -> bool:
-    """Whether the condition at a position makes a difference somewhere."""
+    """Return whether the condition at a position makes a difference somewhere."""
     otherwise = {truths: (*truths[:position], False, *truths[position + 1 :]) for truths in outcomes}
     return any(value != outcomes[otherwise[truths]] for truths, value in outcomes.items())
 
 
 def subvalues(value: Value) -> Iterator[Value]:
-    """``value`` and all that it is made of."""
+    """Yield ``value`` and all that it is made of."""
     yield value
     for part in value.parts:
         yield from subvalues(part)
 
 
 def is_part(one: Value, value: Value) -> bool:
-    """Whether ``one`` is a part of ``value``, or a tuple of such, or a literal."""
+    """Return whether ``one`` is a part of ``value``, or a tuple of such, or a literal."""
     if isinstance(one, Tuple):
         return all(is_part(item, value) for item in one.items)
     return isinstance(one, Const) or one in subvalues(value)
 
 
 def meaning_of(samples: Samples) -> Meaning | None:
-    """Meaning of a dataset from what its ``__getitem__`` gives at :data:`INDEX`."""
+    """Return the semantics of a dataset from the result of its ``__getitem__`` at :data:`INDEX`."""
     for value in samples.outcomes.values() if not samples.conditions else ():
         match value:
             case Item(held, at) if at == INDEX:
@@ -183,7 +183,7 @@ def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
 
 
 def finite(number: str) -> float:
-    """The value of a literal; 0 where it is no finite number."""
+    """Return the value of a literal; 0 where it is no finite number."""
     try:
         value = float(number)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Which expressions stand for a dataset, and which classes may be datasets, as far as a reader of the code can tell.
+"""Expressions that are datasets, and classes that may be datasets, as far as the code shows.
 
 A few facts speak for it: the value comes from a dataset class or ``random_split``, its annotation names one, it is
 given to a loader or a subset in the same scope, or it has a name that people give to datasets. A value that is plainly
-something else (a literal, an array, a table) is not one, whatever its name.
+something else (a literal, an array, a table) is not one, for every name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LITERALS = (
 
 
 def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Whether a name or attribute stands for a dataset."""
+    """Return whether a name or attribute refers to a dataset."""
     name = dotted(node)
     if name is None:
         return False
@@ -61,12 +61,12 @@ def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
 
 
 def _maker(value: cst.BaseExpression) -> cst.BaseExpression:
-    """What is called to make a value; the value itself when it is no call."""
+    """Return the callable that creates a value; the value itself if it is no call."""
     return value.func if isinstance(value, cst.Call) else value
 
 
 def _names_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Whether a name stands for a dataset class, or for what splits a dataset; also in an annotation in quotes."""
+    """Return whether a name refers to a dataset class, or a function that splits datasets; also quoted."""
     if isinstance(node, cst.SimpleString):
         return re.search(r"Dataset\b|Subset\b", node.value) is not None
     if isinstance(node, cst.Name | cst.Attribute):
@@ -75,7 +75,7 @@ def _names_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
 
 
 def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str) -> bool:
-    """Whether asking for an attribute may run code: some class has a method or property of that name."""
+    """Return whether reading an attribute may run code: some class has a method or property of that name."""
     owner, _, attribute = name.rpartition(".")
     if not owner:
         return False
@@ -85,17 +85,17 @@ def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str)
 
 
 def is_dataset_class(project: Project, qualified: str) -> bool:
-    """Whether a qualified name is a dataset class of PyTorch, torchvision, the runtime, or one of the project."""
+    """Return whether a qualified name is a known dataset class, or one of the project."""
     return inherits(project, qualified, MAP_DATASET)
 
 
 def is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseExpression]) -> bool:
-    """Whether the only base is PyTorch's ``Dataset`` (also as ``Dataset[...]``)."""
+    """Return whether the only base is PyTorch's ``Dataset`` (also as ``Dataset[...]``)."""
     return len(bases) == 1 and resolves_to(module, bases[0], TORCH_DATASET, project)
 
 
 def _is_other(module: Module, project: Project, node: cst.BaseExpression) -> bool:
-    """Whether an annotation or the function that makes a value names something that is no dataset."""
+    """Return whether an annotation or the function that makes a value names something that is no dataset."""
     bare = node.value if isinstance(node, cst.Subscript) else node
     return isinstance(bare, cst.Name | cst.Attribute) and resolves_to(module, bare, NO_DATASET, project)
 
@@ -105,15 +105,15 @@ def _is_other_value(module: Module, project: Project, value: cst.BaseExpression)
 
 
 def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:
-    """Whether ``name`` is given to a loader, a subset or a wrapper as its dataset."""
+    """Return whether ``name`` is given to a loader, a subset or a wrapper as its dataset."""
     return any(
         (scope is module.tree or holds(module, scope, call)) and is_call_of(module, call, TAKES_DATASET, project)
-        for call in module.once(_given).get(name, ())
+        for call in module.once(_calls_with_dataset).get(name, ())
     )
 
 
-def _given(module: Module) -> dict[str, list[cst.Call]]:
-    """Calls of the module by the name of what they are given first, or as ``dataset=``."""
+def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
+    """Return calls of the module by the name of their first argument, or of ``dataset=``."""
     calls: dict[str, list[cst.Call]] = {}
     for call in module.find(cst.Call):
         given = [a.value for a in call.args if a.keyword is not None and a.keyword.value == "dataset"]
@@ -124,7 +124,7 @@ def _given(module: Module) -> dict[str, list[cst.Call]]:
 
 
 def dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
-    """What says whether a name in ``module`` stands for a dataset; each is looked up once in its scope."""
+    """Return a test of whether a name in ``module`` is a dataset; it looks each name up once in its scope."""
     known: dict[tuple[cst.CSTNode, str], bool] = {}
 
     def stands_for_dataset(node: cst.CSTNode) -> bool:

@@ -1,4 +1,4 @@
-"""What dataset classes keep on ``self`` from their construction on, and where they use it.
+"""Attributes that dataset classes store on ``self`` in their constructors, and their uses.
 
 Worker processes get a copy of the dataset as it was constructed: pickled, or as it was when they were forked. What a
 copy means for an attribute is the business of the rules; this module says which attributes there are.
@@ -30,7 +30,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Method:
-    """A function that a dataset runs, and the class or module it stands in."""
+    """A function that a dataset runs, and its class or module."""
 
     module: Module
     owner: cst.ClassDef | cst.Module
@@ -65,12 +65,12 @@ class DatasetState:
 
     @property
     def is_dataset(self) -> bool:
-        """Whether it descends from a dataset class of PyTorch, torchvision or the runtime."""
+        """Return whether it descends from a dataset class of PyTorch, torchvision or the runtime."""
         return self.is_iterable or any(is_dataset_class(self.project, name) for name in self.outside)
 
     @property
     def is_iterable(self) -> bool:
-        """Whether it descends from ``IterableDataset``."""
+        """Return whether it descends from ``IterableDataset``."""
         return any(ITERABLE_DATASET.fullmatch(name) for name in self.outside)
 
     @cached_property
@@ -85,16 +85,16 @@ class DatasetState:
 
     @property
     def pickles_itself(self) -> bool:
-        """Whether it says itself how it is pickled."""
+        """Return whether the class defines its own pickling."""
         return any(name in self.methods for name in _PICKLING)
 
     @property
-    def knows_workers(self) -> bool:
-        """Whether it asks which worker it is in."""
+    def uses_worker_number(self) -> bool:
+        """Return whether the class uses the number of its worker."""
         return any("get_worker_info" in module.source(node) for module, node in self.lineage)
 
-    def _reached(self, *names: str) -> list[Method]:
-        """The methods of these names, with the methods and functions of the same module that they use."""
+    def _reachable_methods(self, *names: str) -> list[Method]:
+        """Return the methods of these names, with the methods and functions of the same module that they use."""
         pending = [method for name in names for method in self.methods.get(name, ())[:1]]
         found: list[Method] = []
         while pending:
@@ -116,16 +116,16 @@ class DatasetState:
 
     @cached_property
     def constructing(self) -> list[Method]:
-        """What runs when the dataset is made."""
-        return self._reached("__init__")
+        """Return the code that runs when the dataset is constructed."""
+        return self._reachable_methods("__init__")
 
     @cached_property
     def sampling(self) -> list[Method]:
-        """What runs when samples are asked for."""
-        return self._reached(*_ACCESS)
+        """Return the code that runs when a sample is read."""
+        return self._reachable_methods(*_ACCESS)
 
     def uses(self, attribute: str) -> list[Use]:
-        """Every ``self.attribute`` in the methods of the class and its bases."""
+        """Return every ``self.attribute`` in the methods of the class and its bases."""
         return self._uses.get(attribute, [])
 
     @cached_property
@@ -171,7 +171,7 @@ class DatasetState:
 
 
 def dataset_states(module: Module, project: Project) -> Iterator[DatasetState]:
-    """The dataset classes that the module defines, at top level or not."""
+    """Yield the dataset classes that the module defines, at top level or not."""
     for node in module.find(cst.ClassDef):
         state = DatasetState(module, project, node)
         if state.is_dataset:
@@ -181,19 +181,19 @@ def dataset_states(module: Module, project: Project) -> Iterator[DatasetState]:
 def pickled_state(
     module: Module, project: Project, kind: Callable[[cst.BaseExpression], Kind | None]
 ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-    """What :meth:`DatasetState.held` says of the datasets of a module that do not say how they are pickled."""
+    """Yield the :meth:`DatasetState.held` state of all datasets of a module without their own pickling."""
     for state in dataset_states(module, project):
         if not state.pickles_itself:
             yield from state.held(kind)
 
 
 def self_name(method: Method) -> str:
-    """What a method calls its instance; "" for functions and static methods."""
+    """Return the name that a method uses for its instance; "" for functions and static methods."""
     return "" if isinstance(method.owner, cst.Module) else next(iter(parameters(method.function)), "")
 
 
 def assigned_value(module: Module, node: cst.CSTNode) -> cst.BaseExpression | None:
-    """The value assigned to a target; ``None`` when ``node`` is no target on its own."""
+    """Return the value assigned to a target; ``None`` when ``node`` is no target on its own."""
     parent = module.parents[node]
     if isinstance(parent, cst.AnnAssign):
         return parent.value if parent.target is node else None
@@ -228,7 +228,7 @@ def contents(
 
 
 def _assignments(module: Module, scope: cst.CSTNode) -> dict[str, list[cst.BaseExpression]]:
-    """The values that a scope assigns to each of its own names."""
+    """Return the values that a scope assigns to each of its own names."""
     found: dict[str, list[cst.BaseExpression]] = {}
     for node in own_nodes(scope):
         if isinstance(node, cst.Assign):

@@ -1,4 +1,4 @@
-"""What a dataset class can declare of its samples, read from its ``__getitem__`` and the methods it calls."""
+"""The declaration that fits a dataset class, by its ``__getitem__`` and the methods it calls."""
 
 from __future__ import annotations
 
@@ -58,21 +58,21 @@ class _NotOwn(Exception):
 
 @dataclass(frozen=True)
 class Declared:
-    """What a class can declare of its samples: the decorator of the runtime that says it, and its arguments."""
+    """The declaration that fits a class: a decorator of the runtime, and its arguments."""
 
     decorator: str
     arguments: tuple[str, ...]
 
 
 def may_declare(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Whether ``node`` can declare its samples, or could if its lambdas were methods, or if little about it changed."""
+    """Return whether ``node`` can declare its samples, or could after a small change."""
     return read_declared(module, project, node, lambdas=True) is not None
 
 
 def read_declared(
     module: Module, project: Project, node: cst.ClassDef, *, lambdas: bool = False
 ) -> Declared | str | None:
-    """What ``node`` can declare; the reason why it cannot, though it looks like it; ``None`` for any other class.
+    """Return the declaration that fits ``node``, or the reason why none fits; ``None`` for other classes.
 
     See ``chirp_migrate.rules.chp002_dataset_class`` for what it takes.
 
@@ -102,15 +102,15 @@ def read_declared(
     meaning = None if samples is None else meaning_of(samples)
     if samples is None or meaning is None:
         return None
-    if isinstance(meaning, SequenceSamples) and _holds_paths(module, methods, meaning.samples):
+    if isinstance(meaning, SequenceSamples) and _is_list_of_paths(module, methods, meaning.samples):
         return None
     if not samples.complete:
-        return "`__getitem__` has side effects, or steps that are not understood"
+        return "`__getitem__` has side effects, or statements that the rule does not recognise"
     return reader.unclear_name() or reader.declared(meaning, samples.none_tested)
 
 
-def _holds_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
-    """Whether a list is one of paths, by its name or by what fills it: there is nothing to read at once."""
+def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
+    """Return whether a list contains paths, by its name or its source: nothing can be read at once."""
     attribute = samples.name if isinstance(samples, Attr) else ""
     if _PATHS.fullmatch(attribute):
         return True
@@ -131,7 +131,7 @@ class _DeclaredReader:
         self._called_held: set[str] = set()
 
     def paths_of(self, getitem: cst.FunctionDef) -> list[Path]:
-        """The paths through ``getitem``."""
+        """Return the paths through ``getitem``."""
         self_name, index = _parameters(getitem, 2)
         evaluator = Evaluator(self._module.source, self._inline)
         return evaluator.paths(statements_of(getitem.body), {self_name: SELF, index: INDEX})
@@ -152,7 +152,7 @@ class _DeclaredReader:
         return method
 
     def unclear_name(self, more: frozenset[str] = frozenset()) -> str | None:
-        """Why a name in the methods read may mean anything: it is none of their own, nor surely PyTorch."""
+        """Return why a name in the methods read may mean anything: it is none of their own, nor provably PyTorch."""
         read = {"__getitem__", *self._calls, *(self._held[name] for name in self._called_held)}
         unclear = (self._unclear_name(self._methods[method], _CLEAR | more) for method in sorted(read))
         name = next((one for one in unclear if one is not None), None)
@@ -169,7 +169,7 @@ class _DeclaredReader:
         return None
 
     def declared(self, meaning: Meaning | Imaging, none_tested: set[Value]) -> Declared | str:
-        """The decorator that says ``meaning``, or why there is none."""
+        """Return the decorator for ``meaning``, or why there is none."""
         stages = meaning.stages if isinstance(meaning, Augmenting) else ()
         flags = {stage.gate for stage in stages if stage.gate != stage.function}
         flags |= {meaning.training} if isinstance(meaning, Augmenting) else set()
@@ -185,7 +185,7 @@ class _DeclaredReader:
 
 
 def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
-    """The names of the ``count`` parameters of a plain method. Raises NotStraightLine if it is none."""
+    """Return the names of the ``count`` parameters of a plain method. Raises NotStraightLine if it is none."""
     names = [parameter.name.value for parameter in function.params.params]
     unusual = function.decorators or function.asynchronous or not takes_plain_arguments(function)
     if unusual or len(names) != count:
@@ -216,7 +216,7 @@ def _kept_lambdas(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst.Funct
 
 
 def _arguments(meaning: Meaning | Imaging) -> Iterator[str]:
-    """What a decorator must be told of ``meaning``. Raises _NotOwn where a part of it is no attribute of the object."""
+    """Return the arguments of the decorator; raise _NotOwn if a part of ``meaning`` is no attribute of the object."""
     for key, value in vars(meaning).items():
         if isinstance(meaning, SequenceSamples):
             yield _attribute(value)
@@ -230,18 +230,18 @@ def _arguments(meaning: Meaning | Imaging) -> Iterator[str]:
 
 
 def _attribute(value: Value) -> str:
-    """``"x"`` for ``self.x``."""
+    """Return ``"x"`` for ``self.x``."""
     if isinstance(value, Attr) and value.base == SELF:
         return f'"{value.name}"'
     raise _NotOwn
 
 
 def short(number: float) -> str:
-    """``1e-8`` for 1e-08."""
+    """Return ``1e-8`` for 1e-08."""
     return re.sub("e-0", "e-", repr(number))
 
 
 def tuple_of(names: Sequence[str]) -> str:
-    """The source of a tuple of strings."""
+    """Return the source of a tuple of strings."""
     quoted = [f'"{name}"' for name in names]
     return f"({', '.join(quoted)}{',' if len(names) == 1 else ''})"

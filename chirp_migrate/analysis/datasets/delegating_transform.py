@@ -1,4 +1,4 @@
-"""Classes of transforms that do nothing themselves: they call one function, or several one after the other."""
+"""Classes of transforms that only call one function, or several one after the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DelegatingTransform:
 
 
 def handing_on(module: Module, definition: cst.ClassDef) -> DelegatingTransform | None:
-    """How calling an object of a class hands the argument on; None where it does anything else."""
+    """Return how calling an object of a class hands the argument on; None where it does anything else."""
     bases = [base for base in definition.bases if not is_name(base.value, "object")]
     if bases or definition.keywords or definition.decorators or definition.type_parameters:
         return None
@@ -45,7 +45,7 @@ def handing_on(module: Module, definition: cst.ClassDef) -> DelegatingTransform 
 
 
 def _two_parameters(method: cst.FunctionDef) -> tuple[str, str] | None:
-    """The names of ``self`` and of the one parameter beside it, without a default, if there are no more."""
+    """Return the names of ``self`` and of the one other parameter without a default, if there are no more."""
     given = method.params
     more = given.kwonly_params or given.posonly_params or given.star_kwarg or isinstance(given.star_arg, cst.Param)
     unusual = method.decorators or method.asynchronous or not isinstance(method.body, cst.IndentedBlock)

@@ -45,16 +45,16 @@ class HeldGenerator:
 
 
 def held_generators(state: DatasetState) -> Iterator[HeldGenerator]:
-    """What a dataset draws from, unless it asks which worker it is in."""
-    if not state.knows_workers:
+    """Yield the random generators of a dataset, unless it checks the number of its worker."""
+    if not state.uses_worker_number:
         yield from _kept_on_self(state)
         yield from _shared_variables(state)
 
 
 def _kept_on_self(state: DatasetState) -> Iterator[HeldGenerator]:
     for attribute, value, _ in state.held(lambda one: _makes_generator(state.module, state.project, one) or None):
-        drawn = next((use for use in state.uses(attribute) if _draws(state, use)), None)
-        if drawn is not None and not _reseeded(state, attribute):
+        drawn = next((use for use in state.uses(attribute) if _uses_generator(state, use)), None)
+        if drawn is not None and not _is_reseeded(state, attribute):
             yield HeldGenerator(f"self.{attribute}", value, drawn.method, "worker")
 
 
@@ -70,20 +70,20 @@ def _shared_variables(state: DatasetState) -> Iterator[HeldGenerator]:
                 continue
             targets = statement.targets if isinstance(statement, cst.Assign) else (statement,)
             # What is made anew where the module is imported starts alike only if it is seeded.
-            workers = "worker" if _always_alike(module, made) else "forked worker"
+            workers = "worker" if _always_has_same_state(module, made) else "forked worker"
             for name in (t.target.value for t in targets if isinstance(t.target, cst.Name)):
                 if scope is state.node:
-                    method = next((use.method for use in state.uses(name) if _draws(state, use)), None)
-                    quiet = _reseeded(state, name) or any(assigned_value(module, u.node) for u in state.uses(name))
+                    method = next((use.method for use in state.uses(name) if _uses_generator(state, use)), None)
+                    quiet = _is_reseeded(state, name) or any(assigned_value(module, u.node) for u in state.uses(name))
                 else:
                     method = next((one for one in state.sampling if _reads_global(module, one, name)), None)
-                    quiet = _reassigned(module, name)
+                    quiet = _is_reassigned(module, name)
                 if method is not None and not quiet:
                     yield HeldGenerator(name, made, method, workers)
 
 
 def _makes_generator(module: Module, project: Project, value: cst.BaseExpression) -> bool:
-    """Whether a value is a new generator, or a parameter whose annotation says it is one."""
+    """Return whether a value is a new generator, or a parameter with such an annotation."""
     if isinstance(value, cst.Name):
         function = module.enclosing_function(value)
         every = (*function.params.params, *function.params.kwonly_params) if function is not None else ()
@@ -94,7 +94,7 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
 
 
 def _maker(module: Module, project: Project, value: cst.BaseExpression) -> cst.Call | None:
-    """The call that makes the generator, also after ``.manual_seed(…)``."""
+    """Return the call that makes the generator, also after ``.manual_seed(…)``."""
     for one in contents(module, module.tree, value):
         match one:
             case cst.Call(func=cst.Attribute(value=made, attr=cst.Name(value=method))) if method in _RESEEDING:
@@ -106,14 +106,14 @@ def _maker(module: Module, project: Project, value: cst.BaseExpression) -> cst.C
     return None
 
 
-def _always_alike(module: Module, made: cst.Call) -> bool:
-    """Whether a generator made anew is in the same state as before: it is seeded, or PyTorch's, with its fixed seed."""
+def _always_has_same_state(module: Module, made: cst.Call) -> bool:
+    """Return whether a new generator always has the same state: it is seeded, or PyTorch's default."""
     calls = find_in(made, cst.Call)
     return "torch.Generator" in module.qualified_names(calls[-1].func) or all(call.args for call in calls)
 
 
-def _draws(state: DatasetState, use: Use) -> bool:
-    """Whether ``self.generator`` is drawn from, or given to what draws, where samples are made."""
+def _uses_generator(state: DatasetState, use: Use) -> bool:
+    """Return whether reading samples uses ``self.generator``, or passes it on."""
     if use.method not in state.sampling:
         return False
     module = use.method.module
@@ -127,8 +127,8 @@ def _draws(state: DatasetState, use: Use) -> bool:
     return not module.qualified_names(call.func) & _COPIES
 
 
-def _reseeded(state: DatasetState, attribute: str) -> bool:
-    """Whether the generator gets another state, or another generator its place, after the dataset was made."""
+def _is_reseeded(state: DatasetState, attribute: str) -> bool:
+    """Return whether the generator gets another state, or another generator its place, after the dataset was made."""
     for use in state.uses(attribute):
         module = use.method.module
         parent = module.parents[use.node]
@@ -148,8 +148,8 @@ def _reads_global(module: Module, method: Method, name: str) -> bool:
     )
 
 
-def _reassigned(module: Module, name: str) -> bool:
-    """Whether functions of the module replace or reseed the generator in a module variable."""
+def _is_reassigned(module: Module, name: str) -> bool:
+    """Return whether functions of the module replace or reseed the generator in a module variable."""
     if any(item.name.value == name for node in module.find(cst.Global) for item in node.names):
         return True
     return any(

@@ -1,4 +1,4 @@
-"""What a dataset's ``__getitem__`` means that masks an 8-bit image of each sample.
+"""Semantics of a dataset's ``__getitem__`` that masks an 8-bit image of each sample.
 
 The value of the code is compared with one shape, for samples (1, F, T): an image of them, stretched to its own range,
 through one augmenter, and back. What holds for other samples does not matter: their own code reads them.
@@ -83,12 +83,12 @@ class Imaging:
 
 
 def imaging(paths: Sequence[Path]) -> Imaging | None:
-    """The meaning of the paths through a ``__getitem__``, if it is that and does nothing besides."""
+    """Return the meaning of the paths through a ``__getitem__``, if it is that and does nothing besides."""
     conditions = {condition for path in paths for condition in path.truths}
     known = {condition: holds for condition in conditions if (holds := _holds_for_tensor(condition)) is not None}
     taken = [path for path in paths if all(known.get(one, holds) == holds for one, holds in path.truths.items())]
     masked = next(path for path in taken if all(holds or one in known for one, holds in path.truths.items()))
-    found = _imaged(masked.value)
+    found = _read_imaging(masked.value)
     tests = [*conditions, *(test for path in paths for test in path.tests)]
     if found is None or not all(_does_nothing_besides(path, tests) for path in taken):
         return None
@@ -121,7 +121,7 @@ def _is_plain(value: Value, dataset: Value) -> bool:
 
 
 def _is_x(value: Value) -> bool:
-    """Whether ``value`` is the x of the sample at the index."""
+    """Return whether ``value`` is the x of the sample at the index."""
     match value:
         case Item(Item(_, index), Const("0")):
             return index == INDEX
@@ -129,7 +129,7 @@ def _is_x(value: Value) -> bool:
 
 
 def _holds_for_tensor(test: Value) -> bool | None:
-    """Whether a test of x holds for a tensor (1, F, T); ``None`` for other tests."""
+    """Return whether a test of x holds for a tensor (1, F, T); ``None`` for other tests."""
     x = next((str(one) for one in subvalues(test) if _is_x(one)), "")
     if x and str(test) == f"isinstance({x}, torch.Tensor)":
         return True
@@ -142,24 +142,24 @@ def _holds_for_tensor(test: Value) -> bool | None:
     return None
 
 
-def _imaged(value: Value) -> Imaging | None:
+def _read_imaging(value: Value) -> Imaging | None:
     """Read the whole of it from the outside to the inside."""
     match value:
         case Tuple((first, Item(Item(dataset) as sample, Const("1")))) if _is_x(x := item(sample, Const("0"))):
-            masked, back = _before(first, _TO_TENSOR)
+            masked, back = _value_before_steps(first, _TO_TENSOR)
         case _:
             return None
     if not _BACK.fullmatch(" ".join(back)) or back.count("axis") != 1 or "float" not in back:
         return None
     match masked:
         case Call(augmenter, (image,), ()):
-            array, made = _before(image, _TO_IMAGE)
-            eps = _stretched(array, x) if made == ["image"] else None
+            array, made = _value_before_steps(image, _TO_IMAGE)
+            eps = _range_epsilon(array, x) if made == ["image"] else None
             return None if eps is None else Imaging(dataset, augmenter, None, eps, 255.0 if "divide" in back else 1.0)
     return None
 
 
-def _before(value: Value, steps: Mapping[str, str], first: Value | None = None) -> tuple[Value, list[str]]:
+def _value_before_steps(value: Value, steps: Mapping[str, str], first: Value | None = None) -> tuple[Value, list[str]]:
     """What a value was before steps that are known, down to ``first`` at most, and what these are called, in order."""
     taken: list[str] = []
     gap = Name("_")
@@ -184,9 +184,9 @@ def _before(value: Value, steps: Mapping[str, str], first: Value | None = None) 
     return value, taken
 
 
-def _stretched(value: Value, x: Value) -> float | None:
-    """What is added to the range in ``((a - a.min()) / (a.max() - a.min() + eps) * 255).astype(np.uint8)``."""
-    scaled, cast = _before(value, _TO_BYTES)
+def _range_epsilon(value: Value, x: Value) -> float | None:
+    """Return eps of ``((a - a.min()) / (a.max() - a.min() + eps) * 255).astype(np.uint8)``."""
+    scaled, cast = _value_before_steps(value, _TO_BYTES)
     match scaled:
         case Op("*", Op("/", Op("-", array, low), span), Const("255" | "255.0")):
             pass
@@ -210,6 +210,6 @@ def _ends(which: str, array: Value) -> tuple[str, str]:
 
 
 def _is_array_of(value: Value, x: Value) -> bool:
-    """Whether ``value`` is x without its first axis, as an array."""
-    before, steps = _before(value, _TO_ARRAY, x)
+    """Return whether ``value`` is x without its first axis, as an array."""
+    before, steps = _value_before_steps(value, _TO_ARRAY, x)
     return before == x and sorted(steps) == ["array", "squeeze"]

@@ -1,4 +1,4 @@
-"""Comprehensions and loops that only use the labels of a dataset, and why one cannot read them all at once."""
+"""Comprehensions and loops that only use the labels of a dataset, and what prevents reading these at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AT_ONCE = re.compile(
 
 
 def label_comprehension(module: Module, project: Project, is_dataset: IsDataset, node: Comprehension) -> Scan | None:
-    """What a comprehension reads, if it uses labels only."""
+    """Return the scan of a comprehension that uses labels only."""
     loops = [node.for_in]
     while loops[-1].inner_for_in is not None:
         loops.append(loops[-1].inner_for_in)
@@ -37,22 +37,28 @@ def label_comprehension(module: Module, project: Project, is_dataset: IsDataset,
         code = [*results, *tests, *(inner.iter for inner in loops[position + 1 :])]
         scan = read_scan(module, is_dataset, loop.target, loop.iter, code)
         if scan is not None:
-            problem = "it has more than one `for`" if len(loops) > 1 else "it has an `if`" if tests else scan.problem
+            problem = (
+                "the comprehension has more than one `for`"
+                if len(loops) > 1
+                else "the comprehension has an `if`"
+                if tests
+                else scan.problem
+            )
             scan.problem = (
                 problem
                 or more_than_computing(module, results)
                 or _condition(module, scan, node)
-                or _goes_first(module, project, scan, node)
+                or _evaluated_before_sample(module, project, scan, node)
                 or why_too_early(module, project, scan)
             )
             if isinstance(node, cst.GeneratorExp) and not _is_taken_at_once(module, node):
-                scan.problem = scan.problem or "a generator reads them lazily"
+                scan.problem = scan.problem or "a generator expression reads the samples lazily"
             return scan
     return None
 
 
 def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cst.For) -> Scan | None:
-    """What a ``for`` statement reads, if it uses labels only."""
+    """Return the scan of a ``for`` statement that uses labels only."""
     if node.orelse is not None or node.asynchronous is not None:
         return None
     body, scope = statements_of(node.body), module.enclosing_scope(node)
@@ -66,7 +72,11 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
     problem = (
         scan.problem
         or problem_of(module, node, statements, early)
-        or (None if scan.opening else _condition(module, scan, node) or _goes_first(module, project, scan, node))
+        or (
+            None
+            if scan.opening
+            else _condition(module, scan, node) or _evaluated_before_sample(module, project, scan, node)
+        )
         or why_too_early(module, project, scan)
     )
     for name in scan.dropped:
@@ -79,7 +89,7 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
 
 
 def _condition(module: Module, scan: Scan, node: cst.CSTNode) -> str | None:
-    """Why a sample that is read where its label is used might not be read in every iteration."""
+    """Return why a sample that is read where its label is used might not be read in every iteration."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
         for ancestor in module.ancestors(read):
@@ -98,7 +108,7 @@ def _condition(module: Module, scan: Scan, node: cst.CSTNode) -> str | None:
     return None
 
 
-def _goes_first(module: Module, project: Project, scan: Scan, node: cst.CSTNode) -> str | None:
+def _evaluated_before_sample(module: Module, project: Project, scan: Scan, node: cst.CSTNode) -> str | None:
     """What is evaluated in front of a sample that is read: after it, that may be another value, or not be reached."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
@@ -112,7 +122,8 @@ def _goes_first(module: Module, project: Project, scan: Scan, node: cst.CSTNode)
                 if part is inner:
                     break
                 if not (_is_steady(module, project, part) or (part in later and _is_named(part))):
-                    return f"`{one_line(module, part).rstrip(' ,')}` goes first, and reading a sample might change it"
+                    code = one_line(module, part).rstrip(" ,")
+                    return f"`{code}` is evaluated first, and reading a sample might change its value"
             inner = ancestor
     return None
 
@@ -122,7 +133,7 @@ def _is_named(node: cst.CSTNode) -> bool:
 
 
 def _is_steady(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Whether code only names what nothing can give another value; or counts with that, as `n += 1` does."""
+    """Return whether code only reads names that no code assigns again; or counts, as `n += 1` does."""
     if isinstance(node, cst.Arg):
         return _is_steady(module, project, node.value)
     if isinstance(node, cst.Integer | cst.Float | cst.SimpleString) or is_name(node, "None", "True", "False"):

@@ -51,7 +51,7 @@ class Scan:
     problem: str | None = None
 
     def arguments(self, module: Module) -> str:
-        """Source of the dataset, and of the indices of its samples if it is not iterated over."""
+        """Return source of the dataset, and of the indices of its samples if it is not iterated over."""
         dataset, iterable = module.source(self.dataset).strip(), module.source(self.iterable).strip()
         if self.index is None:
             return dataset
@@ -71,7 +71,7 @@ def read_scan(
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> Scan | None:
-    """The scan that ``for target in iterable`` with ``code`` in it is, if it is one."""
+    """Return the scan that ``for target in iterable`` with ``code`` in it is, if it is one."""
     match target, iterable:
         case cst.Tuple(elements=[cst.Element(value=cst.Name(value=count)), cst.Element(value=each)]), cst.Call(
             args=[cst.Arg(value=counted, keyword=None, star=""), *_]
@@ -86,17 +86,17 @@ def read_scan(
         return Scan(iterable, target, iterable, unpack=True, label=y, dropped=[x])
     if not isinstance(target, cst.Name):
         return None
-    opened = _opened(module, is_dataset, target, iterable, code)
+    opened = _unpacking_scan(module, is_dataset, target, iterable, code)
     if opened is not None:
         return opened
     reads = _labels_of(module, code, target.value)
     if reads and len(reads) == len(uses(module, code, target.value)) and is_dataset(iterable):
         return Scan(iterable, target, iterable, reads=reads, dropped=[target.value])
-    return _indexed(module, is_dataset, target, iterable, code)
+    return _indexed_scan(module, is_dataset, target, iterable, code)
 
 
 def _pair(target: cst.BaseExpression) -> tuple[str, str] | None:
-    """Two different names that a pair is taken apart into."""
+    """Return the two different names of an unpacked pair."""
     if not isinstance(target, cst.Tuple | cst.List) or len(target.elements) != 2:
         return None
     names = [e.value.value for e in target.elements if isinstance(e, cst.Element) and isinstance(e.value, cst.Name)]
@@ -104,7 +104,7 @@ def _pair(target: cst.BaseExpression) -> tuple[str, str] | None:
 
 
 def _subscript(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """``(a, b)`` of ``a[b]``."""
+    """Return ``(a, b)`` of ``a[b]``."""
     if isinstance(node, cst.Subscript) and len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index):
         index = node.slice[0].slice
         return None if index.star else (node.value, index.value)
@@ -112,13 +112,13 @@ def _subscript(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpressio
 
 
 def _second(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """``a`` of ``a[1]``."""
+    """Return ``a`` of ``a[1]``."""
     parts = _subscript(node)
     return parts[0] if parts is not None and is_integer(parts[1], "1") else None
 
 
 def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list[cst.CSTNode]:
-    """``sample[1]`` wherever it is read in ``code``."""
+    """Return ``sample[1]`` wherever it is read in ``code``."""
     around = [(use, module.parents[use]) for use in uses(module, code, sample)]
     return [parent for use, parent in around if _second(parent) is use and mention(module, parent) is Mention.READ]
 
@@ -126,7 +126,7 @@ def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list
 def _sample(
     module: Module, is_dataset: IsDataset, node: cst.CSTNode, name: str
 ) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """``dataset`` and the index of ``dataset[… name …]``."""
+    """Return ``dataset`` and the index of ``dataset[… name …]``."""
     parts = _subscript(node)
     if parts is None or not uses(module, [parts[1]], name) or uses(module, [parts[0]], name):
         return None
@@ -136,7 +136,7 @@ def _sample(
 def _samples(
     module: Module, is_dataset: IsDataset, code: Sequence[cst.CSTNode], name: str
 ) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression, cst.BaseExpression]]:
-    """Every ``dataset[… name …]`` in ``code``, in order of the text, with dataset and index."""
+    """Yield every ``dataset[… name …]`` in ``code``, in order of the text, with dataset and index."""
     above = {module.parents[part] for part in parts_in(module, code)}
     holding: dict[cst.CSTNode, None] = {}
     for use in uses(module, code, name):
@@ -146,14 +146,14 @@ def _samples(
             yield node, *parts
 
 
-def _indexed(
+def _indexed_scan(
     module: Module,
     is_dataset: IsDataset,
     target: cst.Name,
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> Scan | None:
-    """``dataset[i][1]`` in code for every ``i``."""
+    """Return ``dataset[i][1]`` in code for every ``i``."""
     samples = list(_samples(module, is_dataset, code, target.value))
     reads = [module.parents[sample] for sample, _, _ in samples]
     if not samples or any(_second(read) is not sample for read, (sample, _, _) in zip(reads, samples, strict=True)):
@@ -170,14 +170,14 @@ def _indexed(
     return scan
 
 
-def _opened(
+def _unpacking_scan(
     module: Module,
     is_dataset: IsDataset,
     target: cst.Name,
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> Scan | None:
-    """A loop whose first statement takes the label from the sample."""
+    """Return a loop whose first statement takes the label from the sample."""
     match code[0]:
         case (
             cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=left)], value=value)]) as first
@@ -245,10 +245,10 @@ def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Sc
 
 
 def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
-    """Why the dataset cannot be named before its indices are computed, and the samples before it read."""
+    """Return why the dataset cannot be named before its indices are computed, and the samples before it read."""
     parts = [scan.iterable, *([scan.index] if scan.index is not None else [])]
     if any(suspends_or_binds(part) for part in parts):
-        return "its indices await something or bind names"
+        return "its indices contain `await` or bind names"
     if scan.index is None:
         return None
     problem = more_than_computing(module, [scan.index])
@@ -256,14 +256,14 @@ def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
         return problem
     found = effect(module, scan.iterable, strangers=True)
     if found is not None:
-        return f"`{found}` runs first and might put another dataset there"
+        return f"`{found}` runs first and might replace the dataset"
     if may_be_replaced(module, project, scan.dataset):
-        return f"reading a sample might put another dataset in the place of `{module.source(scan.dataset).strip()}`"
+        return f"reading a sample might replace `{module.source(scan.dataset).strip()}`"
     return None
 
 
 def may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) -> bool:
-    """Whether code that runs in between may give a name, or an attribute of one, another value."""
+    """Return whether code that runs in between may give a name, or an attribute of one, another value."""
     path = dotted(node) or ""
     while isinstance(node, cst.Attribute):
         if is_assigned_later(project, node.attr.value):
@@ -277,7 +277,7 @@ def may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) 
 
 
 def _is_local(module: Module, node: cst.BaseExpression) -> bool:
-    """Whether no call can bind the name anew: a variable of a function that no inner function rebinds."""
+    """Return whether no call can rebind the name: a variable of a function that no inner function rebinds."""
     if not isinstance(node, cst.Name) or isinstance(binding_scope(module, node, node.value), cst.Module):
         return False
     return not any(item.name.value == node.value for item in module.find(cst.NameItem))

@@ -21,12 +21,12 @@ _Loop = ast.For | ast.comprehension
 
 
 def has_dataset_facts(text: str, project: Project) -> bool:
-    """Whether a name in a text may be known as a dataset by more than itself."""
+    """Return whether a name in a text may be known as a dataset by more than itself."""
     return _FACTS.search(text) is not None or may_name_dataset(text, project)
 
 
 def may_scan(outline: Outline, project: Project) -> bool:
-    """Whether some loop or comprehension may only use the labels of a dataset."""
+    """Return whether some loop or comprehension may only use the labels of a dataset."""
     facts = has_dataset_facts(outline.text, project)
 
     def dataset(node: ast.expr) -> bool:
@@ -46,7 +46,7 @@ def may_scan(outline: Outline, project: Project) -> bool:
 
 
 def _collects(statements: Sequence[ast.stmt]) -> bool:
-    """Whether statements may do nothing but assign, count and append."""
+    """Return whether statements may do nothing but assign, count and append."""
     for one in statements:
         match one:
             case ast.Assign() | ast.AugAssign() | ast.Pass() | ast.Expr(value=ast.Call(func=ast.Attribute(), args=[_])):
@@ -61,7 +61,7 @@ def _collects(statements: Sequence[ast.stmt]) -> bool:
 def _is_scan(loop: _Loop, code: list[ast.AST], dataset: Callable[[ast.expr], bool]) -> bool:
     target, iterable = loop.target, loop.iter
     match target, iterable:
-        case ast.Tuple(elts=[_, inner]), ast.Call(args=[first, *_]):  # enumerate, under whatever name
+        case ast.Tuple(elts=[_, inner]), ast.Call(args=[first, *_]):  # enumerate, under any name
             target, iterable = inner, first
     match target:
         case ast.Tuple(elts=[ast.Name(id=x), ast.Name(id=y)]) | ast.List(elts=[ast.Name(id=x), ast.Name(id=y)]):
@@ -76,7 +76,7 @@ def _is_scan(loop: _Loop, code: list[ast.AST], dataset: Callable[[ast.expr], boo
         for node in ast.walk(part)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == 1
     ]
-    samples = [*seconds, *_opened(code[0], seconds)]
+    samples = [*seconds, *_unpacked_samples(code[0], seconds)]
     if dataset(iterable) and len([sample for sample in samples if _is_name(sample, each)]) == _uses(code, each) > 0:
         return True
     return any(
@@ -88,8 +88,8 @@ def _is_scan(loop: _Loop, code: list[ast.AST], dataset: Callable[[ast.expr], boo
     )
 
 
-def _opened(first: ast.AST, seconds: Sequence[ast.expr]) -> Iterator[ast.expr]:
-    """The sample that the first statement of a loop takes apart, or gives to a name whose second part is read."""
+def _unpacked_samples(first: ast.AST, seconds: Sequence[ast.expr]) -> Iterator[ast.expr]:
+    """Yield the sample that the first statement of a loop takes apart, or gives to a name whose second part is read."""
     match first:
         case ast.Assign(targets=[ast.Tuple(elts=[_, _]) | ast.List(elts=[_, _])], value=sample):
             yield sample

@@ -1,4 +1,4 @@
-"""Lambdas that do what a shipped function does, which takes whole batches."""
+"""Lambdas that do the same as a function of the runtime for whole batches."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Name, NotStraightLine, Op, takes_plain_arguments
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
+    is_bound_once,
     is_probed,
-    is_settled,
     passed_by_name,
 )
 from chirp_migrate.syntax.module import Module, find_in, walk
@@ -22,8 +22,8 @@ _STACKS = frozenset({"torch.stack"})
 
 
 @dataclass(frozen=True)
-class Shipped:
-    """What stands for a lambda.
+class Replacement:
+    """The object of the runtime that replaces a lambda.
 
     Attributes:
         source: the expression.
@@ -36,51 +36,51 @@ class Shipped:
     does: str
 
 
-def shipped_instead(module: Module, project: Project, node: cst.Lambda) -> Shipped | None:
-    """What stands for this lambda where every name in it means what it will mean when it is called, by position."""
-    shipped = _shipped(module, project, node)
-    if shipped is None or not means_the_same_early(module, project, node):
+def runtime_replacement(module: Module, project: Project, node: cst.Lambda) -> Replacement | None:
+    """Return the replacement of a lambda whose names have the same meaning now as at its calls."""
+    shipped = _find_replacement(module, project, node)
+    if shipped is None or not has_same_meaning_early(module, project, node):
         return None
     owner = module.scopes.lookup(shipped.name, node)
     return shipped if owner is None or isinstance(owner[0].node, cst.Module) else None
 
 
-def means_the_same_early(module: Module, project: Project, node: cst.Lambda) -> bool:
-    """Whether every name in the lambda means where it stands what it will mean when it is called, by position."""
+def has_same_meaning_early(module: Module, project: Project, node: cst.Lambda) -> bool:
+    """Return whether every name in the lambda has the same meaning now as at its calls."""
     if isinstance(module.scopes.scope_of(node).node, cst.ClassDef):
         return False
     if any(passed_by_name(project, one.name.value) for one in (*node.params.posonly_params, *node.params.params)):
         return False
     names = (one for one in find_in(node.body, cst.Name) if mention(module, one) is not Mention.LABEL)
-    return all(_is_settled(module, project, node, name.value, name) for name in names)
+    return all(_is_bound_once(module, project, node, name.value, name) for name in names)
 
 
-def _is_settled(module: Module, project: Project, node: cst.Lambda, name: str, use: cst.Name) -> bool:
-    """Whether a name of the module gets its value once, above; others are checked before."""
+def _is_bound_once(module: Module, project: Project, node: cst.Lambda, name: str, use: cst.Name) -> bool:
+    """Return whether a name of the module is assigned once, above; other names are checked before."""
     owner = module.scopes.lookup(name, use)
     if owner is None or not isinstance(owner[0].node, cst.Module):
         return owner is not None or module.scopes.is_builtin(name)
     around = module.parents[use]
     path = (dotted(around) if isinstance(around, cst.Attribute) else None) or name
-    return is_settled(module, project, path, owner[1], module.span(node)[0])
+    return is_bound_once(module, project, path, owner[1], module.span(node)[0])
 
 
-def _shipped(module: Module, project: Project, node: cst.Lambda) -> Shipped | None:
-    """What is shipped for this lambda; None where it does something else."""
+def _find_replacement(module: Module, project: Project, node: cst.Lambda) -> Replacement | None:
+    """Return the object of the runtime that does the same as this lambda; None if there is none."""
     if len(node.params.params) != 1 or not takes_plain_arguments(node):
         return None
     parameter = node.params.params[0].name.value
     if _stacks_pairs(module, project, node.body, parameter):
-        return Shipped("collate_pairs", "collate_pairs", "stacks samples and labels")
+        return Replacement("collate_pairs", "collate_pairs", "stacks samples and labels")
     source = _standardizing(module, node.body, parameter)
     if source is None:
         return None
     # Unlike a lambda it has attributes, by which a program may take it for a transform of another library.
-    return None if is_probed(project, "mean", "std") else Shipped(source, "Standardize", "standardises a sample")
+    return None if is_probed(project, "mean", "std") else Replacement(source, "Standardize", "standardises a sample")
 
 
 def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> str | None:
-    """``Standardize(mean, std, …)`` for ``(x - mean) / (std + eps)`` with names for mean and std."""
+    """Return ``Standardize(mean, std, …)`` for ``(x - mean) / (std + eps)`` with names for mean and std."""
     if any(isinstance(node, cst.Attribute) and node.attr.value.endswith("_") for node in walk(body)):
         return None  # in place, the dtype stays as it is
     try:
@@ -103,7 +103,7 @@ def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> 
 
 
 def _stacks_pairs(module: Module, project: Project, body: cst.BaseExpression, parameter: str) -> bool:
-    """Whether it is ``(torch.stack([s[0] for s in batch]), torch.stack([s[1] for s in batch]))``."""
+    """Return whether it is ``(torch.stack([s[0] for s in batch]), torch.stack([s[1] for s in batch]))``."""
     called = [call.func for call in find_in(body, cst.Call)]
     if len(called) != 2 or any(project.resolved_names(module, one) != _STACKS for one in called):
         return False

@@ -1,4 +1,4 @@
-"""Lists of standardised samples that a comprehension, or a loop with ``append``, makes one sample at a time."""
+"""Lists of standardised samples that a comprehension or a loop with ``append`` builds."""
 
 from __future__ import annotations
 
@@ -56,22 +56,22 @@ class StandardizedList:
 
     @property
     def names(self) -> set[str]:
-        """The names that it is made from."""
+        """Return the names that it is made from."""
         return {str(one) for one in (self.dataset, self.indices, self.mean, self.std)} - {"..."}
 
 
 def in_comprehension(module: Module, node: cst.ListComp) -> StandardizedList | None:
-    """The list that a comprehension makes, if it is one of standardised samples."""
+    """Return the list that a comprehension makes, if it is one of standardised samples."""
     loop = node.for_in
     if loop.ifs or loop.inner_for_in is not None or loop.asynchronous is not None:
         return None
     if any(isinstance(ancestor, cst.FormattedStringExpression) for ancestor in module.ancestors(node)):
         return None
-    return _built(module, loop.target, loop.iter, node.elt, ())
+    return _read_iteration(module, loop.target, loop.iter, node.elt, ())
 
 
 def in_loop(module: Module, node: cst.For) -> StandardizedList | None:
-    """The list that a loop appends to, if it is one of standardised samples."""
+    """Return the list that a loop appends to, if it is one of standardised samples."""
     *steps, last = node.body.body
     match last:
         case cst.SimpleStatementLine(
@@ -84,12 +84,12 @@ def in_loop(module: Module, node: cst.For) -> StandardizedList | None:
                 )
             ]
         ) if node.orelse is None and node.asynchronous is None:
-            found = _built(module, node.target, node.iter, element, steps)
+            found = _read_iteration(module, node.target, node.iter, element, steps)
             return None if found is None or collected in found.names else replace(found, collected=collected)
     return None
 
 
-def _built(
+def _read_iteration(
     module: Module,
     target: cst.BaseExpression,
     source: cst.BaseExpression,
@@ -134,7 +134,7 @@ def _built(
 
 
 def _is_unpacked(body: Sequence[cst.CSTNode]) -> bool:
-    """Whether the first step is ``x, y = dataset[i]``: the only one of the steps that reads a sample."""
+    """Return whether the first step is ``x, y = dataset[i]``: the only one of the steps that reads a sample."""
     match body:
         case [cst.SimpleStatementLine(body=[cst.Assign(targets=[one], value=cst.Subscript())]), *_]:
             return isinstance(one.target, cst.Tuple | cst.List) and len(one.target.elements) == 2
@@ -142,7 +142,7 @@ def _is_unpacked(body: Sequence[cst.CSTNode]) -> bool:
 
 
 def _keeps_a_value(module: Module, node: cst.CSTNode, name: str) -> bool:
-    """Whether a name has a value where ``node`` stands, and no code that reading a sample runs gives it another.
+    """Return whether a name has a value where ``node`` stands, and no code that reading a sample runs gives it another.
 
     None of a class body has, which comprehensions cannot see. For functions, what the module binds on every way through
     it has one.
@@ -169,7 +169,7 @@ def made_empty(module: Module, loop: cst.For, name: str) -> cst.SimpleStatementL
 
 
 def may_be_seen_unfinished(module: Module, loop: cst.For, name: str) -> bool:
-    """Whether code may see the list ``name`` while a loop fills it, or after an error has ended the loop."""
+    """Return whether code may see the list ``name`` while a loop fills it, or after an error has ended the loop."""
     owner, scope = module.scopes.lookup(name, loop), module.scopes.scope_of(loop)
     if owner is None or owner[0] is not scope or isinstance(scope.node, cst.ClassDef):
         return True
@@ -187,7 +187,7 @@ def may_be_seen_unfinished(module: Module, loop: cst.For, name: str) -> bool:
 
 
 def may_be_read_outside(module: Module, project: Project, loop: cst.For, name: str) -> bool:
-    """Whether what a loop bound to ``name`` may be read outside of it."""
+    """Return whether code outside of a loop may read its variable ``name``."""
     owner, scope = module.scopes.lookup(name, loop), module.scopes.scope_of(loop)
     if owner is None or not any(holds(module, loop, one.node) for one in owner[1]):
         return False

@@ -1,4 +1,4 @@
-"""What a dataset does whose class is made by ``type(...)``, by the lambdas that are its members."""
+"""Semantics of a dataset whose class ``type(...)`` creates, by the lambdas that are its members."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from chirp_migrate.syntax.module import Module
 
 
 def meaning_of_members(module: Module, node: cst.Call, entries: cst.Dict) -> Augmenting | None:
-    """What the members do; ``None`` where the shipped class would not do the same.
+    """Return the semantics of the members; ``None`` if the runtime's class would do something else.
 
     Args:
         module: where the class is made.
@@ -65,7 +65,7 @@ def _paths_of(module: Module, node: cst.Call, function: cst.Lambda, *arguments: 
 
 
 def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:
-    """An evaluator that looks into functions defined right where ``node`` is."""
+    """Return an evaluator that looks into functions defined right where ``node`` is."""
     around = module.scopes.scope_of(node)
 
     def inline(function: Value) -> cst.FunctionDef | None:

@@ -1,1 +1,1 @@
-"""What is put on a device, and on which."""
+"""Objects that code moves to a device, and the device."""

@@ -1,4 +1,4 @@
-"""Which calls move something to a device, or initialise CUDA otherwise."""
+"""Calls that move an object to a device, or initialise CUDA otherwise."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _MOVE = re.compile(rf"\.{GAP}(to|cuda){CALL}|\bdevice\s*\)")
 
 @lru_cache(maxsize=8)
 def may_move(text: str) -> bool:
-    """Whether a module may move something to a device, judged by words."""
+    """Return whether a module may move something to a device, judged by words."""
     return _MOVE.search(text) is not None
 
 
 def moved_to(module: Module, call: cst.Call) -> cst.BaseExpression | None:
-    """The device that ``x.to(…)`` or ``x.cuda(…)`` moves to; ``None`` for any other call, and for the CPU.
+    """Return the device of ``x.to(…)`` or ``x.cuda(…)``; ``None`` for any other call, and for the CPU.
 
     A name is a device when it is given one, or by what people call devices.
     """
@@ -50,17 +50,17 @@ def moved_to(module: Module, call: cst.Call) -> cst.BaseExpression | None:
 
 
 def is_dtype(module: Module, node: cst.BaseExpression) -> bool:
-    """Whether an expression is one of PyTorch's data types, as ``torch.float32``."""
+    """Return whether an expression is one of PyTorch's data types, as ``torch.float32``."""
     return resolves_to(module, node, _DTYPE)
 
 
 def names_device(module: Module, node: cst.BaseExpression) -> bool:
-    """Whether a name or attribute stands for a device, and not surely for the CPU."""
+    """Return whether a name or attribute refers to a device, and not provably to the CPU."""
     return dotted(node) is not None and device_value(module, node).may_be()
 
 
 def moves_to_cuda(module: Module, call: cst.Call) -> bool:
-    """Whether a call puts something on a CUDA device: ``x.cuda()``, ``x.to("cuda")``, ``device="cuda"``.
+    """Return whether a call puts something on a CUDA device: ``x.cuda()``, ``x.to("cuda")``, ``device="cuda"``.
 
     Where there is one: also ``"cuda" if … else "cpu"``.
     """
@@ -75,7 +75,7 @@ def moves_to_cuda(module: Module, call: cst.Call) -> bool:
 
 
 def cuda_uses(module: Module, scope: cst.CSTNode, *, nested: bool = False) -> Iterator[cst.Call]:
-    """Calls in ``scope`` that initialise CUDA, because they move something there or ask something that only CUDA knows.
+    """Yield calls in ``scope`` that initialise CUDA: they move an object there or query CUDA.
 
     ``nested``: also those in functions and classes inside it.
     """

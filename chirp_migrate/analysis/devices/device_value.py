@@ -1,4 +1,4 @@
-"""Which devices an expression can stand for: as far as they are written out, and by what it is called beyond that."""
+"""Possible devices of an expression: as written, or by its name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DeviceValue:
         return DeviceValue(self.kinds | other.kinds, self.spelled | other.spelled, self.is_called or other.is_called)
 
     def may_be(self, kinds: re.Pattern[str] = ACCELERATOR) -> bool:
-        """Whether the value is a device, and not provably of another kind than ``kinds``, such as the CPU."""
+        """Return whether the value is a device, and not provably of another kind than ``kinds``, such as the CPU."""
         return self.is_called or any(kinds.match(one) for one in self.spelled)
 
 
@@ -47,12 +47,12 @@ _NUMBER = DeviceValue(is_called=True)
 
 
 def device_value(module: Module, node: cst.BaseExpression, depth: int = 0) -> DeviceValue:
-    """What an expression stands for as a device."""
+    """Return the device that an expression refers to."""
     match node:
         case cst.SimpleString():
-            return _spelled(str(node.evaluated_value))
+            return _device_of_text(str(node.evaluated_value))
         case cst.FormattedString(parts=[cst.FormattedStringText(value=text), *_]):
-            return _spelled(text)  # f"cuda:{rank}"
+            return _device_of_text(text)  # f"cuda:{rank}"
         case cst.IfExp(body=body, orelse=orelse):
             return device_value(module, body, depth) | device_value(module, orelse, depth)
         case cst.Call(args=[first, *_]) if module.qualified_names(node.func) == {"torch.device"}:
@@ -66,7 +66,7 @@ def device_value(module: Module, node: cst.BaseExpression, depth: int = 0) -> De
     return _UNKNOWN
 
 
-def _spelled(text: str) -> DeviceValue:
+def _device_of_text(text: str) -> DeviceValue:
     kind = frozenset({text.partition(":")[0]})
     return DeviceValue(kind, kind)
 
@@ -89,7 +89,7 @@ def _named(module: Module, node: cst.Name | cst.Attribute, depth: int) -> Device
 
 
 def _is_literal(module: Module, value: cst.BaseExpression) -> bool:
-    """Whether a value is a device that is spelled out: a string, or ``torch.device`` of one."""
+    """Return whether a value is a device that is spelled out: a string, or ``torch.device`` of one."""
     match value:
         case cst.IfExp(body=body, orelse=orelse):
             return _is_literal(module, body) and _is_literal(module, orelse)

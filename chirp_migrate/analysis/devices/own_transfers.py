@@ -1,4 +1,4 @@
-"""What in a project makes a non-blocking copy doubtful: objects with a ``to`` of their own, and another device."""
+"""Reasons against a non-blocking copy in a project: objects with their own ``to``, and other devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["own_transfer", "place_of_mps", "place_of_observed_transfer"]
 
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
-_GIVEN = "an object of the project is given a `{}`, which may take no `non_blocking`"
+_GIVEN = "the project assigns `{}` on an object, and that method may take no `non_blocking`"
 #: Code that looks at the arguments of a ``to``, or puts a function in the place of a tensor's: tests, mostly.
 _OBSERVED = re.compile(
     r"""\.(?:to|cuda)\.(?:assert_\w+|call_args\w*|mock_calls)|\bTensor(?:\s*,\s*["']|\.)(?:to|cuda)(?:["']|\s*=(?!=))"""
@@ -26,7 +26,7 @@ _SHOWS = re.compile(r"print|\w*log\w*|info|debug|warning|add_scalars?|set_postfi
 
 
 def own_transfer(project: Project) -> str | None:
-    """Why an object of the project may have a ``to`` or ``cuda`` that takes no ``non_blocking``; ``None``: none has."""
+    """Return why the project may have a ``to`` or ``cuda`` without ``non_blocking``; ``None``: it has none."""
     wanted = re.compile(rf"\b(?:{'|'.join((*_MOVES, *_GETTERS))})\b")
     for path, text in project.matching(wanted, *_MOVES, *_GETTERS):
         for line, reason, owner in _transfers(text):
@@ -36,7 +36,7 @@ def own_transfer(project: Project) -> str | None:
 
 
 def place_of_mps(project: Project) -> str | None:
-    """Where a file names Apple's device, as ``path:line``; a number that is called so is none."""
+    """Return where a file names Apple's device, as ``path:line``; a number of that name does not count."""
     for path, text in project.matching(re.compile(r"\bmps\b"), "mps"):
         line = _line_of_mps(text)
         if line is not None:
@@ -45,7 +45,7 @@ def place_of_mps(project: Project) -> str | None:
 
 
 def place_of_observed_transfer(project: Project) -> str | None:
-    """Where a file looks at what a ``to`` or ``cuda`` is called with, as ``path:line``."""
+    """Return where a file reads the arguments of a ``to`` or ``cuda``, as ``path:line``."""
     for path, text in project.matching(_OBSERVED, *_MOVES):
         found = _OBSERVED.search(text)
         assert found is not None
@@ -54,7 +54,7 @@ def place_of_observed_transfer(project: Project) -> str | None:
 
 
 def _is_model(project: Project, path: str, text: str, owner: str) -> bool:
-    """Whether a class of a file is a model, and so no batch."""
+    """Return whether a class of a file is a model, and so no batch."""
     outline = Outline(path, text)
     classes = (node for node in outline.find(ast.ClassDef) if node.name == owner)
     bases = (name for node in classes for base in node.bases for name in project.possible_names(outline, base))
@@ -85,7 +85,11 @@ def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
             case ast.FunctionDef(name=name, args=arguments) if name in _GETTERS and len(arguments.args) > 1:
                 # Of a class here, that says it itself; or of one elsewhere, that takes the function.
                 if node not in methods:
-                    yield node.lineno, f"a function may be the `{name}` of objects, and give a `to` of its own", None
+                    yield (
+                        node.lineno,
+                        f"a function may serve as `{name}`, and return a `to` without `non_blocking`",
+                        None,
+                    )
             case ast.Call(func=ast.Name(id="type"), args=[_, _, ast.Dict(keys=keys)]):
                 if any(isinstance(key, ast.Constant) and key.value in (*_MOVES, *_GETTERS) for key in keys):
                     yield node.lineno, "a class that `type` makes may have a `to` that takes no `non_blocking`", None
@@ -105,7 +109,7 @@ def _of_class(owner: str, body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
             case ast.FunctionDef(name=name) if name in _GETTERS:
                 yield (
                     node.lineno,
-                    f"the batch may be a `{owner}`, whose `{name}` may give a `to` without `non_blocking`",
+                    f"the batch may be a `{owner}`, whose `{name}` may return a `to` without `non_blocking`",
                 )
 
 
@@ -123,7 +127,7 @@ def _line_of_mps(text: str) -> int | None:
         tree = syntax_tree(text)
     except UnparsableModule:
         return 1 if re.search(r"""["']mps\b|\bbackends\s*\.\s*mps\b""", text) else None
-    shown = {part for node in ast.walk(tree) for part in _shown(node)}
+    shown = {part for node in ast.walk(tree) for part in _names_of_numbers(node)}
     for node in ast.walk(tree):
         match node:
             case ast.Constant(value=str() as value) if node not in shown and re.fullmatch(r"mps(:\d+)?", value):
@@ -133,7 +137,7 @@ def _line_of_mps(text: str) -> int | None:
     return None
 
 
-def _shown(node: ast.AST) -> Iterator[ast.AST]:
+def _names_of_numbers(node: ast.AST) -> Iterator[ast.AST]:
     """Strings that are names of numbers: keys, and what calls that show or keep values are given first."""
     match node:
         case ast.Dict(keys=keys):

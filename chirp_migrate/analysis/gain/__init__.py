@@ -1,1 +1,1 @@
-"""What the migration of a loader buys: batched reading, picklable workers, pinned transfers, or nothing."""
+"""Gains of migrating a loader: batched reading, picklable workers, pinned transfers, or nothing."""

@@ -1,8 +1,8 @@
-"""What the migration buys of each loader, and of what loaders hold: the one place where that is decided.
+"""Gains of migrating each loader, and the objects in loaders: the one place that decides about them.
 
 The program is run on abstract values (``analysis/objects``), so that a dataset is known wherever it was made: in a
 function that is called, in an attribute, in a list. *Nothing* is said only where every dataset that a loader may be
-given is known, and none of them can be read a batch at a time; whatever is not known is decided when the program runs.
+given is known, and none of them can be read a batch at a time; all others are decided when the program runs.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _AT_RUN_TIME = Gain(GainKind.AT_RUN_TIME, "the dataset is known only when the pr
 
 @lru_cache(maxsize=4)
 def loader_gains(project: Project) -> LoaderGains:
-    """The gains of a project, as it was when they were first asked for."""
+    """Return the gains of a project, cached from the first call."""
     return LoaderGains(project, unpicklable(project))
 
 
 class LoaderGains:
-    """What is gained by the loaders of a project, and by what they hold.
+    """The gains of the loaders of a project, and of the objects in them.
 
     Args:
         project: the backend, as it was read.
@@ -78,14 +78,14 @@ class LoaderGains:
                 self._holders.setdefault(one.place.path, {}).setdefault(one.place.node, []).append(loader)
 
     def of_call(self, module: Module, call: cst.Call, *, moves: bool = True) -> Gain:
-        """What is gained by rewriting a call that builds a loader.
+        """Return the gain of rewriting a call that builds a loader.
 
         Args:
             module: where the call is.
             call: the call.
             moves: whether what the loader holds is made something that can be pickled.
         """
-        unused = _unused_function(module, self._project, call)
+        unused = _function_without_calls(module, self._project, call)
         if unused is not None:
             line = module.position(module.span(unused.name)[0])[0]
             return Gain(GainKind.NOTHING, f"nothing calls `{unused.name.value}`", module.path, line)
@@ -109,19 +109,19 @@ class LoaderGains:
         )
 
     def held_by(self, module: Module, call: cst.Call) -> list[Place]:
-        """What the loaders that a call builds hold and cannot send to worker processes."""
+        """Return the objects of a call's loaders that cannot be sent to worker processes."""
         loaders = [loader for loader in self._loaders_at(module, module.span(call)[0]) if loader.sends_to_workers]
         return [one.place for loader in loaders for one in self._objects.held.get(loader, ())]
 
     def of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
-        """What is gained if worker processes can be sent an object that loaders hold.
+        """Return the gain of making an object of loaders picklable.
 
         Args:
             module: where it is made.
             offset: where; of a definition, its name.
             reads_batches: whether loaders that hold it then read whole batches.
         """
-        nodes = module.once(self._held).get(offset, ())
+        nodes = module.once(self._code_of_objects).get(offset, ())
         holders = [loader for node in nodes for loader in self._holders[module.path][node]]
         if not holders and not self._may_have_workers:
             return Gain(GainKind.NOTHING, "no loader of the project has workers")
@@ -137,17 +137,17 @@ class LoaderGains:
 
     @cached_property
     def _may_have_workers(self) -> bool:
-        """Whether any loader of the project may have workers, or files name a number of them."""
+        """Return whether any loader of the project may have workers, or files name a number of them."""
         return any(one.may_have_workers for one in self._run.loaders) or self._project.holds(_WORKERS)
 
     def pinned_in(self, module: Module, loop: cst.For) -> tuple[Place, ...]:
-        """The calls that build the loaders that a loop iterates over and that surely pin their batches."""
+        """Return the calls that build the loaders that a loop iterates over and that provably pin their batches."""
         now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
         value = self._run.loops.get(Place(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
         return tuple(dict.fromkeys(one.place for one in _loaders_in(value) if self._pins(one)))
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
-        """File and line, as read, of the loops over the loaders that a call builds, if they surely pin batches."""
+        """File and line, as read, of the loops over the loaders that a call builds, if they provably pin batches."""
         own = self._loaders_at(module, module.span(call)[0])
         return [
             (place.path, getattr(place.node, "lineno", 1))
@@ -156,24 +156,24 @@ class LoaderGains:
         ]
 
     def _pins(self, loader: Loader) -> bool:
-        """Whether a loader surely pins its batches where there is a device to copy them to."""
+        """Return whether a loader provably pins its batches where there is a device to copy them to."""
         given = loader.arguments.get("pin_memory", NONE)
         if given == NONE:  # then the factory pins the batches that it allocates itself
             collation = loader.arguments.get("collate_fn", ())
             return all(map(_stacks, collation)) and all(one.in_memory for one in self._readings(loader))
-        return all(_is_pinning(one) for one in given) or _asks_for_cuda(loader.place.node)
+        return all(_is_pinning(one) for one in given) or _checks_for_cuda(loader.place.node)
 
     def _loaders_at(self, module: Module, offset: int) -> list[Loader]:
-        """The loaders that a call at an offset of a module builds."""
+        """Return the loaders that a call at an offset of a module builds."""
         nodes = module.once(self._calls).get(offset, ())
         return [loader for node in nodes for loader in self._loaders[module.path][node]]
 
     def _calls(self, module: Module) -> dict[int, list[ast.AST]]:
-        """The calls that build loaders, by where a module has them now."""
+        """Return the calls that build loaders, by where a module has them now."""
         return self._by_offset(module, self._loaders)
 
-    def _held(self, module: Module) -> dict[int, list[ast.AST]]:
-        """What makes objects that loaders hold, by where a module has it now."""
+    def _code_of_objects(self, module: Module) -> dict[int, list[ast.AST]]:
+        """Return the code that creates objects of loaders, by its current place in a module."""
         return self._by_offset(module, self._holders)
 
     def _by_offset(self, module: Module, known: dict[str, dict[ast.AST, list[Loader]]]) -> dict[int, list[ast.AST]]:
@@ -183,14 +183,14 @@ class LoaderGains:
         return found
 
     def _gain(self, place: Place, *, moves: bool = True) -> Gain:
-        """What is gained by the call at a place, which builds loaders."""
+        """Return the gain of the loader call at a place."""
         key = place, moves
         if key not in self._known:
-            self._known[key] = self._judged(self._loaders[place.path][place.node], moves=moves)
+            self._known[key] = self._gain_of_loaders(self._loaders[place.path][place.node], moves=moves)
         return self._known[key]
 
-    def _judged(self, loaders: list[Loader], *, moves: bool) -> Gain:
-        """What is gained by a call that builds these loaders."""
+    def _gain_of_loaders(self, loaders: list[Loader], *, moves: bool) -> Gain:
+        """Return the gain of a call that builds these loaders."""
         readings = [one for loader in loaders for one in self._readings(loader)]
         at_once = next((one for one in readings if one.way is Way.AT_ONCE), None)
         collations = [one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks(one)]
@@ -210,13 +210,13 @@ class LoaderGains:
         if are_single:
             return _gain_at(GainKind.NOTHING, "it gives single samples", loaders[0].place)
         if replaced is not None:
-            return _gain_at(GainKind.NOTHING, "accelerate makes PyTorch's own loader of it", replaced)
+            return _gain_at(GainKind.NOTHING, "accelerate rebuilds the loader with PyTorch's class", replaced)
         if own:
-            return _gain_at(GainKind.NOTHING, "its own `collate_fn` puts the batches together", own[0])
+            return _gain_at(GainKind.NOTHING, "a `collate_fn` of the project builds the batches", own[0])
         return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
 
     def _replaced_by(self, loaders: list[Loader]) -> Place | None:
-        """The call that makes other loaders of these, if nothing else uses them."""
+        """Return the call that builds other loaders from these, if nothing else uses them."""
         if not all(one.replaced_by for one in loaders) or any(
             held is one for value in self._run.loops.values() for held in _loaders_in(value) for one in loaders
         ):
@@ -231,7 +231,7 @@ class LoaderGains:
         if not given or not isinstance(given[0], ast.Name) or not values or not all(map(_is_own_function, values)):
             return False
         tree = syntax_tree(self._project.text(place.path))
-        function = next((one for one in _around(tree, place.node) if isinstance(one, _FUNCTIONS)), None)
+        function = next((one for one in _ancestors(tree, place.node) if isinstance(one, _FUNCTIONS)), None)
         if function is None:
             return False
         names = (one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
@@ -241,12 +241,12 @@ class LoaderGains:
         return readings_of(self._project, loader.arguments.get("dataset", ()))
 
     def _has_all_callers(self, place: Place, readings: list[Reading]) -> bool:
-        """Whether a loader can be given no other datasets than those that the run gave it.
+        """Return whether a loader can only get the datasets of the abstract run.
 
         It can if the function around it, or the class, may have calls that the run has not reached.
         """
         tree = syntax_tree(self._project.text(place.path))
-        around = [node for node in _around(tree, place.node) if isinstance(node, (*_FUNCTIONS, ast.ClassDef))]
+        around = [node for node in _ancestors(tree, place.node) if isinstance(node, (*_FUNCTIONS, ast.ClassDef))]
         if not around or _is_inside(place.path, around[0], readings):
             return True
         for node in around:
@@ -262,7 +262,7 @@ class LoaderGains:
         return True
 
     def _is_known_for_any_caller(self, place: Place, outermost: ast.AST) -> bool:
-        """Whether the datasets of a loader are known even if nothing is known of what its function is given."""
+        """Return whether the datasets of a loader are known for all arguments of its function."""
         if not isinstance(outermost, ast.FunctionDef | ast.ClassDef):
             return False
         first = len(self._run.loaders)
@@ -279,7 +279,7 @@ def _gain_at(kind: GainKind, why: str, place: Place | None) -> Gain:
 
 
 def _loaders_in(value: Value, depth: int = 4) -> Iterator[Loader]:
-    """The loaders that a loop over a value gets its batches from."""
+    """Yield the loaders that a loop over a value gets its batches from."""
     for thing in value:
         match thing:
             case Loader() as loader:
@@ -293,7 +293,7 @@ def _loaders_in(value: Value, depth: int = 4) -> Iterator[Loader]:
 
 
 def _is_pinning(given: Thing) -> bool:
-    """Whether a `pin_memory` is true, or asks whether there is CUDA."""
+    """Return whether a `pin_memory` is true, or checks for CUDA."""
     match given:
         case Constant(value=value, is_whole=True):
             return bool(value)
@@ -302,8 +302,8 @@ def _is_pinning(given: Thing) -> bool:
     return False
 
 
-def _asks_for_cuda(call: ast.AST) -> bool:
-    """Whether `pin_memory` is true for a device of CUDA: ``device.type == "cuda"``, ``True if … else False``."""
+def _checks_for_cuda(call: ast.AST) -> bool:
+    """Return whether `pin_memory` is true for a device of CUDA: ``device.type == "cuda"``, ``True if … else False``."""
     given = [one.value for one in call.keywords if one.arg == "pin_memory"] if isinstance(call, ast.Call) else []
     for value in given:
         match value:
@@ -318,12 +318,12 @@ def _asks_for_cuda(call: ast.AST) -> bool:
 
 
 def _gives_single_samples(loader: Loader) -> bool:
-    """Whether a loader surely puts no samples together: ``batch_size=None``."""
+    """Return whether a loader provably puts no samples together: ``batch_size=None``."""
     return loader.arguments.get("batch_size") == NONE and loader.arguments.get("batch_sampler", NONE) == NONE
 
 
 def _stacks(collation: Thing) -> bool:
-    """Whether a `collate_fn` puts samples together as the runtime does."""
+    """Return whether a `collate_fn` puts samples together as the runtime does."""
     match collation:
         case Constant(value=None):
             return True
@@ -333,7 +333,7 @@ def _stacks(collation: Thing) -> bool:
 
 
 def _names_collation(call: ast.AST, own: list[Place], collations: list[Thing]) -> bool:
-    """Whether a call names a function of the project as its ``collate_fn``: the batches are then its own."""
+    """Return whether a call names a function of the project as its ``collate_fn``: the batches are then its own."""
     given = [one.value for one in getattr(call, "keywords", ()) if one.arg == "collate_fn"]
     name = (
         given[0].attr if given and isinstance(given[0], ast.Attribute) else getattr(next(iter(given), None), "id", "")
@@ -342,12 +342,12 @@ def _names_collation(call: ast.AST, own: list[Place], collations: list[Thing]) -
 
 
 def _is_own_function(collation: Thing) -> TypeGuard[FunctionThing]:
-    """Whether a `collate_fn` is a function of the project. A lambda may become one of the runtime's."""
+    """Return whether a `collate_fn` is a function of the project. A lambda may become one of the runtime's."""
     return isinstance(collation, FunctionThing) and isinstance(collation.place.node, _FUNCTIONS)
 
 
-def _around(tree: ast.Module, node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that hold another one, innermost first."""
+def _ancestors(tree: ast.Module, node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes that hold another one, innermost first."""
     line, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
     holding = [
         one
@@ -358,7 +358,7 @@ def _around(tree: ast.Module, node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_inside(path: str, node: ast.AST, readings: list[Reading]) -> bool:
-    """Whether the datasets are all made in the code of a definition."""
+    """Return whether the datasets are all made in the code of a definition."""
     first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
     made = [place for one in readings for place in one.made]
     return bool(made) and all(
@@ -377,13 +377,13 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 
 
 def _mentions(project: Project, name: str) -> int:
-    """How often the files of a project name a definition, apart from defining and importing it."""
+    """Return how often the files of a project name a definition, apart from defining and importing it."""
     word = re.compile(rf"^(?![ \t]*(?:from|import)\b).*?\b(?<!def )(?<!class ){re.escape(name)}\b", re.MULTILINE)
     return sum(len(word.findall(project.text(path))) for path in project.holding(name))
 
 
-def _unused_function(module: Module, project: Project, call: cst.Call) -> cst.FunctionDef | None:
-    """The function around a call that surely nothing calls: a private one, or one of a script that nobody imports."""
+def _function_without_calls(module: Module, project: Project, call: cst.Call) -> cst.FunctionDef | None:
+    """Return the enclosing function if provably no code calls it: a private one, or one of an unimported script."""
     outermost = next((one for one in reversed(list(module.ancestors(call))) if isinstance(one, cst.FunctionDef)), None)
     if outermost is None or outermost.decorators or module.parents[outermost] is not module.tree:
         return None
@@ -396,6 +396,6 @@ def _unused_function(module: Module, project: Project, call: cst.Call) -> cst.Fu
 
 
 def _is_script(module: Module, project: Project) -> bool:
-    """Whether a module is only run, and calls no functions by computed names."""
+    """Return whether a module is only run, and calls no functions by computed names."""
     is_run = _GUARD.search(module.text) is not None and _CALLS_BY_NAME.search(module.text) is None
     return is_run and with_importers(project, [module.path], 1) == [module.path]

@@ -1,4 +1,4 @@
-"""How the runtime reads the samples of a dataset: whole batches at once, one by one, or not known before it runs.
+"""How the runtime reads a dataset: whole batches, single samples, or not known before the program runs.
 
 It is the static side of ``chirpid_patch.datasets.gather.node_of``.
 """
@@ -44,7 +44,7 @@ class Reading:
         why: the reason, as the end of a sentence.
         place: the code that is the reason.
         made: the call that makes the dataset, and datasets inside of it.
-        in_memory: whether batches are surely gathered from tensors.
+        in_memory: whether batches are provably gathered from tensors.
     """
 
     way: Way
@@ -58,7 +58,7 @@ _UNKNOWN = Reading(Way.UNKNOWN)
 
 
 def readings_of(project: Project, value: Iterable[Thing], depth: int = 0) -> list[Reading]:
-    """How the samples are read of each dataset that a value may stand for; ``None`` is no dataset."""
+    """Return how each possible dataset of a value is read; ``None`` is no dataset."""
     things = [one for one in value if getattr(one, "value", one) is not None]
     return [_reading(project, thing, depth) for thing in things] or [_UNKNOWN]
 
@@ -73,7 +73,7 @@ def _reading(project: Project, thing: Thing, depth: int) -> Reading:
 
 
 def _of_library(project: Project, made: Instance, name: str, depth: int) -> Reading:
-    """How an object is read whose way of reading is that of a library's class."""
+    """Return how an object is read whose way of reading is that of a library's class."""
     short = name.rpartition(".")[2]
     if name.startswith(_SHIPPED):
         return Reading(Way.AT_ONCE, f"`{short}` reads whole batches", made.place, (made.place,))
@@ -90,16 +90,16 @@ def _of_library(project: Project, made: Instance, name: str, depth: int) -> Read
         case "TensorDataset":
             return Reading(Way.AT_ONCE, "the samples are in memory", made.place, (made.place,), in_memory=True)
         case "Subset" | "random_split":
-            return _joined(readings_of(project, cells.get(0) or cells.get("dataset") or (), depth + 1), made)
+            return _combine_readings(readings_of(project, cells.get(0) or cells.get("dataset") or (), depth + 1), made)
         case "ConcatDataset":
             held = [one for one in cells.get(0) or cells.get("datasets") or () if isinstance(one, Container)]
             parts = [part for one in held for value in one.cells.values() for part in value]
-            return _joined(readings_of(project, parts, depth + 1), made)
+            return _combine_readings(readings_of(project, parts, depth + 1), made)
     return _UNKNOWN
 
 
-def _joined(parts: list[Reading], made: Instance) -> Reading:
-    """How a dataset is read that has the samples of others: at once only if each of them is."""
+def _combine_readings(parts: list[Reading], made: Instance) -> Reading:
+    """Return how a dataset over other datasets is read: at once only if each of them is."""
     ways = {one.way for one in parts}
     way = next(one for one in (Way.UNKNOWN, Way.ONE_BY_ONE, Way.AT_ONCE) if one in ways)
     first = next(one for one in parts if one.way is way)
@@ -108,7 +108,7 @@ def _joined(parts: list[Reading], made: Instance) -> Reading:
 
 
 def _of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> Reading:
-    """How objects of a class of the project are read: as its first base with a method for that does it."""
+    """Return how objects of a class of the project are read: as its first base with a method for that does it."""
     order = bases_of(cls)
     libraries = [one.name for one in order if isinstance(one, External)]
     if any(map(ITERABLE_DATASET.fullmatch, libraries)):
@@ -132,13 +132,13 @@ def _of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> 
 
 
 def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
-    """How the ``__getitem__`` of a class is read: at once where the class declares, or will declare, its samples."""
+    """Return how the ``__getitem__`` of a class is read: at once if the class declares its samples."""
     node = cls.place.node
     if not isinstance(node, ast.ClassDef) or cls.scope.is_local:
         return _UNKNOWN  # CHP005 and CHP006 may make a class of it that declares its samples
     for one in node.decorator_list:
         if isinstance(one, ast.Call) and _last_name(one) in DECORATORS:
-            return _declared(made, cls, _last_name(one), [ast.unparse(argument) for argument in one.args])
+            return _declared_reading(made, cls, _last_name(one), [ast.unparse(argument) for argument in one.args])
     if node.decorator_list:
         return _UNKNOWN
     module = project.module(cls.place.path)
@@ -147,7 +147,7 @@ def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
         return _UNKNOWN
     found = read_declared(module, project, definition)
     if isinstance(found, Declared):
-        return _declared(made, cls, found.decorator, found.arguments)
+        return _declared_reading(made, cls, found.decorator, found.arguments)
     if may_declare(module, project, definition):
         return _UNKNOWN  # another rewrite may make it do so, or its author
     cells = cls.body.cells
@@ -156,8 +156,8 @@ def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
     return Reading(Way.ONE_BY_ONE, "samples are read one by one", place)
 
 
-def _declared(made: Instance, cls: ClassThing, decorator: str, arguments: Sequence[str]) -> Reading:
-    """How an object of a class with a decorator of the runtime is read; subclasses may be read in other ways."""
+def _declared_reading(made: Instance, cls: ClassThing, decorator: str, arguments: Sequence[str]) -> Reading:
+    """Return how an object of a class with a decorator of the runtime is read; subclasses may be read in other ways."""
     if made.cls is not cls:
         return _UNKNOWN
     if decorator == "lists_samples":  # what is indexed may be an array: only lists are stacked at once
@@ -173,7 +173,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _definition(module: Module, node: ast.ClassDef) -> cst.ClassDef | None:
-    """The same definition as LibCST has it, unless the module was rewritten since."""
+    """Return LibCST's node of the same definition, unless the module was rewritten since."""
     named = [one for one in module.find(cst.ClassDef) if one.name.value == node.name]
     at = [one for one in named if module.position(module.span(one)[0])[0] in _lines(node)]
     return at[0] if at else (named[0] if len(named) == 1 else None)

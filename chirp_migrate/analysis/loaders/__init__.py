@@ -1,1 +1,1 @@
-"""Which calls build loaders, what they are for, and what else loads data by hand."""
+"""Calls that build loaders, their roles, and hand-written loading."""

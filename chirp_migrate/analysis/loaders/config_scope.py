@@ -1,4 +1,4 @@
-"""Where a training configuration dictionary is within reach of an expression."""
+"""Training configurations that an expression can read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OWN_GET = (
 def config_expression(module: Module, project: Project, node: cst.CSTNode) -> str | None:
     """Source of the configuration mapping that ``node`` can read (``self.config`` or ``config``), if there is one.
 
-    Only a mapping that the same function, or ``__init__``, has surely read by then counts, with ``.get('key')`` or
+    Only a mapping that the same function, or ``__init__``, has provably read by then counts, with ``.get('key')`` or
     ``.get('key', number)`` (None, True and False too): it may be None or given later, a namespace of parsed arguments
     has no ``get``, a ConfigParser's takes two names, and an object of the backend may have a ``get`` of its own.
     """
@@ -52,7 +52,7 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
 
 
 def _has_own_get(project: Project) -> bool:
-    """Whether the backend may have a ``get`` of its own that refuses a key.
+    """Return whether the backend may have a ``get`` of its own that refuses a key.
 
     One that is defined, inherited from a mapping, given to a class or object, or looked up by a ``__getattr__``.
     """
@@ -61,7 +61,7 @@ def _has_own_get(project: Project) -> bool:
 
 
 def _is_kept(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, attribute: str) -> bool:
-    """Whether ``__init__`` has surely read an attribute, and nothing else gives it a value."""
+    """Return whether ``__init__`` has provably read an attribute, and nothing else gives it a value."""
     init = methods_of(owner).get("__init__")
     if init is None or init is function:
         return False
@@ -71,7 +71,7 @@ def _is_kept(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, att
 
 
 def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.CSTNode, end: int) -> bool:
-    """Whether ``function`` has surely read ``mapping`` before ``end``, if it has come to ``node``."""
+    """Return whether ``function`` has provably read ``mapping`` before ``end``, if it has come to ``node``."""
     reads = [one for one in module.once(_looked_up, function) if _gets(one, mapping)]
     if not reads:
         return False
@@ -92,7 +92,7 @@ def _looked_up(module: Module, function: cst.FunctionDef) -> list[cst.Call]:
 
 
 def _gets(call: cst.Call, mapping: str) -> bool:
-    """Whether a call is ``mapping.get('key')`` or ``mapping.get('key', number)``."""
+    """Return whether a call is ``mapping.get('key')`` or ``mapping.get('key', number)``."""
     if dotted(call.func) != f"{mapping}.get" or any(argument.keyword is not None for argument in call.args):
         return False
     match [argument.value for argument in call.args]:
@@ -104,7 +104,7 @@ def _gets(call: cst.Call, mapping: str) -> bool:
 
 
 def _is_evaluated(module: Module, node: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
-    """Whether an expression has been evaluated after its statement, up to what is ``around`` another one."""
+    """Return whether an expression runs after its statement, up to the code ``around``."""
     for ancestor in module.ancestors(node):
         if ancestor in around:
             return True

@@ -1,4 +1,4 @@
-"""Whether a configuration is only looked up in, or somewhere taken as a whole, so that another key would show."""
+"""Whether code only reads single keys of a configuration, so that a further key has no visible effect."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _WHOLE = frozenset({"items", "keys", "values", "pop", "popitem", "clear", "fromk
 
 
 def taken_whole(project: Project) -> str | None:
-    """The first use of anything called ``…config`` in the backend that is no look-up, copy, test or merge.
+    """Return the first use of anything called ``…config`` in the backend that is no look-up, copy, test or merge.
 
     A configuration may be given on under a name of this kind, also to functions of the backend.
     """
     outlines = []
     for text in (*project.texts("config"), *project.texts("CONFIG")):
-        with contextlib.suppress(UnparsableModule):  # reported by whoever reads it
+        with contextlib.suppress(UnparsableModule):  # reported by the code that reads it
             outlines.append(Outline("", text))
     known: dict[str, list[list[str]]] = defaultdict(list)
     for outline in outlines:
@@ -58,12 +58,12 @@ def _is_config(node: ast.AST | None) -> bool:
 
 
 def _is_renamed(imported: ast.alias) -> bool:
-    """Whether a configuration is imported under a name that does not show that it is one."""
+    """Return whether a configuration is imported under a name that does not show that it is one."""
     return _NAME.fullmatch(imported.name) is not None and _NAME.fullmatch(imported.asname or imported.name) is None
 
 
 def _use(node: ast.AST, parents: Mapping[ast.AST, ast.AST], known: Mapping[str, list[list[str]]]) -> ast.AST | None:
-    """Where the value of ``node`` is taken as a whole; ``None`` when it is not."""
+    """Return where code uses the value of ``node`` as a whole; ``None`` if it does not."""
     parent = parents[node]
     match parent:
         case ast.BoolOp() | ast.IfExp():  # config or {}
@@ -81,12 +81,12 @@ def _use(node: ast.AST, parents: Mapping[ast.AST, ast.AST], known: Mapping[str, 
             return None if _is_config(target) else parent
         case ast.keyword(arg=keyword):
             call = parents[parent]
-            return None if _NAME.fullmatch(keyword or "") and _called(call) in known else call
+            return None if _NAME.fullmatch(keyword or "") and _name_of_callee(call) in known else call
         case ast.Call(func=ast.Attribute(value=owner, attr="update")) if node in parent.args and _is_config(owner):
             return None
         case ast.Call(args=args) if node in args:
             place, starred = args.index(node), any(isinstance(argument, ast.Starred) for argument in args)
-            taking = [names[place : place + 1] for names in known.get(_called(parent), [])]
+            taking = [names[place : place + 1] for names in known.get(_name_of_callee(parent), [])]
             same = bool(taking) and all(names and _NAME.fullmatch(names[0]) for names in taking)
             return None if same and not starred else parent
         case ast.Compare(ops=operators):
@@ -99,6 +99,6 @@ def _use(node: ast.AST, parents: Mapping[ast.AST, ast.AST], known: Mapping[str, 
     return parent
 
 
-def _called(call: ast.AST) -> str:
+def _name_of_callee(call: ast.AST) -> str:
     function = call.func if isinstance(call, ast.Call) else None
     return getattr(function, "attr", getattr(function, "id", ""))

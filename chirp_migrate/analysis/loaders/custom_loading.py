@@ -60,15 +60,15 @@ class CustomLoading:
 
 
 def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
-    """What loads batches by hand in a module, in order of the text."""
+    """Yield the hand-written loading of a module, in order of the text."""
     made: dict[Unit, list[tuple[str, cst.Call | cst.Arg]]] = defaultdict(list)
     for definition in module.find(cst.ClassDef):
         for base in definition.bases:
-            if _stands_for(module, project, base.value, _MADE_WITH[THREADS]):
+            if _refers_to(module, project, base.value, _MADE_WITH[THREADS]):
                 made[definition].append((THREADS, base))
     for call in module.find(cst.Call):
         for kind, pattern in _MADE_WITH.items():
-            if _stands_for(module, project, call.func, pattern):
+            if _refers_to(module, project, call.func, pattern):
                 made[_unit(module, call)].append((kind, call))
     for unit in sorted(made, key=lambda unit: module.span(unit)[0]):
         loading = _Loading(module, project, unit)
@@ -80,8 +80,8 @@ def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
             yield CustomLoading(unit, machinery, loading.from_loader)
 
 
-def _stands_for(module: Module, project: Project, node: cst.CSTNode, pattern: re.Pattern[str]) -> bool:
-    """Whether a name or attribute stands for one of these."""
+def _refers_to(module: Module, project: Project, node: cst.CSTNode, pattern: re.Pattern[str]) -> bool:
+    """Return whether a name or attribute refers to one of these."""
     if not isinstance(node, cst.Name | cst.Attribute):
         return False
     if resolves_to(module, node, pattern, project):
@@ -92,7 +92,7 @@ def _stands_for(module: Module, project: Project, node: cst.CSTNode, pattern: re
 
 
 def _modules(module: Module, project: Project, node: cst.BaseExpression) -> set[str]:
-    """The modules that an expression may stand for: variables that hold one, and multiprocessing contexts."""
+    """Return the possible modules of an expression: variables with one, and multiprocessing contexts."""
     values = [origin.value for origin in values_of(module, node)]
     modules: set[str] = set()
     for value in (part for whole in (node, *values) for part in contents(module, module.tree, whole)):
@@ -104,7 +104,7 @@ def _modules(module: Module, project: Project, node: cst.BaseExpression) -> set[
 
 
 def _unit(module: Module, node: cst.CSTNode) -> Unit:
-    """The class around a node, else the outermost function, else the module."""
+    """Return the class around a node, else the outermost function, else the module."""
     definitions = [around for around in module.ancestors(node) if isinstance(around, cst.ClassDef | cst.FunctionDef)]
     classes = (definition for definition in definitions if isinstance(definition, cst.ClassDef))
     return next(classes, definitions[-1] if definitions else module.tree)
@@ -118,7 +118,7 @@ class _Loading(DataReading):
         self._nodes = list(own_nodes(unit) if isinstance(unit, cst.Module) else walk(unit))
 
     def is_done_by(self, kind: str, place: cst.Call | cst.Arg) -> bool:
-        """Whether a pool, thread or stream loads samples or batches."""
+        """Return whether a pool, thread or stream loads samples or batches."""
         if kind == WORKERS:
             return any(self._hands_out(node) for node in self._nodes if isinstance(node, cst.Call))
         if kind == THREADS:
@@ -137,11 +137,11 @@ class _Loading(DataReading):
         # What is only stored somewhere else, or computed once of a whole dataset, is no loading.
         if self._is_iterator and method in _MAPS and any(map(self.iterates_over, data)):
             return True
-        is_used = self._is_iterator or not self._is_dropped(call)
+        is_used = self._is_iterator or not self._ignores_result(call)
         return is_used and method in _MAPS | _SUBMITS and self._reads_samples(function, data)
 
-    def _is_dropped(self, call: cst.Call) -> bool:
-        """Whether nothing is done with what a call gives, but to iterate over it: ``list(pool.map(write, order))``."""
+    def _ignores_result(self, call: cst.Call) -> bool:
+        """Return whether code ignores the result of a call, or only iterates over it."""
         node: cst.CSTNode = call
         while isinstance(parent := self._module.parents[node], cst.Arg | cst.Call):
             if isinstance(parent, cst.Call) and not isinstance(parent.func, cst.Name):
@@ -152,13 +152,13 @@ class _Loading(DataReading):
     def _is_pool(self, node: cst.BaseExpression) -> bool:
         pattern = _MADE_WITH[WORKERS]
         if isinstance(node, cst.Call):
-            return _stands_for(self._module, self._project, node.func, pattern)
+            return _refers_to(self._module, self._project, node.func, pattern)
         name = dotted(node)
         if name is None:
             return False
         values = values_of(self._module, node)
         calls = (call for value in values for call in find_in(value.value, cst.Call))
-        if any(_stands_for(self._module, self._project, call.func, pattern) for call in calls):
+        if any(_refers_to(self._module, self._project, call.func, pattern) for call in calls):
             return True
         # A property or a parameter.
         return not values and re.search(r"pool|executor", name.rpartition(".")[2], re.IGNORECASE) is not None
@@ -174,7 +174,7 @@ class _Loading(DataReading):
     # Threads
 
     def _fills_queue(self, started: cst.Call | cst.Arg) -> bool:
-        """Whether a thread puts what it reads from data somewhere."""
+        """Return whether a thread stores data that it reads in a queue or similar object."""
         arguments = started.args if isinstance(started, cst.Call) else ()
         target = keywords(started).get("target") if isinstance(started, cst.Call) else None
         run = self.methods("run") if not arguments else [] if target is None else self.functions_in(target)
@@ -190,7 +190,7 @@ class _Loading(DataReading):
         return any(self.has_samples(argument.value, taken) for call in puts for argument in call.args)
 
     def _queues(self, method: cst.Attribute) -> bool:
-        """Whether a method is one that puts something into a queue."""
+        """Return whether a method is one that puts something into a queue."""
         if method.attr.value not in _APPENDS:
             return method.attr.value in _PUTS
         values = values_of(self._module, method.value)
@@ -199,14 +199,14 @@ class _Loading(DataReading):
 
     @cached_property
     def _is_iterator(self) -> bool:
-        """Whether the unit gives things one after another."""
+        """Return whether the unit gives things one after another."""
         if isinstance(self._unit, cst.ClassDef):
             return any(self.methods(name) for name in _GIVES)
         return any(isinstance(node, cst.Yield) for node in self._nodes)
 
     @cached_property
     def _used_on_data(self) -> bool:
-        """Whether the module gives it a loader or dataset, or the iterator of one."""
+        """Return whether the module gives it a loader or dataset, or the iterator of one."""
         return not isinstance(self._unit, cst.Module) and self._is_given_data(self._unit, 0)
 
     def _is_given_data(self, called: cst.ClassDef | cst.FunctionDef, depth: int) -> bool:
@@ -222,7 +222,7 @@ class _Loading(DataReading):
         return False
 
     def _handing_on(self, call: cst.Call) -> Iterator[cst.ClassDef | cst.FunctionDef]:
-        """The function whose parameter, and the class whose attribute, a call is given."""
+        """Yield the function whose parameter, and the class whose attribute, a call is given."""
         function, owner = self._module.enclosing_function(call), self._module.enclosing_class(call)
         given = {dotted(argument.value) or "" for argument in call.args}
         if function is not None and given & parameters(function).keys():
@@ -231,7 +231,7 @@ class _Loading(DataReading):
             yield owner
 
     def _is_own_iterator(self, node: cst.BaseExpression) -> bool:
-        """Whether it is ``super().__iter__()`` in a subclass of a loader."""
+        """Return whether it is ``super().__iter__()`` in a subclass of a loader."""
         owner = self._module.enclosing_class(node)
         if owner is None or method_called(node) != "__iter__":
             return False
@@ -243,7 +243,7 @@ class _Loading(DataReading):
     # Streams
 
     def _moves_on_stream(self, block: cst.With) -> bool:
-        """Whether a ``with`` makes a stream current and moves something to a device."""
+        """Return whether a ``with`` makes a stream current and moves something to a device."""
         if not any(self._is_stream(item.item, 0) for item in block.items):
             return False
         calls = find_in(block.body, cst.Call)
@@ -252,9 +252,9 @@ class _Loading(DataReading):
         return any(method_called(node) in ("to", "cuda") for node in (*calls, *followed))
 
     def _is_stream(self, context: cst.BaseExpression, depth: int) -> bool:
-        """Whether a context makes a stream current, also through a variable or ``partial``."""
+        """Return whether a context makes a stream current, also through a variable or ``partial``."""
         for part in walk(context):
-            if _stands_for(self._module, self._project, part, _CURRENT):
+            if _refers_to(self._module, self._project, part, _CURRENT):
                 return True
             values = values_of(self._module, part) if depth < _DEPTH else []
             if any(self._is_stream(origin.value, depth + 1) for origin in values if origin.value is not context):
@@ -263,5 +263,5 @@ class _Loading(DataReading):
 
 
 def _trains(function: Function) -> bool:
-    """Whether a function is a training step, whatever else it iterates over."""
+    """Return whether a function is a training step, besides its other loops."""
     return any(isinstance(node, cst.Attribute) and node.attr.value in _TRAINS for node in walk(function))

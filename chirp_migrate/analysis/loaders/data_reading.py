@@ -1,4 +1,4 @@
-"""Which code of a class, function or script takes samples from a dataset or batches from a loader."""
+"""Code of a class, function or script that reads samples from a dataset or batches from a loader."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DEPTH = 4
 
 
 class DataReading:
-    """What reads data in one unit of a module."""
+    """The code that reads data in one unit of a module."""
 
     def __init__(self, module: Module, project: Project, unit: Unit) -> None:
         self._module, self._project, self._unit = module, project, unit
@@ -35,11 +35,11 @@ class DataReading:
         self.from_loader = False
 
     def is_data(self, node: cst.CSTNode) -> bool:
-        """Whether an expression stands for a loader or dataset, or the iterator of one."""
+        """Return whether an expression stands for a loader or dataset, or the iterator of one."""
         return self._stands_for(self._is_loader, node) or self._stands_for(self._is_dataset, node)
 
     def _stands_for(self, is_kind: Callable[[cst.CSTNode], bool], node: cst.CSTNode, depth: int = 0) -> bool:
-        """Whether a value, or what it comes from, is of a kind."""
+        """Return whether a value, or its source, is of a kind."""
         if is_kind(node):
             return True
         return depth < _DEPTH and any(self._stands_for(is_kind, source, depth + 1) for source in self._sources(node))
@@ -53,14 +53,14 @@ class DataReading:
         return isinstance(node, cst.Name | cst.Attribute) and is_dataset(self._module, self._project, node)
 
     def _sources(self, node: cst.CSTNode) -> list[cst.BaseExpression]:
-        """What a variable was given, and what an iterator iterates over."""
+        """Return the assigned values of a variable, and the sources of an iterator."""
         match node:
             case cst.Call(func=function, args=[first, *_]):
                 return [first.value] if self._module.qualified_names(function) & _ITERATORS else []
         return [origin.value for origin in values_of(self._module, node) if origin.part is None]
 
     def iterates_over(self, node: cst.BaseExpression) -> bool:
-        """Whether an iterable is data, or positions of a dataset: ``range(len(dataset))``."""
+        """Return whether an iterable is data, or positions of a dataset: ``range(len(dataset))``."""
         if self.is_data(node):
             return True
         match node:
@@ -69,13 +69,13 @@ class DataReading:
         return False
 
     def names_items(self, node: cst.BaseExpression) -> bool:
-        """Whether an expression is ``dataset.__getitem__``, that of a dataset's own ``self`` included."""
+        """Return whether an expression is ``dataset.__getitem__``, that of a dataset's own ``self`` included."""
         if not isinstance(node, cst.Attribute) or node.attr.value not in _ITEMS:
             return False
         return any(map(self.methods, _ITEMS)) if is_on_self(node) else self.is_data(node.value)
 
     def takes_samples(self, nodes: Iterable[cst.CSTNode]) -> bool:
-        """Whether code takes single samples from a dataset: ``dataset[i]``, ``next(samples)``."""
+        """Return whether code takes single samples from a dataset: ``dataset[i]``, ``next(samples)``."""
         return any(map(self._takes_sample, nodes))
 
     def _takes_sample(self, node: cst.CSTNode) -> bool:
@@ -89,12 +89,12 @@ class DataReading:
         return self._takes(node, {"builtins.next"})
 
     def reads(self, nodes: Iterable[cst.CSTNode]) -> bool:
-        """Whether code takes samples from a dataset or batches from a loader, in whatever way."""
+        """Return whether code takes samples from a dataset or batches from a loader, in any way."""
         nodes = list(nodes)
         return any(map(self._iterates, nodes)) or self.takes_samples(nodes)
 
     def _iterates(self, node: cst.CSTNode) -> bool:
-        """Whether a loop iterates over data, or a call gives an iterator of it."""
+        """Return whether a loop iterates over data, or a call gives an iterator of it."""
         if not isinstance(node, cst.For | cst.CompFor):
             return self._takes(node, _ITERATORS)
         if self.is_data(node.iter):
@@ -104,14 +104,14 @@ class DataReading:
         return known
 
     def _takes(self, node: cst.CSTNode, functions: Set[str]) -> bool:
-        """Whether one of these built-in functions is given data."""
+        """Return whether one of these built-in functions is given data."""
         match node:
             case cst.Call(func=function, args=[first, *_]):
                 return bool(self._module.qualified_names(function) & functions) and self.is_data(first.value)
         return False
 
     def taken(self, functions: Sequence[Function], *, every_loop: bool) -> set[str]:
-        """Names that hold what these functions, which call each other, take from data.
+        """Return names of the data that these functions, which call each other, read.
 
         ``every_loop``: also what any loop iterates over is data.
         """
@@ -151,7 +151,7 @@ class DataReading:
         return found
 
     def followed(self, function: Function) -> list[Function]:
-        """A function with those of the module, and of the same class, that it calls."""
+        """Return a function with those of the module, and of the same class, that it calls."""
         found = [function]
         for one in found:
             for call in find_in(one, cst.Call):
@@ -171,7 +171,7 @@ class DataReading:
 
 
 def _bound(target: cst.CSTNode) -> set[str]:
-    """Names that an assignment or loop gives a value, those of attributes included."""
+    """Return names that an assignment or loop gives a value, those of attributes included."""
     if isinstance(target, cst.Tuple | cst.List):
         return set[str]().union(*(_bound(element.value) for element in target.elements))
     name = dotted(target)

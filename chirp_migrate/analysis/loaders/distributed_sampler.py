@@ -1,4 +1,4 @@
-"""The distributed sampler that shuffles the samples of a loader, and whether anything tells it the epoch."""
+"""The distributed sampler that shuffles the samples of a loader, and whether the code sets its epoch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DistributedSampler:
         name: the expression.
         made: what it is bound to.
         guard: its class as the module names it, where it may be something else.
-        is_known: whether it surely is one, or can be asked.
+        is_known: whether it provably is one, or can be asked.
     """
 
     name: str
@@ -43,7 +43,7 @@ def sampler_of(
 ) -> DistributedSampler | None:
     """The sampler of the loader that ``node`` stands for at ``place``, when it is or may be a distributed one."""
     given = ((owner, argument(call, _POSITION, "sampler")) for owner, call in loader.calls)
-    made = [(owner, value, *_made(owner, project, value)) for owner, value in given if value is not None]
+    made = [(owner, value, *_sampler_calls(owner, project, value)) for owner, value in given if value is not None]
     known = [one for one in made if one[2]]
     if not known:
         return None
@@ -60,7 +60,7 @@ def sampler_of(
     return DistributedSampler(f"{loader_name}.sampler", values_of(module, node), is_known=always)
 
 
-def _made(module: Module, project: Project, value: cst.BaseExpression) -> tuple[list[cst.Call], bool]:
+def _sampler_calls(module: Module, project: Project, value: cst.BaseExpression) -> tuple[list[cst.Call], bool]:
     """Calls that make a shuffling distributed sampler of a value, and whether nothing else can be there."""
     found = values_of(module, value)
     if any(one.part is not None for one in found) or (not found and dotted(value) is not None):
@@ -78,16 +78,16 @@ def _made(module: Module, project: Project, value: cst.BaseExpression) -> tuple[
 
 
 def _is_imported(module: Module, node: cst.BaseExpression) -> bool:
-    """Whether the name that an expression starts with is imported at the top of the module."""
+    """Return whether the name that an expression starts with is imported at the top of the module."""
     bindings = module.scopes.module.bindings.get((dotted(node) or "").partition(".")[0], ())
     lines = (module.parents[binding.node] for binding in bindings if binding.kind is Kind.IMPORT)
     return any(isinstance(module.parents.get(line), cst.Module) for line in lines)
 
 
-def is_told_the_epoch(
+def has_set_epoch_call(
     module: Module, project: Project, loop: cst.For, sampler: DistributedSampler, loader: cst.BaseExpression
 ) -> bool:
-    """Whether ``set_epoch`` is called around the loop, on this sampler elsewhere, or by what the loop calls."""
+    """Return whether code calls ``set_epoch`` around the loop, elsewhere on this sampler, or in a called function."""
     if re.search(_SET, module.text) is None and not project.holds(_SET, "set_epoch"):
         return False
     telling = [one for one in module.find(cst.Call) if method_called(one) == "set_epoch"]

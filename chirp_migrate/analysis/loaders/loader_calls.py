@@ -49,7 +49,7 @@ class LoaderCall:
     open: bool
 
     def given(self, name: str) -> bool:
-        """Whether an argument is given and is not the literal ``None``."""
+        """Return whether an argument is given and is not the literal ``None``."""
         return name in self.arguments and not is_name(self.arguments[name], "None")
 
 
@@ -76,7 +76,7 @@ def gives_by_position(module: Module, parameter: str) -> bool:
 
 
 def may_build_loader(outline: Outline, project: Project, call: ast.Call) -> bool:
-    """Whether a call may be one of :func:`loader_calls`."""
+    """Return whether a call may be one of :func:`loader_calls`."""
     return any(_role(name) is not None for name in project.possible_names(outline, call.func))
 
 
@@ -89,7 +89,7 @@ def _role(qualified: str) -> str | None:
 
 
 def argument_positions(call: cst.Call) -> dict[str, int]:
-    """Where a call of ``DataLoader`` without stars gives each parameter; what it does not take is missing."""
+    """Return the place of each parameter in a call of ``DataLoader`` without stars."""
     named = ((one.keyword.value if one.keyword else None, place) for place, one in enumerate(call.args))
     positional = dict(enumerate(TORCH_POSITIONAL))
     found = ((keyword or positional.get(place), place) for keyword, place in named)

@@ -1,4 +1,4 @@
-"""Which loops iterate over loaders, and which part of a loop's target takes the batches of each."""
+"""Loops that iterate over loaders, and the part of a loop's target that gets the batches of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a call that builds a loader makes clear what the loader is for: training, validation or test."""
+"""The role of a loader by the call that builds it: training, validation or test."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _ROLES = {
 _OTHER = "other"
 #: Keywords of datasets that take a part of the data: by a truth value, or by its name.
 _PARTS = frozenset({"train", "is_train", "training", "split", "subset", "mode", "phase", "partition"})
-#: Files whose functions are called tests, whatever they do.
+#: Files whose functions are called tests, although they do other things.
 _TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 
 
 def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.BaseExpression]) -> str:
-    """What the loader is for that ``call`` builds with ``arguments`` (by name of the parameter).
+    """Return the role of the loader that ``call`` builds with ``arguments`` (by name of the parameter).
 
     Names decide: of the loader and its dataset, or of the functions around.
 
@@ -34,7 +34,7 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
         ``training``, ``validation`` or ``test``, as in the names of the factory's methods; "" where that is not clear,
         or where the method would mean something else than the call.
     """
-    named = {_said_by(_given_name(module, call)), *_said_by_dataset(module, arguments["dataset"])} - {""}
+    named = {_role_in_name(_given_name(module, call)), *_roles_of_dataset(module, arguments["dataset"])} - {""}
     by_names = _only(named - {_OTHER})
     around = _by_functions(module, call) if by_names == "" else ""
     role = by_names or around
@@ -51,44 +51,44 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
 
 
 def _only(said: set[str | None]) -> str | None:
-    """The only one of some roles; "" of none, ``None`` of several."""
+    """Return the only one of some roles; "" of none, ``None`` of several."""
     return next(iter(said)) if len(said) == 1 else None if said else ""
 
 
 def _by_functions(module: Module, call: cst.Call) -> str | None:
-    """The role by the name of the innermost function around that says one."""
+    """Return the role by the name of the innermost enclosing function that shows one."""
     if _TESTS.search(module.path) is not None:
         return ""
     functions = (one.name.value for one in module.ancestors(call) if isinstance(one, cst.FunctionDef))
-    return next((said for name in functions if (said := _said_by(name)) != ""), "")
+    return next((said for name in functions if (said := _role_in_name(name)) != ""), "")
 
 
-def _said_by(name: str) -> str | None:
-    """The role that a name says; "" where it says none, ``None`` where it says several."""
+def _role_in_name(name: str) -> str | None:
+    """Return the role in a name; "" for none, ``None`` for several."""
     words = _CAMEL.sub("_", name).lower()
     found = [role for role, pattern in _ROLES.items() if pattern.search(words)]
     return None if len(found) > 1 else found[0] if found else ""
 
 
-def _said_by_dataset(module: Module, dataset: cst.BaseExpression) -> set[str | None]:
-    """The roles that the name of a dataset says, and the arguments that it is made with."""
+def _roles_of_dataset(module: Module, dataset: cst.BaseExpression) -> set[str | None]:
+    """Return the roles in the name of a dataset, and in the arguments of its constructor."""
     name = _last_name(module, dataset)
     values = [one.value for one in values_of(module, dataset) if one.part is None] if name else [dataset]
     made = values[0] if len(values) == 1 else None
     parts = [one for one in made.args if is_name(one.keyword, *_PARTS)] if isinstance(made, cst.Call) else []
-    return {_said_by(name), *(_said_by_part(module, one) for one in parts)}
+    return {_role_in_name(name), *(_role_of_argument(module, one) for one in parts)}
 
 
-def _said_by_part(module: Module, argument: cst.Arg) -> str | None:
-    """The role of ``split="val"`` or ``train=True``; ``train=False`` only says that it is not training."""
+def _role_of_argument(module: Module, argument: cst.Arg) -> str | None:
+    """Return the role of ``split="val"`` or ``train=True``; ``train=False`` only means that it is not training."""
     if is_name(argument.value, "False"):
         return _OTHER
     name = argument.keyword.value if argument.keyword is not None else ""
-    return _said_by(name if is_name(argument.value, "True") else module.source(argument.value))
+    return _role_in_name(name if is_name(argument.value, "True") else module.source(argument.value))
 
 
 def _given_name(module: Module, call: cst.Call) -> str:
-    """The name that a loader gets where it is built: of a variable, a parameter or a key."""
+    """Return the name that a loader gets where it is built: of a variable, a parameter or a key."""
     for ancestor in module.ancestors(call):
         if isinstance(ancestor, cst.Assign | cst.AnnAssign):
             target = ancestor.targets[0].target if isinstance(ancestor, cst.Assign) else ancestor.target
@@ -105,7 +105,7 @@ def _given_name(module: Module, call: cst.Call) -> str:
 
 
 def _last_name(module: Module, node: cst.BaseExpression) -> str:
-    """``val_set`` of ``self.val_set``, ``'val'`` of ``sets['val']``, "" of what has no name."""
+    """Return ``val_set`` of ``self.val_set``, ``'val'`` of ``sets['val']``, "" of nameless expressions."""
     match node:
         case cst.Attribute(attr=cst.Name(value=name)) | cst.Name(value=name):
             return name
@@ -116,7 +116,7 @@ def _last_name(module: Module, node: cst.BaseExpression) -> str:
 
 
 def _constructs(node: cst.BaseExpression) -> bool:
-    """Whether an expression makes an object of a class, by the way classes are named."""
+    """Return whether an expression makes an object of a class, by the way classes are named."""
     called = node.func if isinstance(node, cst.Call) else None
     last = called.attr if isinstance(called, cst.Attribute) else called
     return isinstance(last, cst.Name) and last.value.lstrip("_")[:1].isupper()

@@ -1,4 +1,4 @@
-"""What a mention of PyTorch's ``DataLoader`` is for: a call, a name only, or the class handed on as a value."""
+"""The purpose of a mention of PyTorch's ``DataLoader``: a call, a name only, or the class passed on as a value."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FUNC = r"(?<!\bself)\.\s*func\b(?!\s*(?:\(|=(?!=)))"
 
 
 def may_build(outline: Outline, spellings: Set[str]) -> bool:
-    """Whether the class, or the factory, under one of these names is more than imported and annotated with."""
+    """Return whether the class, or the factory, under one of these names is more than imported and annotated with."""
     if any(alias.asname and alias.name in spellings for alias in outline.find(ast.alias)):
         return True
     named = (node for node in outline.find(ast.Name, ast.Attribute) if last_name(node) in spellings)
@@ -47,7 +47,7 @@ def may_build(outline: Outline, spellings: Set[str]) -> bool:
 
 
 def _is_annotation(outline: Outline, node: ast.AST) -> bool:
-    """Whether an expression is an annotation, or part of one."""
+    """Return whether an expression is an annotation, or part of one."""
     for parent in outline.ancestors(node):
         if node in (getattr(parent, "annotation", None), getattr(parent, "returns", None)):
             return True
@@ -57,7 +57,7 @@ def _is_annotation(outline: Outline, node: ast.AST) -> bool:
 
 @dataclass(frozen=True)
 class Use:
-    """What a mention of the class is for.
+    """The purpose of a mention of the class.
 
     Attributes:
         why: ``called``, only ``named``, ``called-later`` and for nothing else, ``subclass`` or ``used-as-value``.
@@ -74,7 +74,7 @@ _NAMED, _CALLED_LATER = Use("named"), Use("called-later")
 
 
 def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> Use:
-    """How the mention ``node`` of the class is used."""
+    """Return how the mention ``node`` of the class is used."""
     top: cst.CSTNode = node
     if isinstance(generic := module.parents[node], cst.Subscript) and generic.value is node:
         top = generic  # DataLoader[Batch](…)
@@ -85,12 +85,12 @@ def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> 
         return Use("called", call=step.call)
     use = _use_after(module, project, node, step)
     if use is _CALLED_LATER and top is not node:  # the factory's method, unlike the class, has no index
-        return Use("used-as-value", f"kept as {module.source(top).strip()}")
+        return Use("used-as-value", f"stored as {module.source(top).strip()}")
     return use
 
 
 def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> Use:
-    """The same, by where the value goes, if it is not called right there."""
+    """Return the purpose by the flow of the value, if it is not called directly."""
     match step:
         case Inherited(definition):
             return Use("subclass", definition.name.value)
@@ -100,40 +100,40 @@ def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute,
             is_read = project.holds(_FUNC, "func") or is_probed(project, "func")
             return Use("used-as-value", "read as the `func` of a partial") if is_read else _CALLED_LATER
         case Assigned((cst.Name() as name,), cst.Assign()) | Default(cst.Param(name=name)):
-            return _held(module, project, name)
+            return _use_of_variable(module, project, name)
         case Assigned((cst.Attribute(value=cst.Name(value="self"), attr=attribute),), cst.Assign()):
-            return _held_by_attribute(module, project, attribute.value)
+            return _use_of_attribute(module, project, attribute.value)
         case Assigned((target,), cst.Assign()):
-            return Use("used-as-value", f"kept in {module.source(target).strip()}")
+            return Use("used-as-value", f"stored in {module.source(target).strip()}")
     return _in_expression(module, node)
 
 
-def _held(module: Module, project: Project, name: cst.Name) -> Use:
-    """The class is the value of a variable or parameter."""
+def _use_of_variable(module: Module, project: Project, name: cst.Name) -> Use:
+    """Return the purpose of a class that is the value of a variable or parameter."""
     scope = module.scopes.scope_of(name)
     if isinstance(scope.node, cst.ClassDef):
-        return _held_by_attribute(module, project, name.value)
+        return _use_of_attribute(module, project, name.value)
     mentions = variable_mentions(module, name.value, scope)
     reads = [one for one in mentions if mention(module, one) not in (Mention.BOUND, Mention.DECLARED)]
     shared = scope is module.scopes.module and project.imported_elsewhere(module, name.value)
-    return _only_called(module, reads, f"kept in {name.value}", shared)
+    return _only_called(module, reads, f"stored in {name.value}", shared)
 
 
-def _held_by_attribute(module: Module, project: Project, attribute: str) -> Use:
+def _use_of_attribute(module: Module, project: Project, attribute: str) -> Use:
     mentions = [one for one in module.find(cst.Attribute) if one.attr.value == attribute]
     reads = [one for one in mentions if not isinstance(module.parents[one], cst.AssignTarget)]
     shared = project.mentions(attribute, besides=module.path)
-    return _only_called(module, reads, f"kept in the attribute {attribute}", shared)
+    return _only_called(module, reads, f"stored in the attribute {attribute}", shared)
 
 
 def _only_called(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> Use:
-    """What holds the class, and is read there, may be shared with other files."""
+    """Return the purpose of a class that a variable or attribute stores; ``shared`` with other files or not."""
     is_called = bool(reads) and all(isinstance(module.parents[read], cst.Call) for read in reads)
     return _CALLED_LATER if is_called and not shared else Use("used-as-value", where)
 
 
 def _in_expression(module: Module, node: cst.CSTNode) -> Use:
-    """The class is only named, as in an import, annotation, type, comparison or ``isinstance``, or handed on."""
+    """Return the purpose of a class that is only named, as in an import, annotation or comparison, or passed on."""
     child, where = node, ""
     for ancestor in module.ancestors(node):
         match ancestor:
@@ -142,11 +142,11 @@ def _in_expression(module: Module, node: cst.CSTNode) -> Use:
             case cst.SubscriptElement() | cst.Attribute() | cst.BinaryOperation(operator=cst.BitOr()):
                 return _NAMED  # inside a generic type, or a look at one of its attributes
             case cst.Dict() | cst.List() | cst.Tuple() | cst.Set():
-                where = where or "kept in a collection"
+                where = where or "stored in a collection"
             case cst.Call():
                 if child is not ancestor.func and is_call_of(module, ancestor, _LOOKS):
                     return _NAMED
-                where = where or f"given to {module.source(ancestor.func).strip()}(…)"
+                where = where or f"passed to {module.source(ancestor.func).strip()}(…)"
                 break
             case cst.Expr() if child is node:
                 return _NAMED

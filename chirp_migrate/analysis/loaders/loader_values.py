@@ -1,8 +1,8 @@
-"""Which expressions stand for a DataLoader, and how surely a reader of the code can tell.
+"""Expressions that are a DataLoader, and how certain that is.
 
 A loader is known by the call that made it, also in a helper function of the project or on ``self``; by its annotation;
 or only by a name that people give to loaders. What is plainly something else, such as an object of a class of the
-project that is no subclass of PyTorch's, is none, whatever its name.
+project that is no subclass of PyTorch's, is none, for every name.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _DEPTH_LIMIT = 8
 
 @lru_cache(maxsize=8)
 def may_use_loader(text: str) -> bool:
-    """Whether a module may iterate over a loader: it has a word for one, or a loop with a word for what it gives."""
+    """Return whether a module may iterate over a loader, by its words."""
     if "oader" in text or ("dl" in text and _SHORT.search(text) is not None):
         return True
     return "atch" in text and _BATCHES.search(text) is not None
@@ -68,7 +68,7 @@ class Loader:
 
 
 class LoaderNames:
-    """What stands for a loader in one module.
+    """The names of loaders in one module.
 
     Args:
         module: the module that is read.
@@ -81,11 +81,11 @@ class LoaderNames:
         self._known: dict[tuple[Module, cst.CSTNode, str, bool], Loader | None] = {}
 
     def loader(self, node: cst.BaseExpression) -> Loader | None:
-        """The loader an expression stands for, if it does."""
+        """Return the loader of an expression, if it is one."""
         return self._value(self._module, node, 0)
 
     def functions(self, call: cst.Call, module: Module | None = None) -> list[tuple[Module, cst.FunctionDef]]:
-        """Definitions in the project of what is called, with their modules: a function, or a method of the same class.
+        """Return the project's definitions of a callee, with their modules: a function, or a method of the same class.
 
         Args:
             call: a call in ``module``, which is the one that is read where none is given.
@@ -106,12 +106,12 @@ class LoaderNames:
     def _value(
         self, module: Module, node: cst.BaseExpression, depth: int, part: int | None = None, inside: bool = False
     ) -> Loader | None:
-        """The loader that a value is; with ``part`` its element there, with ``inside`` any of its elements."""
+        """Return the loader that a value is; with ``part`` its element there, with ``inside`` any of its elements."""
         if depth > _DEPTH_LIMIT:
             return None
         match node:
             case cst.Call():
-                return self._made(module, node, depth, part, inside)
+                return self._loader_of_call(module, node, depth, part, inside)
             case cst.IfExp(body=body, orelse=orelse):
                 return _either(self._value(module, one, depth + 1, part, inside) for one in (body, orelse))
             case cst.Tuple(elements=elements) | cst.List(elements=elements) if part is not None:
@@ -126,7 +126,9 @@ class LoaderNames:
                 return self._named(module, node, depth, inside)
         return None
 
-    def _made(self, module: Module, call: cst.Call, depth: int, part: int | None, inside: bool) -> Loader | None:
+    def _loader_of_call(
+        self, module: Module, call: cst.Call, depth: int, part: int | None, inside: bool
+    ) -> Loader | None:
         names = self._project.resolved_names(module, call.func)
         whole = part is None and not inside
         if names and whole and all(FACTORY_METHOD.fullmatch(n) or inherits(self._project, n, LOADER) for n in names):
@@ -168,7 +170,7 @@ class LoaderNames:
         return Loader()
 
     def _annotates(self, module: Module, node: cst.BaseExpression, inside: bool) -> bool:
-        """Whether an annotation names a loader, or with ``inside`` something that holds loaders."""
+        """Return whether an annotation names a loader, or with ``inside`` something that holds loaders."""
         if isinstance(node, cst.SimpleString):
             return _QUOTED.search(node.value) is not None and not inside
         if isinstance(node, cst.BinaryOperation):
@@ -200,7 +202,7 @@ def _is_called_loader(name: str) -> bool:
 
 
 def _either(found: Iterable[Loader | None]) -> Loader | None:
-    """What is known of a value that is one of several."""
+    """Return the certainty of a value that is one of several."""
     every = list(found)
     known = [one for one in every if one is not None]
     if not known:

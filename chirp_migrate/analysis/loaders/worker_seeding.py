@@ -1,4 +1,4 @@
-"""What a ``worker_init_fn`` does to the generators that PyTorch has seeded for the worker."""
+"""Effects of a ``worker_init_fn`` on the generators that PyTorch has seeded for the worker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RepeatedSeed:
 def repeated_seeds(module: Module, value: cst.BaseExpression | cst.FunctionDef) -> Iterator[RepeatedSeed]:
     """Calls of a ``worker_init_fn`` that seed a global generator alike in every epoch.
 
-    Seeds that cannot be told are left out.
+    Seeds that are not known are left out.
     """
     bound: Sequence[cst.Arg] = ()
     match value:
@@ -49,7 +49,7 @@ def repeated_seeds(module: Module, value: cst.BaseExpression | cst.FunctionDef) 
             function = _only_function(module, named.value)
         case _:
             function = _only_function(module, value)
-    if function is None or any(one.star or _used(module, function, one.value) is None for one in bound):
+    if function is None or any(one.star or _names_in_seed(module, function, one.value) is None for one in bound):
         return
     by_keyword = {one.keyword.value for one in bound if one.keyword is not None}
     by_position = sum(one.keyword is None for one in bound)
@@ -68,7 +68,7 @@ def _seeding(
     state = next((one for one in nodes if isinstance(one, cst.Subscript) and _is_constant(module, function, one)), None)
     for call in nodes:
         if isinstance(call, cst.Call) and call.args and module.qualified_names(call.func) & _SEEDING:
-            used = _used(module, function, call.args[0].value)
+            used = _names_in_seed(module, function, call.args[0].value)
             if used is not None:
                 yield RepeatedSeed(call, bool(used & given), state)
         elif isinstance(call, cst.Call) and depth < _DEPTH:
@@ -78,7 +78,7 @@ def _seeding(
 
 
 def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> bool:
-    """Whether an expression is the first word of the state that PyTorch has given NumPy's generator.
+    """Return whether an expression is the first word of the state that PyTorch has given NumPy's generator.
 
     That is ``numpy.random.get_state()[1][0]``, also by way of local names, before anything else uses the generator.
     """
@@ -92,7 +92,7 @@ def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> 
 
 
 def _item(module: Module, function: cst.CSTNode, node: cst.BaseExpression, key: str) -> cst.BaseExpression | None:
-    """What an expression takes the item ``key`` of; a local name stands for its only value."""
+    """Return the object from which an expression reads the item ``key``; a local name is its only value."""
     match node:
         case cst.Subscript(value=owner, slice=[cst.SubscriptElement(slice=cst.Index(value=cst.Integer(value=index)))]):
             return _value_of(module, function, owner) if index == key else None
@@ -100,7 +100,7 @@ def _item(module: Module, function: cst.CSTNode, node: cst.BaseExpression, key: 
 
 
 def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -> cst.BaseExpression:
-    """An expression, or the only value that a function assigns to the name that it is."""
+    """Return an expression, or the only value that a function assigns to the name that it is."""
     if not isinstance(node, cst.Name):
         return node
     match [one for one in own_nodes(function) if is_name(target_of(one), node.value)]:
@@ -112,7 +112,7 @@ def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -
 def _helper(
     module: Module, function: cst.CSTNode, call: cst.Call, given: set[str]
 ) -> tuple[cst.FunctionDef, set[str]] | None:
-    """A function of the module that is called, and which of its parameters come from the number of the worker.
+    """Return a function of the module that is called, and which of its parameters come from the number of the worker.
 
     ``None`` also where what it is given may be another in the next epoch.
     """
@@ -122,7 +122,7 @@ def _helper(
     names = list(parameters(called))
     seeds: set[str] = set()
     for position, argument in enumerate(call.args):
-        used = _used(module, function, argument.value)
+        used = _names_in_seed(module, function, argument.value)
         if used is None or (argument.keyword is None and position >= len(names)):
             return None
         if used & given:
@@ -131,13 +131,13 @@ def _helper(
 
 
 def _only_function(module: Module, name: cst.BaseExpression) -> cst.FunctionDef | None:
-    """The function of a name, if no other one of the module has it."""
+    """Return the function of a name, if no other one of the module has it."""
     named = [function for function in module.find(cst.FunctionDef) if is_name(name, function.name.value)]
     return named[0] if len(named) == 1 else None
 
 
-def _used(module: Module, function: cst.CSTNode, seed: cst.BaseExpression, depth: int = 0) -> set[str] | None:
-    """Names that a seed is computed from; ``None`` when it may be another in the next epoch."""
+def _names_in_seed(module: Module, function: cst.CSTNode, seed: cst.BaseExpression, depth: int = 0) -> set[str] | None:
+    """Return names that a seed is computed from; ``None`` when it may be another in the next epoch."""
     if depth > _DEPTH or isinstance(seed, cst.Tuple) or (isinstance(seed, cst.Name) and seed.value == "None"):
         return None
     names: set[str] = set()
@@ -153,15 +153,15 @@ def _used(module: Module, function: cst.CSTNode, seed: cst.BaseExpression, depth
         elif isinstance(node, cst.Subscript | cst.Await | cst.NamedExpr | cst.Yield):
             return None
         elif isinstance(node, cst.Name):
-            found = _behind(module, function, node, depth)
+            found = _resolve_name(module, function, node, depth)
             if found is None:
                 return None
             names |= found
     return names
 
 
-def _behind(module: Module, function: cst.CSTNode, name: cst.Name, depth: int) -> set[str] | None:
-    """Names behind a name: itself, or those that its only local value is computed from."""
+def _resolve_name(module: Module, function: cst.CSTNode, name: cst.Name, depth: int) -> set[str] | None:
+    """Return names behind a name: itself, or those that its only local value is computed from."""
     if re.search(r"epoch|step|time", name.value, re.IGNORECASE):
         return None
     parent = module.parents.get(name)
@@ -172,5 +172,5 @@ def _behind(module: Module, function: cst.CSTNode, name: cst.Name, depth: int) -
             return {name.value}
         case [cst.AssignTarget(target=target) | cst.AnnAssign(target=target)]:
             value = assigned_value(module, target)
-            return None if value is None else _used(module, function, value, depth + 1)
+            return None if value is None else _names_in_seed(module, function, value, depth + 1)
     return None

@@ -1,1 +1,1 @@
-"""What loops over loaders do with their batches: where batches come from, and what waits for a device."""
+"""Loops over loaders: where their batches come from, and what waits for a device."""

@@ -1,4 +1,4 @@
-"""Which expressions in the body of a loop are the batch that the loop was given, or a part of it as it came."""
+"""Expressions in the body of a loop that are its batch, or an unchanged part of it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Batch(LoopNames[Path | None]):
         self._read_body()
 
     def value(self, node: cst.CSTNode) -> Path | None:
-        """Where in the batch the value of an expression lies; ``None`` when it does not lie there as it came."""
+        """Return the place in the batch from which an expression comes unchanged; ``None`` if there is none."""
         match node:
             case cst.Name():
                 return self._named(node)
@@ -54,13 +54,13 @@ class Batch(LoopNames[Path | None]):
         return None
 
     def used_after(self, call: cst.Call, path: Path) -> str | None:
-        """Why the memory that is copied might be written before the copy is done, in words."""
+        """Return why the memory that is copied might be written before the copy is done, in words."""
         start, end = self._module.span(call)
         inner = [a for a in self._module.ancestors(call) if isinstance(a, cst.For | cst.While)]
         inner = inner[: inner.index(self._loop)]
         statement = statement_of(self._module, call)
         begin = self._module.span(inner[-1] if inner else statement)[0]
-        stored = self._stored(call, path)
+        stored = self._updated_containers(call, path)
         for name in walk(self._loop.body):
             if not isinstance(name, cst.Name) or name.value in stored or not is_read(self._module, name):
                 continue
@@ -76,13 +76,13 @@ class Batch(LoopNames[Path | None]):
             if any(_overlap(one, path) for one in paths):
                 return f"`{self._module.source(outer).strip()}` is used again, and might be changed before it is copied"
         for bound in sorted(self._bound.keys() - stored):
-            kept = any(_overlap(one, path) for one in self._given(bound, {self._loop.body}, statement))
+            kept = any(_overlap(one, path) for one in self._values_of_name(bound, {self._loop.body}, statement))
             if kept and is_read_outside(self._module, self._loop, bound):
                 return f"`{bound}` may be used again after the loop, and changed before it is copied"
         return None
 
     def _paths(self, node: cst.CSTNode, moving: cst.CSTNode) -> Iterator[Path]:
-        """Where in the batch a value may lie when the statement ``moving`` has run."""
+        """Yield where in the batch a value may lie when the statement ``moving`` has run."""
         if isinstance(node, cst.Subscript):
             yield from ((*one, _key(node)) for one in self._paths(node.value, moving))
             return
@@ -90,12 +90,14 @@ class Batch(LoopNames[Path | None]):
         if path is not None:
             yield path
         elif isinstance(node, cst.Name):
-            yield from self._given(node.value, {*self._module.ancestors(node)}, moving, self._module.span(node)[0])
+            yield from self._values_of_name(
+                node.value, {*self._module.ancestors(node)}, moving, self._module.span(node)[0]
+            )
 
-    def _given(
+    def _values_of_name(
         self, name: str, around: set[cst.CSTNode], moving: cst.CSTNode, place: int = sys.maxsize
     ) -> Iterator[Path]:
-        """What ``name`` may be bound to at ``place``, in the blocks ``around`` it."""
+        """Yield the values of ``name`` at ``place``, in the blocks ``around`` it."""
         for bound in reversed(self._bound.get(name, ())):
             if bound.offset <= place:
                 if bound.value is not None:
@@ -104,7 +106,7 @@ class Batch(LoopNames[Path | None]):
                     return
 
     def _earlier_paths(self, node: cst.CSTNode) -> Iterator[Path]:
-        """Where in the batch of an earlier iteration a value may lie: it has none in this one, or runs later."""
+        """Yield where in the batch of an earlier iteration a value may lie: it has none in this one, or runs later."""
         functions = (cst.FunctionDef, cst.Lambda)
         name = owner_name(node)
         around = [a for a in self._module.ancestors(node) if isinstance(a, (cst.For, *functions))]
@@ -131,8 +133,8 @@ class Batch(LoopNames[Path | None]):
         elif isinstance(node, cst.AsName):
             self._bind(self._names(node.name, None), self._module.span(node)[0], node)
 
-    def _stored(self, call: cst.Call, path: Path) -> set[str]:
-        """Containers in which the copy takes the place of what was copied (``batch[k] = batch[k].to(device)``)."""
+    def _updated_containers(self, call: cst.Call, path: Path) -> set[str]:
+        """Return containers in which the copy replaces the original (``batch[k] = batch[k].to(device)``)."""
         statement = statement_of(self._module, call)
         if not isinstance(statement, cst.Assign):
             return set()
@@ -140,7 +142,7 @@ class Batch(LoopNames[Path | None]):
         return {owner_name(item) for item in items if not isinstance(item, cst.Name) and self.value(item) == path}
 
     def _only_read(self, node: cst.CSTNode) -> bool:
-        """Whether what is done with a value can neither write to its memory nor give it to something that could."""
+        """Return whether no use of a value can write to its memory."""
         step = step_of(self._module, node)
         match step:
             case Member(cst.Attribute(attr=cst.Name(value=name))):
@@ -160,7 +162,7 @@ class Batch(LoopNames[Path | None]):
 
 
 def _parts(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """What a target is taken apart into."""
+    """Yield the targets of an unpacking."""
     if not isinstance(target, cst.Tuple | cst.List):
         yield target
         return

@@ -1,4 +1,4 @@
-"""What the names in the body of a loop stand for, as its statements bind them one after the other."""
+"""Values of the names in the body of a loop, as its statements bind them one after the other."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ T = TypeVar("T")
 
 
 def statement_of(module: Module, node: cst.CSTNode) -> cst.CSTNode:
-    """The statement that holds an expression."""
+    """Return the statement that holds an expression."""
     return next(ancestor for ancestor in module.ancestors(node) if isinstance(ancestor, _Statement))
 
 
 @dataclass(frozen=True)
 class Bound(Generic[T]):
-    """From ``offset`` on a name stands for ``value``, by a statement of a block."""
+    """From ``offset`` on a name has the value ``value``, by a statement of a block."""
 
     offset: int
     value: T
@@ -34,7 +34,7 @@ class Bound(Generic[T]):
 
 
 class LoopNames(ABC, Generic[T]):
-    """Names in the body of one loop, and what is known of the value of each.
+    """Names in the body of one loop, and known facts about the value of each.
 
     Args:
         module: the module that holds the loop.
@@ -48,15 +48,15 @@ class LoopNames(ABC, Generic[T]):
 
     @abstractmethod
     def value(self, node: cst.CSTNode) -> T:
-        """What is known of the value of an expression in the body."""
+        """Return the known facts about the value of an expression in the body."""
 
     @abstractmethod
     def _part(self, value: T, position: str) -> T:
-        """What is known of the part of a value at a position, ``*`` for any."""
+        """Return the known facts about one part of a value; ``*`` is any position."""
 
     @abstractmethod
     def _each(self, iterable: cst.BaseExpression) -> T:
-        """What is known of what a loop over ``iterable`` gets."""
+        """Return the known facts about the items of a loop over ``iterable``."""
 
     def _read_body(self) -> None:
         """Go through all that binds names in the body."""
@@ -90,7 +90,7 @@ class LoopNames(ABC, Generic[T]):
             self._bound.setdefault(name, []).append(Bound(offset, value, statement, block))
 
     def _names(self, target: cst.CSTNode, value: T) -> Iterator[tuple[str, T]]:
-        """Names in a target, with what each gets when ``target`` gets ``value``."""
+        """Yield names in a target, with the value of each when ``target`` gets ``value``."""
         if isinstance(target, cst.Name):
             yield target.value, value
         elif isinstance(target, cst.Tuple | cst.List):
@@ -100,7 +100,7 @@ class LoopNames(ABC, Generic[T]):
                 yield from self._names(element.value, self._part(value, "*" if starred else str(position)))
 
     def _elements(self, target: cst.BaseExpression, iterable: cst.BaseExpression) -> Iterator[tuple[str, T]]:
-        """Names that a loop over ``iterable`` binds, with what each gets."""
+        """Yield names that a loop over ``iterable`` binds, with the value of each."""
         parts = [element.value for element in target.elements] if isinstance(target, cst.Tuple | cst.List) else []
         called = self._module.qualified_names(iterable.func) if isinstance(iterable, cst.Call) else set()
         match iterable:
@@ -117,7 +117,7 @@ class LoopNames(ABC, Generic[T]):
                 yield from self._names(target, self._each(iterable))
 
     def _named(self, name: cst.Name) -> T:
-        """What is known of the value of a name where it stands."""
+        """Return the known facts about the value of a name at its place."""
         for ancestor in self._module.ancestors(name):
             if ancestor is self._loop:
                 break

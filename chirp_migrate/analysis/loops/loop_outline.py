@@ -1,4 +1,4 @@
-"""What loops that may iterate over a loader call in their bodies, as far as ``ast`` tells."""
+"""Calls in the bodies of loops that may iterate over a loader, as far as ``ast`` shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOVES = frozenset({"to", "cuda"})
 
 
 def may_be_loader(outline: Outline, node: ast.expr) -> bool:
-    """Whether an expression may stand for a loader, or for what iterates over one."""
+    """Return whether an expression may be a loader, or an iterator of one."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
         return "range" in outline.bound
     return isinstance(node, ast.Call | ast.Name | ast.Attribute | ast.Subscript | ast.IfExp)
@@ -25,7 +25,7 @@ def calls_in_loops(outline: Outline) -> Iterator[list[ast.Call]]:
 
 
 def called_in_loops(outline: Outline, *, moving: bool = False) -> Iterator[set[str]]:
-    """For each loop that may iterate over a loader the names, or last parts of names, of what is called in it.
+    """Return the names of callees in each loop that may iterate over a loader.
 
     Args:
         outline: where the loops are.

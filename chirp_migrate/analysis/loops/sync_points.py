@@ -1,4 +1,4 @@
-"""Where a loop over a loader waits for the device in every step: ``.item()``, ``.cpu()``, ``.tolist()``, ``float(…)``.
+"""Expressions that wait for the device in every step of a loop: ``.item()``, ``.cpu()``, ``.tolist()``, ``float(…)``.
 
 What is on the device is known from the loop itself: parts of the batch that it moves there, and what is computed from
 them. A loop that moves nothing is not spoken of, for on a CPU nothing waits.
@@ -55,7 +55,7 @@ class Wait:
 
 
 def is_each_step(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:
-    """Whether code in the body of a loop runs in every iteration, by its conditions; not where errors end up."""
+    """Return whether code in the body of a loop runs in every iteration, by its conditions; not where errors end up."""
     child = node
     for ancestor in module.ancestors(node):
         if ancestor is loop:
@@ -79,13 +79,13 @@ def device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
 
 
 def waits_at_once(loop: DeviceLoop, transfers: Iterable[cst.Call]) -> bool:
-    """Whether a loop waits for what it copies in the same statement or the next, and computes nothing meanwhile."""
+    """Return whether a loop waits for its copy in the same or the next statement."""
     copies = list(transfers)
     return any(loop.waits_for(wait, copies) for wait in loop.waits())
 
 
 def by_advice(waits: Iterable[Wait], advice: Callable[[Wait], str | None]) -> dict[str, list[Wait]]:
-    """Waits by what to do about them, as ``advice`` says; those are left out of which it says nothing."""
+    """Group waits by their ``advice``; waits without advice are left out."""
     groups: dict[str, list[Wait]] = {}
     for wait in waits:
         if (instead := advice(wait)) is not None:
@@ -94,7 +94,7 @@ def by_advice(waits: Iterable[Wait], advice: Callable[[Wait], str | None]) -> di
 
 
 class DeviceLoop(LoopNames[bool]):
-    """A loop and what in it is on a device, when it moves its batches there.
+    """A loop that moves its batches to a device, and its values there.
 
     Args:
         loop: a loop over loaders.
@@ -128,7 +128,7 @@ class DeviceLoop(LoopNames[bool]):
                 yield call, device
 
     def waits_for(self, wait: Wait, copies: list[cst.Call]) -> bool:
-        """Whether one wait is for the copies themselves, by methods of tensors only, right behind them."""
+        """Return whether one wait is for the copies themselves, by methods of tensors only, right behind them."""
         module = self._module
         statement, waiting = statement_of(module, copies[0]), statement_of(module, wait.node)
         calls = [wait.node, *find_in(wait.value, cst.Call)]
@@ -144,7 +144,7 @@ class DeviceLoop(LoopNames[bool]):
         return start <= end and not module.text[start:end].strip(" \t\r\n;") and not names.isdisjoint(bound)
 
     def waits(self) -> list[Wait]:
-        """What waits for the device in every step, in order of the text."""
+        """Return the expressions that wait for the device in every step, in order of the text."""
         found: dict[cst.CSTNode, Wait] = {}
         for call in find_own(self.loop.body, cst.Call):
             value = self._waited_for(call)
@@ -155,7 +155,7 @@ class DeviceLoop(LoopNames[bool]):
         return sorted(found.values(), key=lambda one: self._module.span(one.node)[0])
 
     def _waited_for(self, call: cst.Call) -> cst.BaseExpression | None:
-        """The tensor on the device that a call waits for."""
+        """Return the tensor on the device that a call waits for."""
         match call:
             case cst.Call(func=cst.Attribute(value=tensor, attr=cst.Name(value=name))) if name in _WAITS:
                 return tensor if self.value(tensor) else None
@@ -164,7 +164,7 @@ class DeviceLoop(LoopNames[bool]):
         return None
 
     def _chain(self, call: cst.Call) -> tuple[cst.Call, list[str]]:
-        """The longest chain of such calls that starts with one, and its methods."""
+        """Return the longest chain of such calls that starts with one, and its methods."""
         methods = [method_called(call)]
         while methods[0] and isinstance(parent := self._module.parents[call], cst.Attribute):
             around = self._module.parents[parent]
@@ -175,7 +175,7 @@ class DeviceLoop(LoopNames[bool]):
         return call, methods
 
     def value(self, node: cst.CSTNode) -> bool:
-        """Whether the value of an expression in the loop is on the device, or computed from what is."""
+        """Return whether an expression in the loop is on the device, or computed from such values."""
         if node in self.moves:
             return True
         match node:
@@ -226,5 +226,5 @@ class DeviceLoop(LoopNames[bool]):
 
 
 def _targets(statement: cst.CSTNode) -> list[cst.BaseExpression]:
-    """What an assignment binds."""
+    """Return the targets of an assignment."""
     return [one.target for one in statement.targets] if isinstance(statement, cst.Assign) else []

@@ -1,1 +1,1 @@
-"""Which objects a program makes and what they hold: the program is run on abstract values, never for real."""
+"""Objects that a program creates and their contents: the analysis runs the program on abstract values only."""

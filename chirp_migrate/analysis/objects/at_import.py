@@ -1,4 +1,4 @@
-"""Where importing a module iterates over loaders that have workers: spawned workers import the main module as well."""
+"""Modules whose import iterates over loaders with workers: spawned workers import the main module as well."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _places(run: Run, path: str) -> Iterator[AtImport]:
 
 @lru_cache(maxsize=4)
 def modules_with_loaders(project: Project) -> frozenset[str]:
-    """Names, without their packages, of modules that build loaders with workers, and of those that import these.
+    """Return names, without their packages, of modules that build loaders with workers, and of those that import these.
 
     By their words, so that there may be more.
     """
@@ -69,6 +69,6 @@ def _as_read(project: Project) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def may_iterate(project: Project, text: str) -> bool:
-    """Whether a text may be one whose import starts workers; of one that was rewritten nothing is known."""
+    """Return whether a text may be one whose import starts workers; of one that was rewritten nothing is known."""
     known, found = _as_read(project)
     return text in found or text not in known

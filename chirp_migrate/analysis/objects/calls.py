@@ -156,7 +156,7 @@ class Calls(ObjectAccess):
         return UNKNOWN
 
     def _run(self, function: FunctionThing, arguments: Arguments, place: Place) -> Value:
-        """What a function of the project returns."""
+        """Return the result of a function of the project."""
         node = function.place.node
         assert isinstance(node, _FUNCTIONS)
         same = sum(one is node for one, _ in self._stack)
@@ -198,9 +198,9 @@ class Calls(ObjectAccess):
             if position < len(arguments.positional):
                 cells[name] = arguments.positional[position]
             else:
-                cells[name] = self._given(function, parameter, given, arguments.more)
+                cells[name] = self._argument_value(function, parameter, given, arguments.more)
         for parameter in parameters.kwonlyargs:
-            cells[parameter.arg] = self._given(function, parameter, given, arguments.more)
+            cells[parameter.arg] = self._argument_value(function, parameter, given, arguments.more)
         if parameters.vararg is not None:
             rest: Cells = dict(enumerate(arguments.positional[len(names) :]))
             cells[parameters.vararg.arg] = (Container("tuple", rest | ({None: UNKNOWN} if arguments.more else {})),)
@@ -209,7 +209,9 @@ class Calls(ObjectAccess):
             others.update(given)
             cells[parameters.kwarg.arg] = (Container("dict", others | ({None: UNKNOWN} if arguments.more else {})),)
 
-    def _given(self, function: FunctionThing, parameter: ast.arg, given: dict[str, Value], more: bool) -> Value:
+    def _argument_value(
+        self, function: FunctionThing, parameter: ast.arg, given: dict[str, Value], more: bool
+    ) -> Value:
         if parameter.arg in given:
             return given.pop(parameter.arg)
         default = function.defaults.get(parameter.arg)
@@ -223,7 +225,7 @@ class Calls(ObjectAccess):
         return unite(default or (), unknown if more or default is None else ())
 
     def _construct(self, cls: ClassThing, arguments: Arguments, place: Place) -> Value:
-        """The object that calling a class of the project gives."""
+        """Return the object that calling a class of the project gives."""
         made = Instance(place, cls)
         self.instances.append(made)
         for base in bases_of(cls):

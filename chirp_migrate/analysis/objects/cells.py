@@ -1,4 +1,4 @@
-"""What a run has assigned, and branches of which each may have been taken."""
+"""Assignments of an abstract run, and alternative branches."""
 
 from __future__ import annotations
 

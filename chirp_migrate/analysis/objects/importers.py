@@ -1,4 +1,4 @@
-"""Which files may import a module: by the words of their imports, so that there may be more."""
+"""Files that may import a module, by the words of their imports; the result may contain too many."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEPTH = 4
 
 
 def last_name_of(path: str) -> str:
-    """The name of the module at a path, without its packages."""
+    """Return the name of the module at a path, without its packages."""
     file = PurePosixPath(path)
     return file.parent.name if file.stem == "__init__" else file.stem
 

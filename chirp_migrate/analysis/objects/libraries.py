@@ -1,6 +1,6 @@
-"""What calls of libraries make: what keeps its arguments, and what has no pickled form.
+"""Results of library calls: objects that store their arguments, and objects without a pickled form.
 
-Whatever is not listed here gives an unknown object, of which nothing is reported.
+All other calls return an unknown object, which leads to no report.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ PLAIN_CALLABLE = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|hasat
 
 @dataclass(frozen=True)
 class Made:
-    """What a call of a library makes: its kind, and the part of it that the call gives."""
+    """The result of a library call: its kind, and which part of it the call returns."""
 
     kind: HazardKind
     part: str = ""
@@ -126,16 +126,16 @@ _PARTS: dict[tuple[HazardKind, str], dict[str, str]] = {
 
 
 def made_by(name: str) -> Made | None:
-    """What calling a qualified name of a library makes, if that has no pickled form."""
+    """Return the unpicklable result of calling a qualified name of a library, if it has one."""
     return next((made for names, made in _MAKERS if names.fullmatch(name)), None)
 
 
 def hazard_class(name: str) -> HazardKind | None:
-    """What objects of classes are that inherit from a library's class, if that has no pickled form."""
+    """Return the unpicklable kind of objects whose class inherits from a library's class, if there is one."""
     made = made_by(name)
     return None if made is None else made.kind
 
 
 def part_of(kind: HazardKind, part: str, asked: str) -> str:
-    """The part of an object that an attribute, a method (``name()``) or a text as index (``[]``) gives; "" if none."""
+    """Return the part of an object behind an attribute, a method (``name()``) or an index (``[]``); "" if none."""
     return _PARTS.get((kind, part), {}).get(asked, "")

@@ -57,7 +57,7 @@ _TORCH_POSITIONAL = (
 
 
 class LibraryCalls(State, ABC):
-    """What calls of libraries give.
+    """The results of library calls.
 
     Attributes:
         loaders: the loaders that were built, in order.
@@ -108,7 +108,7 @@ class LibraryCalls(State, ABC):
             self._add(made.cells, key, value)
 
     def _all_of(self, value: Value) -> Value:
-        """What the containers of a value hold."""
+        """Return the contents of the containers of a value."""
         return unite(*(one for thing in value if isinstance(thing, Container) for one in thing.cells.values()))
 
     def _loader(self, name: str, arguments: Arguments, place: Place) -> Loader:
@@ -154,7 +154,7 @@ class LibraryCalls(State, ABC):
         return UNKNOWN if found is None else found
 
     def _call_builtin(self, name: str, arguments: Arguments, place: Place, scope: Scope | None) -> Value | None:
-        """What a function of Python or NumPy gives; ``None`` of one that is not known."""
+        """Return the result of a function of Python or NumPy; ``None`` if it is not known."""
         first = arguments.first()
         node = place.node if isinstance(place.node, ast.expr) else ast.Constant(None)
         inner = scope or Scope(place.path, None, "module")
@@ -222,11 +222,11 @@ class LibraryCalls(State, ABC):
         return None
 
     def _path(self, end: Value, place: Place) -> Value:
-        """A path of ``pathlib`` that ends with a text."""
+        """Return a path of ``pathlib`` that ends with a text."""
         return (Instance(place, "pathlib.Path", {0: as_part(end)}),)
 
     def _named_tuple(self, arguments: Arguments, place: Place, scope: Scope) -> Value:
-        """The class that ``collections.namedtuple`` makes."""
+        """Return the class that ``collections.namedtuple`` makes."""
         name = next(iter(texts_of(arguments.first("typename"))), "?")
         given = arguments.positional[1] if len(arguments.positional) > 1 else arguments.keywords.get("field_names", ())
         fields = [word for text in texts_of(given) for word in text.replace(",", " ").split()]
@@ -241,7 +241,7 @@ class LibraryCalls(State, ABC):
         return (ClassThing(place, name, scope, [External("builtins.tuple")], body, fields),)
 
     def _made_class(self, arguments: Arguments, place: Place, scope: Scope) -> Value:
-        """The class that ``type(name, bases, body)`` makes."""
+        """Return the class that ``type(name, bases, body)`` makes."""
         title, bases, members = arguments.positional
         body = Scope(place.path, scope, "class")
         for one in members:
@@ -279,7 +279,7 @@ class LibraryCalls(State, ABC):
             self._add(made.cells, None, self._elements(value, node, scope))
 
     def _update(self, made: Container, value: Value) -> None:
-        """Take over the entries of other dicts."""
+        """Copy the entries of other dicts."""
         for thing in value:
             if isinstance(thing, Container):
                 for key, one in list(thing.cells.items()):
@@ -295,7 +295,7 @@ class LibraryCalls(State, ABC):
     def _call_named(
         self, owner: Thing, name: str, arguments: Arguments, place: Place, below: ClassThing | None
     ) -> Value:
-        """What a method of an object gives that is not of the project's making."""
+        """Return the result of a method of an object that no project code created."""
         match owner:
             case Container():
                 return self._call_container(owner, name, arguments, place)
@@ -324,7 +324,7 @@ class LibraryCalls(State, ABC):
         return UNKNOWN
 
     def _prepare(self, arguments: Arguments, place: Place) -> Value:
-        """What accelerate makes of its arguments: new loaders of the loaders; everything else stays what it is."""
+        """Return the results of accelerate's ``prepare``: new loaders for loaders, all others unchanged."""
         made: list[Value] = []
         for value in arguments.positional:
             loaders = list(loaders_in(value))
@@ -338,7 +338,7 @@ class LibraryCalls(State, ABC):
     def _call_inherited(
         self, owner: Instance, cls: ClassThing, name: str, arguments: Arguments, place: Place, below: ClassThing | None
     ) -> Value:
-        """A method that only a library's base has."""
+        """Return a method that only a library's base has."""
         order = bases_of(cls)
         above = order[order.index(below) + 1 :] if below in order else order
         libraries = [one.name for one in above if isinstance(one, External)]

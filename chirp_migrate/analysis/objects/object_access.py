@@ -1,4 +1,4 @@
-"""What objects give and take: attributes, items, elements, and what ``with`` enters."""
+"""Access to abstract objects: attributes, items, elements, and ``with``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ObjectAccess(LibraryCalls):
 
     @abstractmethod
     def module(self, path: str) -> Scope:
-        """The names of a module after its import."""
+        """Return the names of a module after its import."""
 
     @abstractmethod
     def _held(self, scope: Scope, name: str) -> Value: ...
@@ -53,7 +53,7 @@ class ObjectAccess(LibraryCalls):
     def _use(self, loader: Loader, place: Place) -> None: ...
 
     def _in_class(self, cls: ClassThing, name: str, below: ClassThing | None = None) -> Value:
-        """What a class has under a name, by the order of its bases; with ``below``, from behind that class on."""
+        """Return the attribute of a class, by the order of its bases; with ``below``, after that class."""
         order = bases_of(cls)
         if below is not None:
             order = order[order.index(below) + 1 :] if below in order else order[1:]
@@ -173,7 +173,7 @@ class ObjectAccess(LibraryCalls):
         return UNKNOWN
 
     def _elements(self, value: Value, node: ast.expr, scope: Scope) -> Value:
-        """What iterating over an object gives."""
+        """Return the items of iterating over an object."""
         found: list[Value] = []
         for thing in value:
             match thing:
@@ -216,7 +216,7 @@ class ObjectAccess(LibraryCalls):
         return thing.cells.get(None, UNKNOWN)
 
     def _entered(self, value: Value, node: ast.expr, scope: Scope) -> Value:
-        """What ``with … as`` gives."""
+        """Return the value of ``with … as``."""
         found: list[Value] = []
         for thing in value:
             match thing:

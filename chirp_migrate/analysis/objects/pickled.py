@@ -1,4 +1,4 @@
-"""What of a project's objects is pickled for worker processes, and cannot be.
+"""Objects of a project that would be pickled for worker processes, and cannot be.
 
 Every file that has to do with loading is run on abstract values: its top level, what stands behind its guard, and what
 nobody called. What a loader with workers is given is then walked like ``pickle`` walks it.
@@ -55,7 +55,7 @@ _PICKLING = ("__reduce__", "__reduce_ex__", "__getnewargs_ex__")
 
 
 class Sort(Enum):
-    """What a rule has to say of an object that cannot be pickled."""
+    """The kind of an object that cannot be pickled."""
 
     LAMBDA = "lambda"
     FUNCTION = "function"
@@ -84,7 +84,7 @@ class Found:
 
 @lru_cache(maxsize=4)
 def unpicklable(project: Project) -> Unpicklable:
-    """What of a project cannot be pickled for workers, as the project was when it was first asked for."""
+    """Return the objects of a project that cannot be pickled for workers, as of the first call."""
     return Unpicklable(project)
 
 
@@ -93,7 +93,7 @@ def _any_of(words: Set[str]) -> re.Pattern[str]:
 
 
 class Unpicklable:
-    """What of a project cannot be pickled for workers, by file.
+    """The objects of a project that cannot be pickled for workers, by file.
 
     Args:
         project: the backend, as it was read.
@@ -123,7 +123,7 @@ class Unpicklable:
             self.run.guarded(path)
             self._settle()
         for path in paths:
-            for _ in self._leftovers(path, about):
+            for _ in self._run_uncalled_code(path, about):
                 self._settle()
         for cls in [one for one in self.run.classes if one.scope.is_local and is_dataset(one)]:
             if cls.place.node not in self._made:
@@ -143,12 +143,12 @@ class Unpicklable:
         self._read = {path: project.text(path) for path in paths}
 
     def run_of(self, path: str) -> Run:
-        """A run that knows the modules of the project; of one that has been rewritten since, not as it was."""
+        """Return a run that knows the modules of the project; of one that has been rewritten since, not as it was."""
         is_as_read = self._read.setdefault(path, self._project.text(path)) == self._project.text(path)
         return self.run if is_as_read else self.run.without(path)
 
     def in_file(self, path: str, sort: Sort) -> list[Found]:
-        """What is made in a file."""
+        """Return the objects that a file creates."""
         return [one for one in self._by_path.get(path, ()) if one.sort is sort]
 
     def is_idle(self, path: str, name: str) -> bool:
@@ -169,12 +169,12 @@ class Unpicklable:
         return {sort: frozenset(known) for sort, known in words.items()}
 
     def places(self, module: Module, sort: Sort) -> Iterator[tuple[int, Found]]:
-        """Where a module, which may have been rewritten, has what is found in it: offset and find."""
+        """Yield offset and kind of the objects that a module creates now, after rewrites."""
         by_node = {one.place.node: one for one in self.in_file(module.path, sort)}
         yield from ((offset, by_node[node]) for offset, node in self.now(module, list(by_node)))
 
     def now(self, module: Module, nodes: list[ast.AST]) -> Iterator[tuple[int, ast.AST]]:
-        """Where a module has nodes of the text that was read: offset and node; without those that are gone."""
+        """Yield offset and node of the original nodes that a module still has."""
         before, now = self._read.get(module.path, module.text), module.text
         for node in nodes:
             there = node if before == now else _same_nodes(before).find(node, now)
@@ -185,8 +185,8 @@ class Unpicklable:
         for one in found:
             self._found.setdefault(one.place.node, one)
 
-    def _leftovers(self, path: str, about: Set[str]) -> Iterator[None]:
-        """Run what nobody called of the functions and classes that are about loading.
+    def _run_uncalled_code(self, path: str, about: Set[str]) -> Iterator[None]:
+        """Run the functions and classes about loading that no code has called.
 
         Methods are called on objects of which nothing is known.
         """
@@ -201,7 +201,7 @@ class Unpicklable:
                         yield from self._leftover_methods(thing, about)
 
     def _may_load(self, cls: ClassThing) -> bool:
-        """Whether a class is a dataset, or its text builds loaders."""
+        """Return whether a class is a dataset, or its text builds loaders."""
         return is_dataset(cls) or self._words_of_loaders.search(self._text_of(cls.place)) is not None
 
     def _all_about_loading(self) -> tuple[list[str], set[str]]:
@@ -238,7 +238,7 @@ class Unpicklable:
                         about.add(str(name))
 
     def _text_of(self, place: Place) -> str:
-        """The lines of a definition."""
+        """Return the lines of a definition."""
         if place.path != self._lines[0]:
             self._lines = place.path, self._project.text(place.path).splitlines()
         last = getattr(place.node, "end_lineno", None) or 0
@@ -313,7 +313,7 @@ def is_dataset(cls: ClassThing) -> bool:
 
 
 class _Walk:
-    """What ``pickle`` meets on its way through an object.
+    """The objects that ``pickle`` visits in an object.
 
     Attributes:
         found: what it cannot pickle.
@@ -328,7 +328,7 @@ class _Walk:
         self.met: set[tuple[str, str, ast.AST]] = set()
 
     def value(self, value: Value, holder: str, depth: int = 0) -> None:
-        """Go through all objects that a value may stand for."""
+        """Visit all possible objects of a value."""
         for thing in value:
             if id(thing) not in self._seen and depth < _DEPTH:
                 self._seen.add(id(thing))
@@ -338,7 +338,7 @@ class _Walk:
         self.found.append(Found(sort, place, holder, kind, self._attribute_around(place)))
 
     def _attribute_around(self, place: Place) -> str:
-        """The attribute that is walked, if its object's class has the place in its body."""
+        """Return the attribute that is walked, if its object's class has the place in its body."""
         if self._holder is None:
             return ""
         cls, name = self._holder
@@ -413,14 +413,14 @@ def _same_nodes(before: str) -> SameNodes:
 
 
 def _name_offset(module: Module, node: ast.AST, offset: int) -> int:
-    """Where a finding on a node is shown: of a definition, at its name."""
+    """Return the place of a finding on a node: for a definition, its name."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return module.text.index(node.name, offset)
     return offset
 
 
 def _word_around(tree: ast.Module, node: ast.AST) -> str:
-    """The name of the definition around a node; at the top level, the longest word of the statement."""
+    """Return the name of the definition around a node; at the top level, the longest word of the statement."""
     line = position(node)[0]
     name = ""
     pending: list[ast.AST] = [tree]

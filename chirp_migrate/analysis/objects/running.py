@@ -1,7 +1,7 @@
 """A program run on abstract values: statements in their order, calls followed into the functions of the project.
 
 Branches that nothing decides are both taken, and what they assign is united. Loops are run once. Each run has a number
-of steps and a depth of calls; whatever lies beyond gives an unknown object.
+of steps and a depth of calls; further calls return an unknown object.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Run(Calls):
         self._guards: dict[str, list[ast.If]] = {}
 
     def module(self, path: str) -> Scope:
-        """The names of a module after its import; what stands behind its guard is not run."""
+        """Return the names of a module after its import, without running the code behind its guard."""
         if path not in self._modules:
             scope = self._modules[path] = Scope(path, None, "module")
             try:
@@ -92,20 +92,20 @@ class Run(Calls):
         return self._modules[path]
 
     def without(self, path: str) -> Run:
-        """A run that knows all modules which were imported but one."""
+        """Return a run with all imported modules but one."""
         other = Run(self._project)
         other._modules = {name: scope for name, scope in self._modules.items() if name != path}
         return other
 
     def guarded(self, path: str) -> None:
-        """Run what a module does only if it is the main script."""
+        """Run the code of a module that only runs in the main script."""
         scope = self.module(path)
         for statement in self._guards.get(path, ()):
             with self._from_start():
                 self._block(statement.body, scope)
 
     def call_alone(self, function: Thing, arguments: Arguments | None = None) -> Value:
-        """What a call from nowhere gives, with arguments of which nothing is known."""
+        """Return the result of a call without a caller, with unknown arguments."""
         found: Value = UNKNOWN
         with self._from_start(ALONE):
             place = function.place if isinstance(function, FunctionThing | ClassThing) else Place("", ast.Pass())
@@ -113,7 +113,7 @@ class Run(Calls):
         return found
 
     def attribute_of(self, thing: Thing, name: str) -> Value:
-        """The values of an attribute."""
+        """Return the values of an attribute."""
         found: Value = UNKNOWN
         with self._from_start():
             found = self._attribute(thing, name)
@@ -249,7 +249,7 @@ class Run(Calls):
         self._write(owner.cells, name, value)
 
     def _owner(self, name: str, scope: Scope | None) -> Scope | None:
-        """The scope that has a name, from inside of ``scope`` outwards; class bodies are seen from themselves only."""
+        """Return the scope that defines a name, from ``scope`` outwards; only its own code sees a class body."""
         inner = scope
         while scope is not None:
             if name in scope.elsewhere:
@@ -269,7 +269,7 @@ class Run(Calls):
         return (External(f"builtins.{name}"),)
 
     def _held(self, scope: Scope, name: str) -> Value:
-        """What a scope has under a name, imports looked up."""
+        """Return the value of a name in a scope, with imports resolved."""
         value = scope.cells.get(name, UNKNOWN)
         if any(isinstance(thing, Imported) for thing in value):
             looked_up = (self._brought(one, name) if isinstance(one, Imported) else (one,) for one in value)
@@ -277,7 +277,7 @@ class Run(Calls):
         return value
 
     def _brought(self, one: Imported, bound: str) -> Value:
-        """What an import stands for; ``import a.b`` without another name stands for ``a``."""
+        """Return the object of an import; ``import a.b`` without another name refers to ``a``."""
         name = one.name
         if one.is_module and "." in name and bound == name.partition(".")[0]:
             found = self._imported(one.path, bound)
@@ -292,7 +292,7 @@ class Run(Calls):
         )
 
     def _imported(self, path: str, name: str) -> Value:
-        """What an absolute name in an import of the file at ``path`` stands for."""
+        """Return the object of an absolute name in an import of the file at ``path``."""
         found = [self._own_name(file, rest) for file, rest in self._project.located(path, name)]
         return unite(*found) if found else (External(name),)
 
@@ -462,7 +462,7 @@ class Run(Calls):
         return (cls,)
 
     def _value(self, node: ast.expr, scope: Scope) -> Value:
-        """What an expression may stand for."""
+        """Return the possible values of an expression."""
         self._step()
         match node:
             case ast.Constant(value=value):

@@ -31,7 +31,7 @@ class SameNodes:
 
     def __init__(self, before: str) -> None:
         self._known: dict[tuple[object, ...], int] = {}
-        self._numbers = self._numbered(syntax_tree(before))
+        self._numbers = self._number_nodes(syntax_tree(before))
         self._before = self._by_number(syntax_tree(before), self._numbers)
         self._rank = {
             (number, position(node)): rank
@@ -41,18 +41,18 @@ class SameNodes:
         self._after = lru_cache(maxsize=1)(self._read)
 
     def find(self, node: ast.AST, now: str) -> ast.AST | None:
-        """The node of ``now`` that ``node``, of the text before, has become; None if it is gone."""
-        numbers = self._numbers if node in self._numbers else self._numbered(node)
+        """Return the node of ``now`` for ``node`` of the original text; None if it is gone."""
+        numbers = self._numbers if node in self._numbers else self._number_nodes(node)
         number = self._identity(node, numbers)
         left = self._after(now).get(number)
         return left[min(self._rank.get((number, position(node)), 0), len(left) - 1)] if left else None
 
     def _read(self, text: str) -> dict[int, list[ast.AST]]:
         tree = syntax_tree(text)
-        return self._by_number(tree, self._numbered(tree))
+        return self._by_number(tree, self._number_nodes(tree))
 
-    def _numbered(self, tree: ast.AST) -> _Numbers:
-        """A number for each node at or below ``tree``, by its structure."""
+    def _number_nodes(self, tree: ast.AST) -> _Numbers:
+        """Return a number for each node at or below ``tree``, by its structure."""
         numbers: _Numbers = {}
 
         def part(value: object) -> object:
@@ -68,7 +68,7 @@ class SameNodes:
         return self._known.setdefault(structure, len(self._known))
 
     def _identity(self, node: ast.AST, numbers: _Numbers) -> int:
-        """A number for what a node has in common with itself in a text that was rewritten around it."""
+        """Return a number that a node keeps when the text around it is rewritten."""
         if isinstance(node, _DEFINITIONS):
             return self._number(type(node), node.name)
         if isinstance(node, ast.For | ast.AsyncFor):

@@ -1,4 +1,4 @@
-"""Abstract objects: what an expression of a program may stand for, and what each object holds.
+"""Abstract objects: the possible values of expressions, and the contents of each object.
 
 A value is a tuple of the objects that an expression may stand for. ``UNKNOWN`` is one of them wherever the program may
 have an object that is not modelled.
@@ -38,7 +38,7 @@ _MOST = 24
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the project an object is made.
+    """The place in the project where an object is created.
 
     Attributes:
         path: the file, relative to the root.
@@ -105,12 +105,12 @@ class Scope:
 
     @property
     def is_local(self) -> bool:
-        """Whether what is defined here has no name that another process could look up."""
+        """Return whether definitions here have no name that another process could look up."""
         return self.kind == "function" or (self.around is not None and self.around.is_local)
 
     @property
     def module(self) -> Scope:
-        """The scope of the module."""
+        """Return the scope of the module."""
         scope = self
         while scope.around is not None:
             scope = scope.around
@@ -224,7 +224,7 @@ _LATER = "open it on first use in the worker, drop it in `__getstate__`"
 
 
 class HazardKind(Enum):
-    """Kinds of objects that no worker can be sent: what it is, what becomes of it in workers, what to do instead."""
+    """Kinds of objects that workers cannot get: description, effect in workers, advice."""
 
     FILE = ("an open file", "cannot be pickled, and forked workers share its position", _LATER)
     ARCHIVE = (
@@ -271,17 +271,17 @@ class HazardKind(Enum):
 
     @property
     def what(self) -> str:
-        """The object, with an article."""
+        """Return the object, with an article."""
         return self.value[0]
 
     @property
     def happens(self) -> str:
-        """What becomes of the object in workers."""
+        """Return the effect of the object in workers."""
         return self.value[1]
 
     @property
     def remedy(self) -> str:
-        """What to do instead."""
+        """Return the advice for the object."""
         return self.value[2]
 
 
@@ -304,7 +304,7 @@ class Hazard(Thing):
 
 @dataclass(eq=False)
 class Loader(Thing):
-    """What a loader is given, and what happens to it.
+    """The arguments of a loader, and its uses.
 
     Attributes:
         place: the call that builds it.
@@ -318,18 +318,18 @@ class Loader(Thing):
 
     @property
     def may_have_workers(self) -> bool:
-        """Whether its number of workers is not surely 0."""
+        """Return whether its number of workers is not provably 0."""
         counts = self.arguments.get("num_workers", ())
         return not all(isinstance(one, Constant) and one.value in (0, None) for one in counts)
 
     @property
     def sends_to_workers(self) -> bool:
-        """Whether it may have workers that its dataset is pickled for: they are not surely forked."""
+        """Return whether it may have workers that its dataset is pickled for: they are not provably forked."""
         context = self.arguments.get("multiprocessing_context", ())
         is_forked = context and all(isinstance(one, Constant) and one.value == "fork" for one in context)
         return self.may_have_workers and not is_forked
 
 
 def unite(*values: Iterable[Thing]) -> Value:
-    """All objects that any of the values may stand for."""
+    """Return all possible objects of any of the values."""
     return tuple(dict.fromkeys(thing for value in values for thing in value))[:_MOST]

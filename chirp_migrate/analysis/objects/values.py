@@ -1,4 +1,4 @@
-"""Questions to abstract values that need no run: whether one is true, which text it ends with, what it inherits."""
+"""Questions about abstract values that need no run: truth, text, base classes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NONE: Value = (Constant(None),)
 
 @dataclass(frozen=True)
 class Super(Thing):
-    """What ``super()`` gives: the object, and the class whose bases are asked."""
+    """The result of ``super()``: the object, and the class whose bases are searched."""
 
     objects: Value
     below: ClassThing
@@ -59,7 +59,7 @@ class Super(Thing):
 
 @dataclass
 class Arguments:
-    """What a call is given.
+    """The arguments of a call.
 
     Attributes:
         positional: the values by position.
@@ -72,15 +72,15 @@ class Arguments:
     more: bool = False
 
     def values(self) -> list[Value]:
-        """All values."""
+        """Return all values."""
         return [*self.positional, *self.keywords.values()]
 
     def behind(self, first: Value) -> Arguments:
-        """The same with another positional argument in front."""
+        """Return the arguments with another positional argument in front."""
         return Arguments([first, *self.positional], self.keywords, self.more)
 
     def first(self, keyword: str = "") -> Value:
-        """The first value, or that of a keyword."""
+        """Return the first value, or that of a keyword."""
         if self.positional:
             return self.positional[0]
         return self.keywords.get(keyword, UNKNOWN)
@@ -90,7 +90,7 @@ NO_ARGUMENTS = Arguments()
 
 
 def bases_of(cls: ClassThing) -> list[Thing]:
-    """A class and all that it inherits from, in the order in which Python asks them for attributes."""
+    """Return a class and all its bases, in the order of Python's attribute lookup."""
     seen: list[Thing] = []
     _collect_bases(cls, seen, 0)
     # A base that several classes share comes after all of them.
@@ -106,7 +106,7 @@ def _collect_bases(cls: Thing, seen: list[Thing], depth: int) -> None:
 
 
 def scope_of_call(scope: Scope) -> Scope:
-    """Where ``return`` and ``:=`` of a comprehension belong."""
+    """Return the scope of ``return`` and ``:=`` in a comprehension."""
     while scope.kind == "comprehension" and scope.around is not None:
         scope = scope.around
     return scope
@@ -123,7 +123,7 @@ def method_around(scope: Scope) -> tuple[ClassThing, Value] | None:
 
 @lru_cache(maxsize=4096)
 def is_guard(test: ast.expr) -> bool:
-    """Whether a condition asks for the name under which the module runs."""
+    """Return whether a condition compares the name under which the module runs."""
     return any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(test))
 
 
@@ -144,7 +144,7 @@ def is_generator(node: ast.AST) -> bool:
 
 
 def loaders_in(value: Value, depth: int = 2) -> Iterator[Loader]:
-    """The loaders that a value stands for, or that are in its containers."""
+    """Yield the loaders of a value, and those in its containers."""
     for thing in value:
         match thing:
             case Loader() as loader:
@@ -157,14 +157,14 @@ def loaders_in(value: Value, depth: int = 2) -> Iterator[Loader]:
 
 
 def texts_of(value: Value) -> list[str]:
-    """The texts that a value may be, or end with; also those of paths."""
+    """Return the texts that a value may be, or end with; also those of paths."""
     found = [one.value for one in value if isinstance(one, Constant) and isinstance(one.value, str)]
     paths = (one.cells.get(0, ()) for one in value if isinstance(one, Instance) and one.cls == "pathlib.Path")
     return found + [text for path in paths for text in texts_of(path)]
 
 
 def as_part(value: Value) -> Value:
-    """The end of a text that is put together."""
+    """Return the end of a text that is put together."""
     return tuple(Constant(text, is_whole=False) for text in texts_of(value)) or UNKNOWN
 
 
@@ -181,7 +181,7 @@ def placed_at(value: Value, place: Place) -> Value:
 
 
 def key_of(keys: Value) -> object:
-    """The one key that a value stands for; ``None`` if it is not known."""
+    """Return the one key of a value; ``None`` if it is not known."""
     match keys:
         case (Constant(value=str() | int() as key, is_whole=True),):
             return key
@@ -189,7 +189,7 @@ def key_of(keys: Value) -> object:
 
 
 def truth_of(value: Value) -> bool | None:
-    """Whether a value is true, if that is sure."""
+    """Return whether a value is true, if that is sure."""
     answers = {_is_true(thing) for thing in value}
     return answers.pop() if len(answers) == 1 else None
 
@@ -204,7 +204,7 @@ def _is_true(thing: Thing) -> bool | None:
 
 
 def comparison(one: Thing, op: ast.cmpop, other: Thing) -> bool | None:
-    """What a comparison of two objects gives, if that is sure."""
+    """Return the result of comparing two objects, if it is certain."""
     negated = isinstance(op, ast.IsNot | ast.NotEq)
     match one, other:
         case Constant(value=first, is_whole=True), Constant(value=second, is_whole=True):

@@ -57,7 +57,7 @@ def check(seen: Recording) -> Iterator[Problem]:
                     "last byte.",
                     "Split the samples once, so that no sample is in both parts."
                     if is_certain
-                    else "Validate with samples that do not train. A measure of the fit is not reported beside that.",
+                    else "Validate with samples that do not train. doctor then does not report a measure of the fit.",
                 )
 
 

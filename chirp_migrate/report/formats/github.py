@@ -1,4 +1,4 @@
-"""Findings as workflow commands of GitHub Actions, which shows them beside the changed lines of a pull request."""
+"""Findings as workflow commands of GitHub Actions, which shows them next to the changed lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["workflow_commands"]
 
 
 def workflow_commands(check: Check, *, verbose: bool = False) -> Iterator[str]:
-    """Lines without newline for each finding that counts, and an error for each file that was not handled.
+    """Yield lines without newline for each finding that counts, and an error for each file that was not handled.
 
     What rules find that know bugs (``Rule.finds_bugs``) is a warning, anything else a notice.
 

@@ -25,14 +25,14 @@ __all__ = ["sarif"]
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _BASE = "%SRCROOT%"
-#: Version 1 of how lines are told apart that say the same.
+#: Version 1 of the way in which equal lines are distinguished.
 _FINGERPRINT = "ruleAndLine/v1"
 
 _Json = dict[str, Any]
 
 
 def sarif(check: Check) -> _Json:
-    """The document for what was found; what is fine already is not in it.
+    """Return the SARIF document of the findings, without those that need nothing.
 
     What rules find that know bugs (``Rule.finds_bugs``) has the level ``warning``, anything else ``note``, files that
     could not be handled are notifications with the level ``error``.
@@ -70,10 +70,10 @@ class _Run:
         return {
             "executionSuccessful": True,
             "exitCode": int(self._check.exit_code),
-            "toolExecutionNotifications": [*map(self._skipped, plan.skipped), *notes],
+            "toolExecutionNotifications": [*map(self._skipped_file, plan.skipped), *notes],
         }
 
-    def _skipped(self, one: Skipped) -> _Json:
+    def _skipped_file(self, one: Skipped) -> _Json:
         place = {"physicalLocation": {"artifactLocation": self._location(one.path)}}
         return {"level": "error", "message": _message(f"Not handled: {one.reason}"), "locations": [place]}
 
@@ -126,7 +126,7 @@ class _Run:
         return place
 
     def _fixes(self) -> Mapping[tuple[str, int | None], _Json]:
-        """The fix of every hunk, by path and number."""
+        """Return the fix of every hunk, by path and number."""
         members: dict[tuple[str, int | None], list[Finding]] = {}
         for finding in self._findings:
             members.setdefault((finding.path, finding.hunk), []).append(finding)
@@ -135,7 +135,7 @@ class _Run:
         for file in self._check.plan.files:
             for number, replacements in line_fixes(file, style).items():
                 change = {"artifactLocation": self._location(file.path), "replacements": [*map(_replace, replacements)]}
-                described = _message(_described(members[file.path, number]))
+                described = _message(_describe_fix(members[file.path, number]))
                 found[file.path, number] = {"description": described, "artifactChanges": [change]}
         return found
 
@@ -166,17 +166,17 @@ def _replace(one: Replacement) -> _Json:
     return {"deletedRegion": deleted, **({"insertedContent": {"text": one.text}} if one.text else {})}
 
 
-def _described(findings: Sequence[Finding]) -> str:
-    """What a fix does: one hunk, which may answer several findings."""
+def _describe_fix(findings: Sequence[Finding]) -> str:
+    """Return the description of a fix: one hunk, which may resolve several findings."""
     places = ", ".join(f"{finding.rule} ({finding.name}) in line {finding.line}" for finding in findings)
     return f"Rewrite {places}."
 
 
 def _fingerprint(rule: str, line: str, occurrence: int) -> str:
-    """The same for the same line of code wherever it moves in its file, and whatever stands around it."""
+    """Return a hash that stays the same when the line of code moves in its file, in any context."""
     return hashlib.sha256("\0".join((rule, line, str(occurrence))).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _message(text: str) -> _Json:
-    """Text in the document; names of files in it need not be text."""
+    """Return text in the document; names of files in it need not be text."""
     return {"text": text.encode("utf-8", "backslashreplace").decode("utf-8")}

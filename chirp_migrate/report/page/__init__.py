@@ -1,1 +1,1 @@
-"""A story as one HTML file."""
+"""A report as one HTML file."""

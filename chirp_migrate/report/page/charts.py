@@ -1,4 +1,4 @@
-"""Plots as inline SVG that follow the page's colours; what they show is in the tables beside them, too.
+"""Plots as inline SVG in the page's colours; the tables next to them contain the same values.
 
 Text stands in HTML or at a size that stays readable on a phone; styles come from the page's style sheet, as its
 content security policy allows no others.
@@ -32,7 +32,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot: its name, its title, a sentence that says it in words, the sides in it, the SVG and its height."""
+    """A plot: its name, its title, a sentence that describes it, its versions, the SVG and its height."""
 
     name: str
     title: str
@@ -66,7 +66,7 @@ def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
 
 
 def times_plot(report: VerifyReport) -> list[Plot]:
-    """The bars of all entry points with their names and medians; none where nothing was timed."""
+    """Return the bars of all entry points with their names and medians; none where nothing was timed."""
     labels = [label for label, taken in report.seconds.get("before", {}).items() if taken]
     if not labels:
         return []
@@ -112,25 +112,27 @@ def plots_of(report: VerifyReport) -> list[Plot]:
             "batch-waits",
             "Waiting for batches",
             f"Share of the training batches that came within a time; further left is better. {said}.",
-            *_drawn(logs, "milliseconds, logarithmic", lambda at: f"{10**at:.3g}", "{:.0%}", ticks=decades),
+            *_draw_curves(logs, "milliseconds, logarithmic", lambda at: f"{10**at:.3g}", "{:.0%}", ticks=decades),
         ),
         Plot(
             "worker-counts",
             "Loading at several worker counts",
             f"Samples/s of the migrated data alone, by worker processes of PyTorch's loader.{own}",
-            *_drawn(rates, "worker processes", "{:g}".format, "{:,.0f}", ticks=sorted({count for count, _ in plain})),
+            *_draw_curves(
+                rates, "worker processes", "{:g}".format, "{:,.0f}", ticks=sorted({count for count, _ in plain})
+            ),
         ),
         Plot(
             "memory",
             "Memory while training",
             "MiB of the training with its workers, all entry points one after the other.",
-            *_drawn(memory, "seconds of training", "{:.3g}".format, "{:,.0f}"),
+            *_draw_curves(memory, "seconds of training", "{:.3g}".format, "{:,.0f}"),
         ),
     )
     return [plot for plot in every if plot.sides]
 
 
-def _drawn(
+def _draw_curves(
     curves: Mapping[str, Sequence[tuple[float, float]]],
     x_title: str,
     x_text: Callable[[float], str],

@@ -1,4 +1,4 @@
-"""Lines of source as HTML, and the one place where text is made harmless: what shows nothing is spelled out."""
+"""Lines of source as HTML, and the one place where text is made harmless: invisible characters are spelled out."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _ELEMENTS = {" ": "div", "-": "del", "+": "ins"}
 
 
 def visible(value: Any) -> Any:
-    """Text with what shows nothing, or makes other text show elsewhere, spelled out: ``⟨U+202E⟩``.
+    """Return text with what shows nothing, or makes other text show elsewhere, spelled out: ``⟨U+202E⟩``.
 
     Tabs and newlines stay. What comes out is printable, so that it can be encoded, too. Anything else stays as it is.
     """
     if not isinstance(value, str) or isinstance(value, Markup) or (value.isascii() and value.isprintable()):
         return value
-    return "".join(map(_shown, value))
+    return "".join(map(_visible, value))
 
 
 def source_code(source: str) -> Markup:
-    """A line alone, without colours."""
-    return Markup(_marked(source.strip()))
+    """Return a line alone, without colours."""
+    return Markup(_mark_hidden(source.strip()))
 
 
 def place_of(section: Section) -> str:
-    """``line 7`` or from the first to the last; of a notebook with the cell."""
+    """Return ``line 7`` or from the first to the last; of a notebook with the cell."""
     numbers = [row.before for row in section.rows if row.before is not None and row.sign == "-"]
     numbers = numbers or [row.after for row in section.rows if row.after is not None and row.sign == "+"]
     first, last = (numbers[0], numbers[-1]) if numbers else (0, 0)
@@ -49,7 +49,7 @@ def place_of(section: Section) -> str:
 
 
 def section_code(section: Section) -> Markup:
-    """The lines of a section, those that change in groups."""
+    """Return the lines of a section, those that change in groups."""
     where = f"{place_of(section)}{f', in {section.within}' if section.within else ''}"
     shape = _Shape(
         width=len(str(max(row.before or row.after or 0 for row in section.rows))),
@@ -66,7 +66,7 @@ def section_code(section: Section) -> Markup:
 
 @dataclass(frozen=True)
 class _Shape:
-    """What the lines of a section have in common: digits of their numbers, and characters they are all indented by."""
+    """The common layout of the lines of a section: digits of their numbers, and their indentation."""
 
     width: int
     margin: int
@@ -83,7 +83,7 @@ def _differing(rows: Sequence[Row]) -> dict[int, tuple[int, int]]:
 
 
 def _row(row: Row, shape: _Shape, strong: tuple[int, int]) -> str:
-    """A line; its numbers are shown by the style sheet, so that they are not copied with it.
+    """Return a line; its numbers are shown by the style sheet, so that they are not copied with it.
 
     What all lines are indented by takes no room on the page, but is there when the lines are copied.
     """
@@ -99,7 +99,7 @@ def _row(row: Row, shape: _Shape, strong: tuple[int, int]) -> str:
 
 
 def _words(row: Row, margin: int, strong: tuple[int, int]) -> str:
-    """The text after the margin, its words in their kinds, and hidden characters marked."""
+    """Return the text after the margin, its words in their kinds, and hidden characters marked."""
     shown = []
     at = 0
     for kind, word in row.words or (("", row.text),):
@@ -108,9 +108,9 @@ def _words(row: Row, margin: int, strong: tuple[int, int]) -> str:
         at += len(word)
         cuts = first, max(start, first), max(end, first)
         pointed = word[cuts[1] : cuts[2]]
-        content = _marked(word[cuts[0] : cuts[1]])
-        content += f'<b class="w">{_marked(pointed)}</b>' if pointed else ""
-        content += _marked(word[cuts[2] :])
+        content = _mark_hidden(word[cuts[0] : cuts[1]])
+        content += f'<b class="w">{_mark_hidden(pointed)}</b>' if pointed else ""
+        content += _mark_hidden(word[cuts[2] :])
         shown.append(f'<i class="{kind}">{content}</i>' if kind and content else content)
     return "".join(shown)
 
@@ -119,18 +119,18 @@ def _indent(text: str) -> str:
     return text[: len(text) - len(text.lstrip(" \t"))]
 
 
-def _marked(text: str) -> str:
+def _mark_hidden(text: str) -> str:
     if text.isascii() and text.isprintable():
         return html.escape(text)
     return "".join(
         html.escape(one)
-        if _shown(one) == one
-        else f'<b class="odd" title="{unicodedata.name(one, "a character that shows nothing")}">{_shown(one)}</b>'
+        if _visible(one) == one
+        else f'<b class="odd" title="{unicodedata.name(one, "a character that shows nothing")}">{_visible(one)}</b>'
         for one in text
     )
 
 
-def _shown(one: str) -> str:
+def _visible(one: str) -> str:
     if (one.isprintable() and one not in _BLANK_LETTERS) or one in "\t\n":
         return one
     return f"\u27e8U+{ord(one):04X}\u27e9"

@@ -1,4 +1,4 @@
-"""A story as one HTML file: nothing is fetched, nothing but its own script can run, and it can be read without it."""
+"""A report as one HTML file: it loads nothing, only its own script can run, and it can be read without it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _DIFFERENCES_SHOWN = 20
 
 
 def render_page(story: Story) -> str:
-    """The whole document.
+    """Return the whole document.
 
     Only the script and the style in it are allowed to do anything (a content security policy with their hashes), and
     they may load nothing: a source that got past the escaping could still not run.
@@ -63,7 +63,7 @@ def render_page(story: Story) -> str:
             style=style,
             script=Markup(script),
             title=f"{story.name}: {'migration plan' if story.is_plan else 'migration report'}",
-            made=_made(story),
+            made=_describe_changes(story),
             number_of_hunks=sum(len(file.hunks) for file in story.files),
             filters=_filters(story),
             left_out=[one for run in story.runs for one in run.left_out],
@@ -72,7 +72,7 @@ def render_page(story: Story) -> str:
             problems=[] if found is None else found.problems,
             doctor_summary="" if story.doctor is None else summary(story.doctor),
             tiles=[*(_figure_tiles(found) if found is not None else ()), *_story_tiles(story)],
-            reported=list(_reported(story)),
+            reported=list(_group_reports(story)),
             rules=_rules(story),
             **({} if found is None else _figures(found)),
         )
@@ -99,7 +99,7 @@ def environment() -> Environment:
         count=count,
         moment=_moment,
         number=lambda value: _DASH if value is None else figure(value),
-        parts=_parts,
+        parts=_ledger_parts,
         places=_places,
         range=place_of,
         sentence=lambda text: text if text.endswith((".", "!", "?", ":")) else f"{text}.",
@@ -124,7 +124,7 @@ def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def _made(story: Story) -> str:
+def _describe_changes(story: Story) -> str:
     tools = dict.fromkeys(run.tool for run in story.runs if run.tool)
     when = dict.fromkeys(run.created for run in story.runs if run.created)
     return " · ".join([*tools, *(f"applied {_moment(one)}" for one in when)])
@@ -152,7 +152,7 @@ def _figure_tiles(found: VerifyReport) -> Iterator[tuple[str, str, str]]:
         fast, low, high = found.ratio.speed_up
         yield "Speed-up", f"{fast:.2f}{_TIMES}", f"interval {low:.2f} to {high:.2f}"
         if found.perfect is not None:
-            yield "Perfect loading would save", *_percent(found.perfect)
+            yield "Zero-cost loading would save", *_percent(found.perfect)
     if found.verdict != "failed":
         augmented = len(found.smallest_adjusted_p)
         compared = "no difference found" + (f", {augmented} compared by distribution" if augmented else "")
@@ -178,7 +178,7 @@ def _percent(ratio: Ratio) -> tuple[str, str]:
 
 
 def _figures(found: VerifyReport) -> dict[str, Any]:
-    """What the template of the figures shows."""
+    """Return the values for the template of the figures."""
     each, together = entry_times(found), all_together(found)
     entries = [*each, *([together] if together is not None and len(each) > 1 else [])] if together is not None else []
     # All together is the sum: on one scale with it the others could not be compared.
@@ -219,7 +219,7 @@ def _time_row(entry: EntryTimes, longest: float, *, together: bool) -> dict[str,
 
 
 def _same_training(found: VerifyReport) -> list[str]:
-    """A sentence for each difference, or for what was compared."""
+    """Return a sentence for each difference, or about the comparison."""
     if found.verdict == "failed":
         return []
     lines = [f"{one.message.rstrip('.')}." for one in found.differences[:_DIFFERENCES_SHOWN]]
@@ -236,8 +236,8 @@ def _same_training(found: VerifyReport) -> list[str]:
     return [*lines, *limits, *(f"Note: {one.rstrip('.')}." for one in found.notes)]
 
 
-def _parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
-    """The loaders as parts of a sum, with their places in a bar of 100 units."""
+def _ledger_parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
+    """Return the loaders as parts of a sum, with their places in a bar of 100 units."""
     parts, position = [], 0.0
     for status, name, number in parts_of(ledger, planned=planned):
         width = 100 * number / ledger.found if ledger.found else 0.0
@@ -248,12 +248,12 @@ def _parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
 
 
 def _statuses(ledger: Ledger) -> list[tuple[Status, str]]:
-    """Those that a rule has, with the words for what rules do."""
+    """Return the statuses of a rule's findings, with their words."""
     together = Counter(status for counts in ledger.rules.values() for status in counts if counts[status])
     return [(status, word) for status, word, _ in outcomes(together)]
 
 
-def _reported(story: Story) -> Iterator[tuple[str, list[tuple[str, list[list[FindingStory]]]]]]:
+def _group_reports(story: Story) -> Iterator[tuple[str, list[tuple[str, list[list[FindingStory]]]]]]:
     for run in story.runs:
         which = f" (run {run.number})" if len(story.runs) > 1 else ""
         for title, by_file in reported_by_file(run.reported):
@@ -261,7 +261,7 @@ def _reported(story: Story) -> Iterator[tuple[str, list[tuple[str, list[list[Fin
 
 
 def _rules(story: Story) -> list[tuple[str, str, str, str]]:
-    """Every rule that has a say in this story: code, name, reason, and how safe it is."""
+    """Return every rule of this report: code, name, reason, and safety."""
     safeties = {rule.code: rule.safety for rule in all_rules()}
     said: dict[str, FindingStory] = {}
     for one in story.findings:
@@ -281,7 +281,7 @@ def _places(same: Sequence[FindingStory]) -> str:
 
 
 def _breakable(name: str) -> Markup:
-    """A path or label that may be broken after a slash, a point or an underscore."""
+    """Return a path or label that may be broken after a slash, a point or an underscore."""
     shown = escape(visible(name))
     for mark in "/._":
         shown = shown.replace(mark, Markup(f"{mark}<wbr>"))

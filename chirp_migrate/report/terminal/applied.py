@@ -1,4 +1,4 @@
-"""What ``apply`` and ``plan`` say they did, or would."""
+"""Output of ``apply`` and ``plan``: what they did, or would do."""
 
 from __future__ import annotations
 
@@ -41,22 +41,26 @@ _SHORT = {
 _TELLING = re.compile(
     "stored outputs|vendored|larger than|cannot be listed|leaves the folder|leads nowhere|not a regular"
 )
-_NOTHING = "Nothing to do: already migrated, or nothing here that any rule knows."
+_NOTHING = "Nothing to do: already migrated, or no rule applies here."
 _NO_GAIN = "Nothing to rewrite: no loader here gains from a migration. No file was changed, and none was added."
 #: Behind it, where nothing was found at all.
 _NOTHING_FOUND = (
     "No file was changed, and none was added: no dependency either.",
-    "What is looked for: chirp-migrate rules",
+    "List of the rules: chirp-migrate rules",
 )
 
 
 def totals(plan: Plan) -> str:
-    """One line: how many files change, by how many lines."""
-    return f"{_counted(plan.files, ' to rewrite', ' to add')} Nothing was written." if plan.files else _nothing(plan)
+    """Return one line: how many files change, by how many lines."""
+    return (
+        f"{_count_files(plan.files, ' to rewrite', ' to add')} Nothing was written."
+        if plan.files
+        else _message_without_changes(plan)
+    )
 
 
-def _nothing(plan: Plan) -> str:
-    """What is said where no file was written, nor would be."""
+def _message_without_changes(plan: Plan) -> str:
+    """Return the message for a run that writes no file."""
     if plan.files:
         return "Nothing was rewritten."
     if all(finding.status is Status.FINE for finding in plan.findings):
@@ -67,11 +71,11 @@ def _nothing(plan: Plan) -> str:
 
 
 def gains_nothing(plan: Plan) -> bool:
-    """Whether nothing is rewritten, and loaders stay as they are because nothing would be gained."""
+    """Return whether nothing is rewritten, and loaders stay as they are because nothing would be gained."""
     return not plan.files and any(finding.status is Status.UNCHANGED for finding in plan.findings)
 
 
-def _counted(files: Sequence[FilePlan], rewritten: str, created: str) -> str:
+def _count_files(files: Sequence[FilePlan], rewritten: str, created: str) -> str:
     added, removed = map(sum, zip(*(count_changes(file) for file in files), strict=True))
     new = sum(file.before is None for file in files)
     return f"{count(len(files) - new, 'file')}{rewritten}, {new}{created}: +{added} -{removed} lines."
@@ -105,7 +109,7 @@ def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, f
     _show_files(done, plan.findings, screen)
     show_remarks(plan, left, screen)
     screen.line()
-    screen.text(_counted(done, " rewritten", " added") if done else _nothing(plan))
+    screen.text(_count_files(done, " rewritten", " added") if done else _message_without_changes(plan))
     is_empty = not (done or left or plan.findings or plan.skipped)
     for line in _NOTHING_FOUND if is_empty else ():
         screen.text(line)
@@ -149,19 +153,19 @@ def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: 
 
 
 def _show_attention(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
-    """What a quiet run says: files that could not be handled, and what the user has to do."""
+    """Print what a quiet run prints: files that could not be handled, and tasks for the user."""
     for one in (*plan.skipped, *left):
         screen.line(f"{one.path}: {one.reason}")
     show_notes(plan, screen)
 
 
 def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
-    """What was seen and not rewritten, with the reasons; findings of one rule in one file stand together."""
+    """Print findings that were not rewritten, with reasons, by rule and file."""
     # Not of likely bugs: those are shown in any case.
     behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR and not rule.finds_bugs}
     # What is proposed nowhere is no news of a rule that is not asked for; nor is what only the curious ask for.
     unasked = behaviour - {f.rule for f in plan.findings if f.status is Status.REWRITE}
-    curious = {rule.code for rule in all_rules() if rule.for_the_curious}
+    curious = {rule.code for rule in all_rules() if rule.verbose_only}
     stopping = {rule.code for rule in all_rules() if rule.stops_workers}
     hidden: list[Finding] = []
     unchanged = list(unchanged_loaders(plan.findings))
@@ -193,9 +197,9 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
             _show_findings(list(group), screen, is_alone=len({(one.path, one.rule) for one in findings}) == 1)
     if hidden:
         screen.text(f"Not shown: {_counts(hidden)}; -v shows them.", hang=2)
-    # Caches and the like are no news; what somebody could miss is.
+    # Caches and the like are expected; other files may be missed.
     passed_over = [one for one in plan.left_out if screen.verbose or _TELLING.search(one.reason)]
-    for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Not looked at:", passed_over)):
+    for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Left out:", passed_over)):
         if skipped:
             screen.heading(title)
         for one in skipped:
@@ -216,14 +220,14 @@ def _counts(findings: Sequence[Finding]) -> str:
 
 
 def loaders_in_tests(plan: Plan) -> str:
-    """One line on the tests that were left alone, or "" if there is no loader in them."""
+    """Return one line on the excluded tests, or "" if there is no loader in them."""
     tests = [one for one in plan.left_out if one.loaders]
     loaders = count(sum(test.loaders for test in tests), "loader")
     return f"Tests not rewritten: {loaders} in {count(len(tests), 'file')} (--tests includes them)." if tests else ""
 
 
 def show_notes(plan: Plan, screen: Screen) -> None:
-    """What else the user should know."""
+    """Print the notes for the user."""
     for note in plan.notes:
         screen.text(note)
 
@@ -236,7 +240,7 @@ def show_account(
     planned: bool = False,
     listed: str = "",
 ) -> None:
-    """The ledger: what became of every loader, and what other rules found; ``listed`` says where."""
+    """Print the ledger: the outcome of every loader, and findings of other rules."""
     ledger = Ledger.of(plan, left)
     for sentence in ledger_sentences(ledger, planned=planned, listed=listed):
         screen.text(sentence, hang=2)
@@ -255,7 +259,7 @@ def show_account(
 
 
 def _show_findings(findings: Sequence[Finding], screen: Screen, *, is_alone: bool = False) -> None:
-    """What each rule says of a file, one line with all of its places; with -v one by one and in full.
+    """Print the findings of each rule in a file, one line with all places; with -v one by one and in full.
 
     What makes results wrong or keeps workers from starting is said in full in any case, each message once; so is what
     stands alone under its heading.
@@ -291,7 +295,7 @@ def _name(same: Sequence[Finding]) -> str:
 
 
 def _places(findings: Sequence[Finding], most: int) -> str:
-    """``3, 9``, or of more than ``most`` the first ones and how many there are: ``3, 9, … (12)``."""
+    """Return ``3, 9``, or of more than ``most`` the first ones and how many there are: ``3, 9, … (12)``."""
     places = list(dict.fromkeys(finding.place for finding in findings))
     if len(places) <= most:
         return ", ".join(places)

@@ -1,4 +1,4 @@
-"""What a run of ``apply`` changed, or a plan would: the account, the rules with their reasons, and every hunk.
+"""Changes of a run or a plan: the ledger, the rules with their reasons, and every hunk.
 
 Lines of source stand one under the other as in a unified diff, or before and after side by side. Nothing of a line is
 left out: what does not fit goes on below it, without a number.
@@ -48,9 +48,9 @@ def show_run(run: RunStory, screen: Screen) -> None:
     for file in run.files:
         if file.action != "create":
             _file(file, screen)
-    _added([file for file in run.files if file.action == "create"], screen, planned=planned)
-    _reported(run.reported, screen)
-    for title, skipped in (("Not handled", run.skipped), ("Not looked at, on purpose", run.left_out)):
+    _show_added_files([file for file in run.files if file.action == "create"], screen, planned=planned)
+    _show_reports(run.reported, screen)
+    for title, skipped in (("Not handled", run.skipped), ("Left out on purpose", run.left_out)):
         if skipped:
             screen.heading(title)
         for one in skipped:
@@ -58,7 +58,7 @@ def show_run(run: RunStory, screen: Screen) -> None:
 
 
 def _rules(run: RunStory, screen: Screen) -> None:
-    """The rules that had something to say: what they did, and why."""
+    """Print the rules with findings: what they did, and why."""
     if run.findings:
         screen.heading("Rules, and why they exist")
     safeties = {rule.code: rule.safety for rule in all_rules()}
@@ -129,13 +129,13 @@ def _number(number: int | None) -> str:
 
 
 def _finding(finding: Finding, screen: Screen, places: str | None = None) -> None:
-    """Rule, place and message of what was found."""
+    """Print rule, place and message of a finding."""
     safety = "" if finding.safety is Safety.SAFE else f" ({finding.safety.value})"
     place = places or (f"line {finding.line}" if finding.cell is None else finding.place)
     screen.item(finding.rule, f"{finding.name}, {place}{safety}: {finding.message_with_gain}", style="cyan")
 
 
-def _added(files: list[FileStory], screen: Screen, *, planned: bool) -> None:
+def _show_added_files(files: list[FileStory], screen: Screen, *, planned: bool) -> None:
     """Files that are added are not shown line by line: they are new, and can be read where they are."""
     if not files:
         return
@@ -148,8 +148,8 @@ def _added(files: list[FileStory], screen: Screen, *, planned: bool) -> None:
             screen.item("+", f"{file.path} ({count(file.added, 'line')}{since})", indent=4)
 
 
-def _reported(stories: Iterable[FindingStory], screen: Screen) -> None:
-    """What was seen and not rewritten, by what it is and by file; the same message of several lines once."""
+def _show_reports(stories: Iterable[FindingStory], screen: Screen) -> None:
+    """Print findings that were not rewritten, by kind and file; a message of several lines once."""
     for title, files in reported_by_file(stories):
         screen.heading(title)
         for path, kinds in files:

@@ -15,16 +15,16 @@ __all__ = ["show_story"]
 #: The words of a report, explained to people who read one for the first time.
 _OF_CHANGES = {
     "sample, batch": "One item of the training data with its label; some dozen of them, which the model sees at once.",
-    "loader": "What hands a training its batches: `torch.utils.data.DataLoader`, or what takes its place.",
-    "worker": "A process beside the training that loads batches.",
+    "loader": "An object that yields batches: `torch.utils.data.DataLoader`, or its replacement.",
+    "worker": "A process next to the training that loads batches.",
     "factory": "`OptimalDataLoaderFactory`: it makes a loader that suits the data and the machine.",
     "runtime": "`chirpid_patch`: the package that migrated code imports.",
-    "rule": "What looks for one thing in the code; `chirp-migrate explain CODE` shows it with an example.",
+    "rule": "A check for one habit of the code; `chirp-migrate explain CODE` shows it with an example.",
     "safe": "A change after which training sees the same samples, in the same order, with the same values, or random "
     "augmentation with the same distribution.",
     "behaviour-changing": "A change after which training learns something else; applied only with --unsafe.",
     "advice": "Something that is reported and not rewritten.",
-    "hunk": "A change that makes sense alone; `chirp-migrate review` asks about each.",
+    "hunk": "A change that makes sense alone; `chirp-migrate review` shows each and waits for an answer.",
     "suppressed": "Not rewritten, because a comment in the code or a setting excludes it.",
     "not rewritten": "Found and not migrated, for the reason shown.",
     "already migrated": "A loader that the factory builds already.",
@@ -36,11 +36,11 @@ _OF_VERDICTS = {
     "saved": "Share of the time before that is not needed any more; negative where it takes longer.",
     "after : before": "The time after as a share of the time before: `####......` is 40 % of it, `>` more than all.",
     "interval": "Times vary from round to round. Of a hundred such ranges at least 95 hold the true value.",
-    "perfect loading": "The same training fed from one batch that is in memory already: no loader can be faster.",
+    "zero-cost loading": "The same training fed from one batch that is in memory already: no loader can be faster.",
     "verdict of an entry point": "What is shown of it alone. `meets the threshold`: saves at least the wanted share. "
-    "`not shown`: that is not certain. `model-bound`: not even perfect loading would save it. `slower`: takes longer.",
+    "`not shown`: that is not certain. `model-bound`: not even zero-cost loading saves it. `slower`: takes longer.",
     "adjusted p": "Near 0 would mean that the augmentation differs; it is adjusted for the number of tests.",
-    "R-000, R-004": "Rows of the requirements that ask for a figure.",
+    "R-000, R-004": "Rows of the requirements that name a target for a value.",
 }
 
 
@@ -59,7 +59,7 @@ def show_story(story: Story, screen: Screen) -> None:
         screen.text("Verdict: none. `chirp-migrate verify` measures what is applied.")
     else:
         screen.text(
-            "Verdict: none yet. `chirp-migrate verify` trains the project as it was before and as it is now, and says "
+            "Verdict: none yet. `chirp-migrate verify` trains the project as it was before and as it is now, and shows "
             "whether it is faster and still the same training."
         )
     for notice in story.notices:
@@ -79,14 +79,14 @@ def show_story(story: Story, screen: Screen) -> None:
 
 
 def _contents(story: Story) -> str:
-    """What comes below, for somebody who has only seen the first lines."""
+    """Return a summary of the rest, for readers who have only seen the first lines."""
     hunks = sum(hunk.kind == "rewrite" for file in story.files for hunk in file.hunks)
     figures = "the verdict and its figures, " if story.verdict is not None else ""
     return f"Below: {figures}what became of the loaders, the rules and {count(hunks, 'hunk')}; -v explains the words."
 
 
 def _show_words(story: Story, screen: Screen) -> None:
-    """Each word with its meaning, and how every key figure is taken."""
+    """Print each term with its meaning, and how every key figure is measured."""
     screen.title("Words used here")
     words = _OF_CHANGES | (_OF_VERDICTS if story.verdict is not None else {})
     for word, meaning in words.items():

@@ -1,4 +1,4 @@
-"""What a verification found, in at most 25 lines: the verdict, and what people ask about it first."""
+"""The result of a verification in at most 25 lines: the verdict, and the most important values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LINES = {"inconclusive": 3, "own run": 2, "differs": 4, "left out": 2, "the sam
 
 
 def show_verify(report: VerifyReport, screen: Screen) -> None:
-    """Print the verdict, the total, the share of the possible saving that is reached, the ends, and what is not known.
+    """Print the verdict, the total, the share of the possible saving, best and worst, and open points.
 
     With -q it is the verdict alone, with -v also everything behind it.
     """
@@ -61,15 +61,15 @@ def _times(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]:
         yield "total", f"{before} s before, {after} s after, of your own training: {count(ratio.rounds, 'round')}"
     yield from _own_run(report)
     if report.headspace is not None:
-        yield "possible", _reached(1 - ratio.value, report.headspace)
+        yield "possible", _describe_headroom(1 - ratio.value, report.headspace)
     if len(report.ratios) > 1:
         best, *_, worst = sorted(report.ratios, key=lambda label: report.ratios[label].value)
         for name, label in (("best", best), ("worst", worst)):
-            yield name, f"{_saved(report.ratios[label])}: {short(label)}"
+            yield name, f"{_describe_saving(report.ratios[label])}: {short(label)}"
 
 
 def _own_run(report: VerifyReport) -> Iterator[tuple[str, str]]:
-    """The largest own run: an epoch, start-up, and what follows from both."""
+    """Yield the largest own run: epoch time, start-up time, and the total."""
     timed = [(label, own) for label, own in report.own_runs.items() if own.epochs and label in report.ratios]
     if not timed:
         return
@@ -78,18 +78,18 @@ def _own_run(report: VerifyReport) -> Iterator[tuple[str, str]]:
     epochs = f"{count(own.epochs, 'epoch')}{' (assumed)' if own.assumed else ''}"
     parts = f"{epoch[0]} > {epoch[1]} s an epoch, {start_s[0]} > {start_s[1]} s start-up a fold"
     # What is longest and matters least is last: a line that is too long is cut.
-    yield "own run", f"{_saved(report.ratios[label])} in {epochs}: {parts}: {short(label)}"
+    yield "own run", f"{_describe_saving(report.ratios[label])} in {epochs}: {parts}: {short(label)}"
 
 
-def _reached(saved: float, headspace: float) -> str:
-    could = f"perfect loading would save {percent(headspace)}"
+def _describe_headroom(saved: float, headspace: float) -> str:
+    could = f"zero-cost loading would save {percent(headspace)}"
     if headspace < 0.005:
-        return "nothing: perfect loading would save no time"
+        return "nothing: zero-cost loading would save no time"
     return f"{could}; {percent(max(0.0, min(1.0, saved / headspace)))} of that is reached"
 
 
-def _saved(ratio: Ratio) -> str:
-    """``38 % less time [31, 45]``, or ``more``; the interval is of what is named, the smaller end first."""
+def _describe_saving(ratio: Ratio) -> str:
+    """Return ``38 % less time [31, 45]``, or ``more``; the interval is of what is named, the smaller end first."""
     value, low, high = (100 * one for one in ratio.saved)
     if value >= 0:
         return f"{value:.0f} % less time [{low:.0f}, {high:.0f}]"

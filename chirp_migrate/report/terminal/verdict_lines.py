@@ -1,4 +1,4 @@
-"""What ``verify`` found, as lines: the verdict and its meaning, figures, times, and what they were taken on."""
+"""The result of ``verify`` as lines: the verdict and its meaning, metrics, times, and the machine."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _MEANINGS = {
     "faster, entry points inconclusive": "Training takes at least {threshold} less time in all, and nothing that was "
     "compared differs from the training before. Whether some entry points became slower is not known.",
     "not shown to be faster": "Nothing that was compared differs from the training before. That {threshold} of the "
-    "time are saved is not shown: it is less, or the measurement varied too much to tell.",
+    "time are saved is not shown: it is less, or the measurement varied too much to show it.",
     "model-bound": "Nothing that was compared differs from the training before. Even loading that takes no time at all "
     "would not save {threshold}: the time goes into the model.",
     "slower": "Nothing that was compared differs from the training before, but it takes longer.",
-    "not equivalent": "The training is not the same as before the migration, so nothing is said about its speed.",
+    "not equivalent": "The training is not the same as before the migration, so its speed was not measured.",
     "failed": "The project's own code failed, so nothing was compared.",
 }
 _GREEN, _YELLOW, _RED = "bold green", "bold yellow", "bold red"
@@ -32,18 +32,18 @@ _STYLES = {"good": _GREEN, "open": _YELLOW, "bad": _RED}
 _MARKS = {"met": "green", "not met": "red"}
 #: Columns of a bar, and from which width on it gets the larger one, and there is room for perfect loading.
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140
-_PERFECT, _WITH_PERFECT = ("model only", "perfect loading"), 100
+_PERFECT, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
 #: Share of the best rate that counts as equal to it.
 _PLATEAU = 0.9
 
 
 def style_of(verdict: str) -> str:
-    """The style of a verdict on a terminal."""
+    """Return the style of a verdict on a terminal."""
     return _STYLES[tone(verdict)]
 
 
 def show_head(verdict: VerifyReport, screen: Screen) -> None:
-    """The verdict, what it means, and the sentence that ``verify`` gave for it."""
+    """Print the verdict, its meaning, and the reason."""
     screen.text(f"Verdict: {verdict.verdict}", style=style_of(verdict.verdict))
     meaning = _MEANINGS.get(verdict.verdict, "")
     screen.text(meaning.format(threshold=_percent(verdict.threshold)), 2)
@@ -93,12 +93,12 @@ def _times(verdict: VerifyReport, screen: Screen) -> None:
     header = ["entry point", "before", "after", "after : before", "saved", *(_PERFECT if beside else ())]
     rows = [_time_row(entry, _LONG_BAR if screen.width >= _WIDE else _BAR, beside) for entry in timed]
     screen.table([*header, "verdict"], rows, left=(0, 3, len(header)))
-    screen.text("Of your own training, by what start-up and epochs took: medians of the rounds.", 2)
+    screen.text("Times of your own training, computed from start-up and epoch times: medians of the rounds.", 2)
     _epochs(verdict, screen)
 
 
 def _epochs(verdict: VerifyReport, screen: Screen) -> None:
-    """What the user's own runs are made of."""
+    """Print the parts of the user's own runs."""
     rows = []
     for label, own in verdict.own_runs.items():
         if own.epochs:
@@ -115,8 +115,8 @@ def _epochs(verdict: VerifyReport, screen: Screen) -> None:
 def _time_row(entry: EntryTimes, room: int, beside: bool) -> list[str]:
     label = "all together" if entry.label == "all" else entry.label
     before, after, cached = (entry.median(side, "-") for side in ("before", "after", "cached"))
-    perfect = [cached, _saved(entry.perfect)] if beside else []
-    return [label, before, after, _bar(entry.ratio, room), _saved(entry.ratio), *perfect, entry.verdict]
+    perfect = [cached, _saving_text(entry.perfect)] if beside else []
+    return [label, before, after, _bar(entry.ratio, room), _saving_text(entry.ratio), *perfect, entry.verdict]
 
 
 def _bar(ratio: Ratio, room: int) -> str:
@@ -125,8 +125,8 @@ def _bar(ratio: Ratio, room: int) -> str:
     return f"{'#' * full}{'.' * (room - full)}{'>' if ratio.value > 1 + 0.5 / room else ''}"
 
 
-def _saved(ratio: Ratio | None) -> str:
-    """``38 % [31, 45]``; negative where time is lost."""
+def _saving_text(ratio: Ratio | None) -> str:
+    """Return ``38 % [31, 45]``; negative where time is lost."""
     if ratio is None:
         return "-"
     share, low, high = (f"{100 * value:.0f}" for value in ratio.saved)
@@ -143,7 +143,7 @@ def _targets(verdict: VerifyReport, screen: Screen) -> None:
 
 
 def _sameness(verdict: VerifyReport, screen: Screen) -> None:
-    """What differs, or how it was compared; nothing where nothing was."""
+    """Print the differences, or how the versions were compared."""
     if verdict.differences:
         screen.heading("What is not the same training")
     for difference in verdict.differences:
@@ -174,8 +174,8 @@ def _conditions(verdict: VerifyReport, screen: Screen) -> None:
         "Rounds": verdict.described.rounds,
         "Machine": verdict.described.machine,
         "Verified": " by ".join(filter(None, (moment(verdict.created), verdict.tool))),
-        "Packages": _listed(verdict.environment.get("packages")),
-        "Environment variables": _listed(verdict.environment.get("variables")),
+        "Packages": _join_values(verdict.environment.get("packages")),
+        "Environment variables": _join_values(verdict.environment.get("variables")),
         "Time went into": ", ".join(f"{name} {seconds:.0f} s" for name, seconds in verdict.spent_s.items()),
         "Left out of the copies": "; ".join(verdict.copies),
         "Not trained": "; ".join(() if verdict.workload is None else verdict.workload.left_out),
@@ -189,7 +189,7 @@ def _conditions(verdict: VerifyReport, screen: Screen) -> None:
         screen.text(line, 2, "dim")
 
 
-def _listed(values: object) -> str:
+def _join_values(values: object) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items()) if isinstance(values, dict) else ""
 
 

@@ -1,1 +1,1 @@
-"""Child processes: what they print, how they take turns, how they end, and what machine they ran on."""
+"""Child processes: their output, turns and exits, and the machine."""

@@ -1,4 +1,4 @@
-"""Whether other processes had the cores: a time taken beside them says little about the code that was timed.
+"""The CPU use of other processes, which makes timings unreliable.
 
 The system counts how long every CPU was busy; what this process and its children did not use of that, others did. Time
 that a hypervisor gave to other machines (steal) counts as theirs.
@@ -33,7 +33,7 @@ def own_s() -> float:
 
 
 class Watch:
-    """What others used of the CPUs during :meth:`watching`, all these times together.
+    """The CPU use of other processes during :meth:`watching`, over all these times.
 
     The system counts in hundredths of a second, so a short time by itself says little.
     """
@@ -58,14 +58,14 @@ class Watch:
             self._available_s += (time.perf_counter() - began) * len(self._cpus)
 
     def others(self) -> float | None:
-        """Share (0 to 1) of the CPUs this process may use that others used; None where that is not known."""
+        """Return the share (0 to 1) of the usable CPUs that other processes used; None if not known."""
         if self._available_s == 0 or (self._busy_s == 0 and self._own_s > _COUNTED_FROM_S):
             return None
         return min(1.0, max(0.0, (self._busy_s - self._own_s) / self._available_s))
 
 
 def not_watched() -> str | None:
-    """Why other processes cannot be watched here, or None where they can be."""
+    """Return why other processes cannot be watched here, or None if they can."""
     cpus = _own_cpus()
     if _busy_s(cpus) is None:
         return "this system does not count how long each CPU is busy"

@@ -50,7 +50,7 @@ def end_all(mark: str, child: int | None = None, *, alive: bool = False) -> None
 
 
 def suspend_all(pid: int) -> list[psutil.Process]:
-    """Stop a process and all that descends from it, also what is started meanwhile; gives what was stopped."""
+    """Stop a process and all its descendants, also those started meanwhile; return the stopped ones."""
     stopped: dict[int, psutil.Process] = {}
     with suppress(psutil.Error):
         first = psutil.Process(pid)
@@ -66,7 +66,7 @@ def suspend_all(pid: int) -> list[psutil.Process]:
 
 
 def resume_all(stopped: Sequence[psutil.Process]) -> None:
-    """Let processes go on that :func:`suspend_all` stopped; what they started first."""
+    """Continue processes that :func:`suspend_all` stopped, descendants first."""
     for one in reversed(stopped):
         with suppress(psutil.Error):
             one.resume()
@@ -101,7 +101,7 @@ def woken_on(pid: int, cpu: int | None) -> Iterator[None]:
 
 
 def _is_left(process: psutil.Process, mark: str) -> bool:
-    with suppress(psutil.Error, OSError):  # it ended, or is somebody else's
+    with suppress(psutil.Error, OSError):  # it ended, or belongs to another user
         return process.environ().get(MARKER) == mark and _runs(process)
     return False
 

@@ -1,4 +1,4 @@
-"""How a process ended, in words."""
+"""Descriptions of how a process ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["ending"]
 
 
 def ending(status: int) -> str:
-    """How a process ended, in words, by its exit status (negative: the number of a signal)."""
+    """Return how a process ended, in words, by its exit status (negative: the number of a signal)."""
     if status >= 0:
         return f"exit code {status}"
     try:

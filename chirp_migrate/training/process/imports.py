@@ -1,4 +1,4 @@
-"""Whether the code that runs is the copy's, and what to do about a module that is missing."""
+"""Whether the running code is that of the copy, and advice for a missing module."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PLACE = re.compile(r'File "([^"\n]+)", line (\d+)')
 
 
 def check_imports(tree: Path, origin: str) -> None:
-    """See that no module was imported from ``origin``: an installed package would hide what is compared.
+    """Check that no module came from ``origin``: an installed package would hide the compared code.
 
     Args:
         tree: the copy, which is to be imported from.
@@ -65,7 +65,7 @@ def check_imports(tree: Path, origin: str) -> None:
 
 
 def named(reference: str, what: str, fits: Callable[[Any], bool] = callable) -> Any:
-    """What ``package.module:name`` or ``folder/file.py:name`` names, relative to the working directory.
+    """Return the object of ``package.module:name`` or ``folder/file.py:name``, relative to the working directory.
 
     A file is imported under its own name, from its folder, so that worker processes can import it, too.
 
@@ -77,7 +77,7 @@ def named(reference: str, what: str, fits: Callable[[Any], bool] = callable) -> 
         NotFound: there is no such module, file or name, or something else goes by that name.
     """
     place, _, name = reference.rpartition(":")
-    module = _imported(place)
+    module = _import_module(place)
     value = getattr(module, name, None)
     if value is None or not fits(value):
         own = [
@@ -102,7 +102,7 @@ def modules_of(tree: Path) -> dict[str, Path]:
 
 
 def check_program(module: str) -> None:
-    """See that ``python -m`` can run a module, or the module ``__main__`` of a package. Packages are imported.
+    """Check that ``python -m`` can run a module, or the module ``__main__`` of a package. It imports packages.
 
     Raises:
         NotFound: there is no such module.
@@ -117,7 +117,7 @@ def check_program(module: str) -> None:
 
 @contextmanager
 def _found(module: str) -> Iterator[None]:
-    """While a module is looked for: that it is missing, or a package that it is in, is the user's mistake."""
+    """Raise NotFound if the block finds that the module, or a package that contains it, does not exist."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -132,7 +132,7 @@ def _no_module(module: str) -> NotFound:
     return NotFound(f"{there}; {instead(module, names, 'its modules are')}")
 
 
-def _imported(place: str) -> Any:
+def _import_module(place: str) -> Any:
     if not place.endswith(".py"):
         with _found(place):
             return importlib.import_module(place)
@@ -147,7 +147,7 @@ def _imported(place: str) -> Any:
 
 
 def missing_module(log: str) -> str | None:
-    """What to do about the missing module that ended a program, from the end of what it printed; None for none.
+    """Return the advice for the missing module at the end of a program's output; None without one.
 
     Args:
         log: the last lines of its output, traceback included.

@@ -42,45 +42,45 @@ class Parent:
         self._connection = getattr(connection, "PipeConnection", connection.Connection)(end)
 
     def request(self, kind: type[_R]) -> _R:
-        """What is to be done."""
-        return read_as(read_json(self._heard()), kind)
+        """Return the request of the parent."""
+        return read_as(read_json(self._read_bytes()), kind)
 
     def wait_for_turn(self) -> None:
-        """Say that what comes next is prepared, and wait until it is wanted.
+        """Report that the next step is prepared, and wait for the turn.
 
         Two children so start and import beside each other and then train in turns, while what trains has the machine
         to itself: the threads of two trainings on the same cores would wait for each other most of the time. A
         machine's speed drifts within seconds, so what is compared is timed right after each other.
 
         Raises:
-            SystemExit: the parent is gone, and with it whoever would want the result.
+            SystemExit: the parent is gone, so the result has no receiver.
         """
         self.send(Ready(own_s(), time.time()))
-        self._heard()
+        self._read_bytes()
 
     def show(self, what: str | Step) -> None:
         """Progress: see :data:`~chirp_migrate.console.progress.Progress`."""
         self.send(what if isinstance(what, Step) else Said(what))
 
     def send(self, message: Message) -> None:
-        """Send a message. Raises SystemExit where the parent is gone."""
+        """Send a message; raise SystemExit if the parent is gone."""
         try:
             self._connection.send_bytes(as_bytes(message, indent=None))
         except OSError:
             raise SystemExit(_GONE) from None
 
-    def _heard(self) -> bytes:
+    def _read_bytes(self) -> bytes:
         try:
             return self._connection.recv_bytes()
         except (EOFError, OSError):
             raise SystemExit(_GONE) from None
 
 
-_GONE = "whoever asked for this has gone"
+_GONE = "the process that started this one has ended"
 
 
 def serve(kind: type[_R], act: Callable[[_R, Parent], Any]) -> int:
-    """Be a child: do what is asked for, in its tree, and give the answer.
+    """Run a child: execute the request in its tree, and send the answer.
 
     Args:
         kind: type of the request.

@@ -1,4 +1,4 @@
-"""What a measurement was taken on: the machine, and the packages and variables that it depends on besides."""
+"""The conditions of a measurement: machine, packages and environment variables."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def describe(threads: int) -> dict[str, Any]:
 
 
 def describe_environment() -> dict[str, Any]:
-    """``python`` (version, build, executable), ``packages`` (those installed that matter) and ``variables``.
+    """Return ``python`` (version, build, executable), ``packages`` (those installed that matter) and ``variables``.
 
     ``variables`` are the user's; each process of a verification has, above them, equal thread counts, hash seed and
     temporary folder.
@@ -60,7 +60,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def line(machine: dict[str, Any]) -> str:
-    """One line for a report."""
+    """Return one line for a report."""
     device = machine["accelerator"] or "no GPU"
     return (
         f"{machine['processor']}, {machine['usable_cpus']} usable CPUs, {device}, torch {machine['torch']} "

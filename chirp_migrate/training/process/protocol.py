@@ -1,4 +1,4 @@
-"""What a child process and its parent tell each other, as JSON by types that both know: nothing is unpickled."""
+"""Messages between a child process and its parent, as JSON of types that both import: nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Said(msgspec.Struct, tag="said", frozen=True):
 
 
 class Found(msgspec.Struct, tag="found", frozen=True):
-    """Part of what the child found, sent as soon as it is known.
+    """A partial result of the child, sent early.
 
     Attributes:
         name: of the part.
@@ -54,10 +54,10 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
 
 
 class Answer(msgspec.Struct, tag="answer", frozen=True):
-    """What the child was asked for: a dataclass, which arrives as plain values."""
+    """The answer of the child: a dataclass, which arrives as plain values."""
 
     value: Any
 
 
 Message = Ready | Said | Step | Found | Failed | Answer
-"""What a child sends; a parent sends the request, and then something, whatever it is, for each turn."""
+"""The messages of a child. A parent sends the request, and then any object for each turn."""

@@ -1,4 +1,4 @@
-"""Runs a child process and brings back its answer, or says in one sentence why there is none."""
+"""Run a child process and return its answer, or one sentence that explains why there is none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import msgspec
 import psutil
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
-from chirp_migrate.console.progress import Progress, Step, untold
+from chirp_migrate.console.progress import Progress, Step, no_progress
 from chirp_migrate.console.text import sentence as as_sentence
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
@@ -62,7 +62,7 @@ class Role:
 
 @dataclass
 class Child(Generic[_T]):
-    """One child process: a fresh interpreter; of what it prints the end is kept in memory.
+    """One child process: a new interpreter; memory keeps the end of its output.
 
     Use as a context manager: the child and everything it started are gone when it is left, however that comes, and
     when this process ends, however that comes (:mod:`.guard`).
@@ -74,7 +74,7 @@ class Child(Generic[_T]):
         role: how it is spoken of.
         timeout_s: seconds after which it counts as hung, without those in which it waits for a turn.
         environment: variables that it has beside the user's.
-        progress: told what the child tells, as it comes.
+        progress: called with the progress messages of the child.
         cpu_s: CPU seconds it had used when it was last ready, with those of what it started; 0 once they count as ours.
         found: parts of what it found, in the order in which they came.
     """
@@ -85,7 +85,7 @@ class Child(Generic[_T]):
     role: Role
     timeout_s: float
     environment: Mapping[str, str] = field(default_factory=dict)
-    progress: Progress = untold
+    progress: Progress = no_progress
     cpu_s: float = field(default=0.0, init=False)
     found: list[Found] = field(default_factory=list, init=False)
 
@@ -109,7 +109,7 @@ class Child(Generic[_T]):
                     # The same number of characters for each: what lies after them in memory does not move.
                     [sys.executable, "-m", self.module, f"{theirs.fileno():05d}"],
                     cwd=PACKAGE_ROOT,
-                    env={**_inherited(temporary), **self.environment, MARKER: self._mark},
+                    env={**_child_environment(temporary), **self.environment, MARKER: self._mark},
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -120,7 +120,7 @@ class Child(Generic[_T]):
             assert self._process.stdout is not None, "it is a pipe"
             self._output = stack.enter_context(_Output(self._process.stdout))
             stack.callback(_end, self._process, self._mark)
-            self._tell(as_bytes(self.request, indent=None))
+            self._send(as_bytes(self.request, indent=None))
             self._stack = stack.pop_all()
         return self
 
@@ -129,41 +129,41 @@ class Child(Generic[_T]):
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for its next turn."""
+        """Return whether it waits for its next turn."""
         return self._waits
 
     @property
     def is_busy(self) -> bool:
-        """Whether it neither waits for its next turn nor has ended."""
+        """Return whether it neither waits for its next turn nor has ended."""
         return not (self._waits or self._ended)
 
     @property
     def is_lost(self) -> bool:
-        """Whether it has ended without an answer, or with a failure."""
+        """Return whether it has ended without an answer, or with a failure."""
         return self._ended and not isinstance(self._last, Answer)
 
     @property
     def printed(self) -> str:
-        """The end of what it and its own processes have printed so far, without the folder that it works in."""
+        """Return the end of the output so far, without the path of its folder."""
         return self._output.text().replace(f"{self.request.tree}{os.sep}", "")
 
     def wait_until_ready(self) -> None:
-        """Wait until the child is ready for its next turn (the first: has imported what it trains), or has ended.
+        """Wait until the child is ready for its next turn (the first: after its imports), or has ended.
 
         Raises:
             WorkloadFailed: neither within its time.
         """
         while self.is_busy:
-            self._take_in(self._heard())
+            self._take_in(self._next_message())
 
     def hear(self, within_s: float = _LOOK_S) -> None:
-        """Take in the next message of a busy child, if one comes within so many seconds.
+        """Process the next message of a busy child, if one arrives in time.
 
         Raises:
             WorkloadFailed: the child has used up its time.
         """
         if self.is_busy and self._has_news(within_s):
-            self._take_in(self._heard())
+            self._take_in(self._next_message())
 
     def _take_in(self, message: Message | None) -> None:
         match message:
@@ -182,7 +182,7 @@ class Child(Generic[_T]):
                 self.cpu_s = 0.0
 
     def give_turn(self, within_s: float | None = None, cpu: int | None = None) -> None:
-        """Let the child do what it waits to do.
+        """Let the child run its next turn.
 
         Args:
             within_s: seconds that it has for all that is left; None for what is left of its time.
@@ -198,10 +198,10 @@ class Child(Generic[_T]):
         with woken_on(self._process.pid, cpu):
             self._resume()
             self._began, self._waits = time.time(), False
-            self._tell(b"go")
+            self._send(b"go")
 
     def take_turn(self) -> None:
-        """Let the child do what it waits to do, and wait until it is ready for the next turn, or has ended.
+        """Let the child run its next turn, and wait until it is ready for another one, or has ended.
 
         Raises:
             WorkloadFailed: neither within its time; or it had ended before, and failed.
@@ -219,7 +219,7 @@ class Child(Generic[_T]):
         self._suspended = []
 
     def result(self) -> _T:
-        """Let the child take all turns it has left, and bring back what it found; nothing it started is left.
+        """Let the child run its remaining turns, return its result, and end everything it started.
 
         Raises:
             UsageProblem: what was asked for cannot be run.
@@ -240,12 +240,12 @@ class Child(Generic[_T]):
                 self._fail(as_sentence(f"{self.role.failed}{sentence}"))
         self._lose(f"ended with {ending(self._process.returncode)} and gave no result")
 
-    def _tell(self, data: bytes) -> None:
+    def _send(self, data: bytes) -> None:
         with suppress(OSError):  # it has ended, which is found where its answer is waited for
             self._connection.send_bytes(data)
 
-    def _heard(self) -> Message | None:
-        """The next message; None where it ends without one, or sends what is none."""
+    def _next_message(self) -> Message | None:
+        """Return the next message; None at the end, or after an invalid message."""
         while not self._has_news(_LOOK_S):
             pass
         if not self._connection.poll():
@@ -264,7 +264,7 @@ class Child(Generic[_T]):
             late.cancel()
 
     def _has_news(self, within_s: float) -> bool:
-        """Whether there is a message, or the process has ended; waits so many seconds at most."""
+        """Return whether a message has arrived or the process has ended, within the given seconds."""
         if self._connection.poll(min(within_s, max(0.0, self._remaining_s()))):
             return True
         if self._process.poll() is not None:
@@ -274,7 +274,7 @@ class Child(Generic[_T]):
         return False
 
     def _wait_for_end(self) -> None:
-        """Wait until the process is gone, so that nothing of it runs beside what is timed next."""
+        """Wait until the process is gone, so that it does not disturb the next timing."""
         try:
             self._process.wait(max(0.0, self._remaining_s()))
         except subprocess.TimeoutExpired:
@@ -293,9 +293,9 @@ class Child(Generic[_T]):
         self._fail(f"{self.role.name} {how}{more}.", how, hung)
 
     def _fail(self, problem: str, how: str = "", hung: bool = False) -> NoReturn:
-        """End it, and raise with what it printed last."""
+        """End the process, and raise an error with its last output."""
         self._stack.close()
-        # The paths of the copy mean nothing to anybody once it is gone.
+        # The paths of the copy mean nothing once it is gone.
         printed = self._output.tail().replace(f"{self.request.tree}{os.sep}", "")
         failed = workload_failed(problem, printed, self.role.side)
         failed.ending, failed.hung = how, hung
@@ -303,7 +303,7 @@ class Child(Generic[_T]):
 
 
 class _Output:
-    """What a process prints, of which only the end is held, in memory: read in a thread, so that it never waits.
+    """The output of a process, of which memory keeps only the end: read in a thread, so that it never waits.
 
     Use as a context manager that is left once the process has ended.
     """
@@ -319,18 +319,18 @@ class _Output:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Read what is left; a process that got away with the other end of the pipe is not waited for."""
+        """Read the rest of the output; do not wait for an escaped process with the other end of the pipe."""
         self._thread.join(_OUTPUT_ENDS_WITHIN_S)
 
     def tail(self) -> str:
-        """The last lines, and how much came before where some is left out."""
+        """Return the last lines, and how much came before where some is left out."""
         shown = self.text(_TAIL_BYTES).splitlines()[-_TAIL_LINES:]
         if self._total > _KEPT_BYTES:
             shown.insert(0, f"[the end of {self._total / 1e6:.1f} MB]")
         return "\n".join(shown)
 
     def text(self, most: int = _KEPT_BYTES) -> str:
-        """The end, of so many bytes at most."""
+        """Return the end, at most this many bytes."""
         return self._kept[-most:].decode("utf-8", errors="replace")
 
     def _drain(self) -> None:
@@ -341,7 +341,7 @@ class _Output:
 
 
 def workload_failed(problem: str, printed: str, side: str = "") -> WorkloadFailed:
-    """The error for this problem; a missing module is told of with what to do about it."""
+    """Return the error for this problem; for a missing module with the command that installs it."""
     missing = missing_module(printed)
     return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", printed, side)
 
@@ -363,8 +363,8 @@ def _short_folder() -> str:
     return "/tmp" if len(usual) > _LONGEST_FOLDER and os.access("/tmp", os.W_OK | os.X_OK) else usual
 
 
-def _inherited(temporary: str) -> dict[str, str]:
-    """The user's environment; nothing is written beside the code, no window is opened."""
+def _child_environment(temporary: str) -> dict[str, str]:
+    """Return the user's environment; nothing is written beside the code, no window is opened."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     environment.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), temporary))
     environment.update(PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1", MPLBACKEND="Agg")

@@ -108,7 +108,7 @@ def _pristine(tree: Path) -> Path:
 
 
 def _listing(tree: Path) -> dict[str, tuple[int, ...]]:
-    """All that is in ``tree``: its type, and of files also mode, size and the time of the last change."""
+    """Return all that is in ``tree``: its type, and of files also mode, size and the time of the last change."""
     listing: dict[str, tuple[int, ...]] = {}
     for folder, folders, names in os.walk(tree):
         for name in (*folders, *names):

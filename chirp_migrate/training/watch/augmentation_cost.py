@@ -1,4 +1,4 @@
-"""What augmentation adds to loading: the same batches with it and without it, in turns, in one process."""
+"""The cost of augmentation: the same batches with it and without it, in turns, in one process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def time_both(
     """Seconds a batch with and without augmentation, of each round.
 
     Args:
-        augmented, plain: both datasets, or whatever ``batch_s`` takes the time of.
+        augmented, plain: both datasets, or the objects that ``batch_s`` times.
         batch_s: loads some batches; gives the seconds of one.
         rounds: at most.
         until: ``time.monotonic()`` after which no further round begins; one is always made.

@@ -1,4 +1,4 @@
-"""Takes the place of iteration: every ``DataLoader`` (or sampler) class that iterates, PyTorch's own and others'."""
+"""Interception of iteration over every ``DataLoader`` (or sampler) class, PyTorch's own and all others."""
 
 from __future__ import annotations
 

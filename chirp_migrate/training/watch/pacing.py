@@ -1,4 +1,4 @@
-"""Where a training begins its epochs, as seen from what it iterates over."""
+"""The beginnings of epochs, by the objects that a training iterates over."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Pacing:
         self._pacing: Any = None
 
     def begins_epoch(self, loader: Any) -> bool:
-        """Whether a loader that is about to be iterated begins a second or later epoch."""
+        """Return whether a loader that is about to be iterated begins a second or later epoch."""
         if not torch.is_grad_enabled():
             return False
         dataset = getattr(loader, "dataset", loader)

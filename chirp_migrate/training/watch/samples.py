@@ -1,4 +1,4 @@
-"""What can be learnt of a dataset by reading a few of its samples, as the training's loader would collate them."""
+"""Facts about a dataset from a few of its samples, collated as by the training's loader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_S = 2.0
 
 
 def read(dataset: Any, indices: Sequence[int]) -> list[Any]:
-    """The samples at ``indices``, as PyTorch's own loader asks for them."""
+    """Return the samples at ``indices``, as PyTorch's own loader asks for them."""
     many = getattr(dataset, "__getitems__", None)
     return list(many(list(indices))) if many else [dataset[index] for index in indices]
 
@@ -62,7 +62,7 @@ def varying(dataset: Any, collate: Callable[[list[Any]], Any]) -> set[str]:
 
 
 def readable(dataset: Any) -> bool:
-    """Whether a dataset has samples and promises to give them by number."""
+    """Return whether a dataset has samples and promises to give them by number."""
     if isinstance(dataset, torch.utils.data.IterableDataset) or not hasattr(dataset, "__getitem__"):
         return False
     try:
@@ -72,7 +72,7 @@ def readable(dataset: Any) -> bool:
 
 
 def unaugmented(dataset: Any, collate: Callable[[list[Any]], Any]) -> Any | None:
-    """The same samples without augmentation, or None where no such dataset can be had.
+    """Return a dataset of the same samples without augmentation, or None if there is none.
 
     Either the dataset with its ``training`` switched off, or the nearest dataset of the same length that it holds
     and whose samples do not vary.
@@ -101,14 +101,14 @@ def described(dataset: Any) -> str:
 
 
 def _inner(dataset: Any) -> Any | None:
-    """The first thing a dataset holds that is a dataset, too."""
+    """Return the first thing a dataset holds that is a dataset, too."""
     held = getattr(dataset, "__dict__", {}).values()
     datasets = (value for value in held if isinstance(value, torch.utils.data.Dataset))
     return next((inner for inner in datasets if hasattr(inner, "__getitem__") and hasattr(inner, "__len__")), None)
 
 
 def _tensor(array: NDArray[Any]) -> Any:
-    """The array as a tensor; itself where PyTorch has none for it (objects, text)."""
+    """Return the array as a tensor; itself where PyTorch has none for it (objects, text)."""
     try:
         return torch.from_numpy(array if array.flags.writeable else array.copy())
     except (TypeError, ValueError):

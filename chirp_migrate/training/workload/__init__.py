@@ -1,1 +1,1 @@
-"""What is trained: entry points found in the source or given by a hook or command, sizes and data."""
+"""The training to run: entry points found in the source or returned by a hook or command, sizes and data."""

@@ -39,7 +39,7 @@ class Arrays:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """One sample as (channels, frequency bins, time frames)."""
+        """Return one sample as (channels, frequency bins, time frames)."""
         channels, bins, frames = (1, *self.features.shape[1:])[-3:]
         return channels, bins, frames
 
@@ -79,7 +79,7 @@ def read_arrays(path: Path) -> Arrays:
 
 
 def with_data(sizes: Sizes, path: Path) -> Sizes:
-    """``sizes`` with the number of samples, shape and classes that the arrays at ``path`` have.
+    """Return ``sizes`` with the number of samples, shape and classes that the arrays at ``path`` have.
 
     No more samples than ``sizes`` asks for are taken.
 
@@ -93,12 +93,12 @@ def with_data(sizes: Sizes, path: Path) -> Sizes:
 
 
 def choose(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Positions of ``count`` samples, in order: as many of each class as there are, the first ones of it."""
+    """Return positions of ``count`` samples, in order: as many of each class as there are, the first ones of it."""
     return np.sort(np.argsort(occurrences(labels), kind="stable")[:count])
 
 
 def occurrences(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many samples of the same class come before each sample."""
+    """Return how many samples of the same class come before each sample."""
     earlier = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         positions = np.flatnonzero(labels == label)

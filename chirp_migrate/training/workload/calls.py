@@ -37,7 +37,7 @@ def load_model(reference: str) -> Any:
 
 
 def data_for(entry_points: tuple[EntryPoint, ...], sizes: Sizes) -> TrainingData:
-    """The data that the entry points train on; those that bring their own get a few samples to warm up with."""
+    """Return the data that the entry points train on; those that bring their own get a few samples to warm up with."""
     if all(entry.source is Source.FOUND for entry in entry_points):
         return make_training_data(sizes)
     return make_training_data(Sizes(samples=24, shape=(1, 8, 8), classes=2))

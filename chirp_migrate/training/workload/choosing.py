@@ -1,4 +1,4 @@
-"""Which entry points a verification runs: ``-k EXPRESSION``, as pytest chooses tests, and how ``--list`` shows them."""
+"""The entry points that a verification runs: ``-k EXPRESSION``, as in pytest, and their display by ``--list``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["call_of", "chosen", "parse_expression"]
 
 
 def parse_expression(text: str) -> Callable[[str], bool]:
-    """Whether a name fits: parts of it, in any case, with ``and``, ``or``, ``not`` and brackets.
+    """Return whether a name fits: parts of it, in any case, with ``and``, ``or``, ``not`` and brackets.
 
     A part that is no dotted name stands in quotes.
 
@@ -53,7 +53,7 @@ def _fits(node: ast.expr, name: str) -> bool:
 
 
 def chosen(discovery: Discovery, expression: str | None) -> Discovery:
-    """The entry points whose labels fit; all where nothing is asked for.
+    """Return the entry points whose labels fit; all where nothing is asked for.
 
     Raises:
         UsageProblem: none of them does.
@@ -72,7 +72,7 @@ def chosen(discovery: Discovery, expression: str | None) -> Discovery:
 
 
 def call_of(entry: EntryPoint, model: str, sizes: Sizes) -> str:
-    """How an entry point is called, as Python (``config`` is that of ``call_options``), or as a command line."""
+    """Return how an entry point is called, as Python (``config`` is that of ``call_options``), or as a command line."""
     if entry.source is Source.COMMAND:
         return " ".join(entry.command)
     if entry.source is Source.SCRIPT:

@@ -1,4 +1,4 @@
-"""What is trained on, the same in every process: synthetic spectrograms that can be learnt, or the user's arrays."""
+"""The data of a training, equal in every process: learnable synthetic spectrograms, or the user's arrays."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ class TrainingData:
     folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
     def dataset(self) -> TensorDataset:
-        """The in-memory data set that the backend trains on."""
+        """Return the in-memory data set that the backend trains on."""
         return TensorDataset(self.features, self.labels)
 
 
 def make_training_data(sizes: Sizes) -> TrainingData:
     """The user's arrays at ``sizes.data``, or grey-scale spectrograms in which each class has a louder frequency band.
 
-    The same sizes give the same bits. Only generators made here are used: global random state is left alone.
+    The same sizes give the same bits. Only generators made here are used: global random state does not change.
 
     Raises:
         InvalidData: the user's arrays cannot be read.
     """
-    return _synthetic(sizes) if sizes.data is None else _stored(sizes, Path(sizes.data))
+    return _synthetic(sizes) if sizes.data is None else _load_samples(sizes, Path(sizes.data))
 
 
 def _synthetic(sizes: Sizes) -> TrainingData:
@@ -74,7 +74,7 @@ def _synthetic(sizes: Sizes) -> TrainingData:
     return _split(features, labels, authors.numpy(), sizes.folds)
 
 
-def _stored(sizes: Sizes, path: Path) -> TrainingData:
+def _load_samples(sizes: Sizes, path: Path) -> TrainingData:
     """``sizes.samples`` of the user's samples, as evenly over the classes as they allow, values as they are stored."""
     stored = read_arrays(path)
     labels = np.unique(stored.labels, return_inverse=True)[1].reshape(-1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What is trained: the backend's own entry points, found by reading its source, and the sizes they run with.
+"""The backend's own entry points, found in its source, and their sizes.
 
 Nothing is imported here. A function is an entry point by what it asks for, not by a list of names: a module of
 ``utils/`` that trains (see :data:`TRAINING_MODULES`) and a signature with the documented parameters. Backends of
@@ -65,7 +65,7 @@ _ENGINE_INIT = frozenset({"model_class", "num_classes", "config"})
 
 
 class Source(str, Enum):
-    """Where the training comes from: found in a ChirpID-shaped backend, the user's function, script, or command."""
+    """The source of the training: a ChirpID-shaped backend, the user's function, script, or command."""
 
     FOUND = "found"
     HOOK = "hook"
@@ -85,7 +85,7 @@ class Sizes:
         batch_size: samples per batch.
         folds: folds of the cross-validating entry points.
         seed: seed of the data and of every random generator before each entry point.
-        data: absolute path of the user's own arrays (see :mod:`.arrays`), or of whatever a hook makes of it; None
+        data: absolute path of the user's own arrays (see :mod:`.arrays`), or of the hook's own kind of data; None
             for synthetic spectrograms.
     """
 
@@ -99,12 +99,12 @@ class Sizes:
     data: str | None = None
 
     def warm_up(self) -> Sizes:
-        """The smallest run that passes through the same code: one epoch of a few samples of the same shape."""
+        """Return the smallest run that passes through the same code: one epoch of a few samples of the same shape."""
         samples = max(24, 4 * self.classes * self.folds)
         return replace(self, samples=min(samples, self.samples), epochs=1, batch_size=min(self.batch_size, 8))
 
     def watched(self) -> Sizes:
-        """The run whose loaders are watched: two epochs of a few batches, the last one short."""
+        """Return the run whose loaders are watched: two epochs of a few batches, the last one short."""
         samples = max(_WATCHED_SAMPLES, self.warm_up().samples)
         batch_size = min(self.batch_size, _WATCHED_BATCH)
         return replace(self, samples=min(samples, self.samples), epochs=_WATCHED_EPOCHS, batch_size=batch_size)
@@ -155,19 +155,19 @@ class EntryPoint:
 
     @property
     def source(self) -> Source:
-        """Where it comes from."""
+        """Return the source of the training."""
         given = {Source.COMMAND: self.command, Source.SCRIPT: self.script, Source.HOOK: self.hook}
         return next((source for source, words in given.items() if words), Source.FOUND)
 
     @property
     def label(self) -> str:
-        """``training_engine.TrainingEngine.run_cross_validation``: unique in a tree, short enough to print."""
+        """Return ``training_engine.TrainingEngine.run_cross_validation``: unique in a tree, short enough to print."""
         return f"{self.module.rpartition('.')[2]}.{self.name}" if self.module else self.name
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """What was found in a tree.
+    """The entry points of a tree.
 
     Attributes:
         entry_points: in the order in which they run.
@@ -183,7 +183,7 @@ class Discovery:
 
     @property
     def source(self) -> Source:
-        """Where all of the entry points come from."""
+        """Return the source of all entry points."""
         return self.entry_points[0].source
 
     def compared(self, saw_loaders: bool) -> str | None:
@@ -195,14 +195,14 @@ class Discovery:
         if self.source is not Source.COMMAND:
             return None if saw_loaders else "No loader was seen, so only what the training returns was compared."
         result = self.entry_points[0].result
-        what = f"exit code and {result} are" if result else "exit code is"
+        what = f"the exit code and {result} were" if result else "the exit code was"
         return (
-            f"Equivalence was not checked further than that the {what} the same: a command is timed as a whole, start "
-            "of the program included, and its samples, batches and losses are not seen."
+            f"Only {what} compared: a command is timed as a whole, start of the program included, and its samples, "
+            "batches and losses are not visible."
         )
 
     def describe(self, sizes: Sizes) -> str:
-        """The workload, as one sentence for the report."""
+        """Return the workload, as one sentence for the report."""
         if self.source is Source.COMMAND:
             return f"the command `{' '.join(self.entry_points[0].command)}`, run in a copy of each side."
         if self.source is Source.SCRIPT:
@@ -212,7 +212,7 @@ class Discovery:
             data = f", data {sizes.data}" if sizes.data else ""
             return (
                 f"{count(len(self.entry_points), 'training call')} of {self.entry_points[0].hook}, which "
-                f"was asked for {sizes.samples} samples, {amount}{data}."
+                f"was called for {sizes.samples} samples, {amount}{data}."
             )
         shape = "x".join(map(str, sizes.shape))
         what = f"samples of {shape} from {sizes.data}" if sizes.data else f"synthetic spectrograms of {shape}"
@@ -250,7 +250,7 @@ def call_options(sizes: Sizes) -> dict[str, Any]:
 
 
 def is_chirpid_shaped(root: Path) -> bool:
-    """Whether entry points are looked for in ``root``: it has one of the modules that train."""
+    """Return whether entry points are looked for in ``root``: it has one of the modules that train."""
     return any((root / "utils" / f"{module}.py").is_file() for module in TRAINING_MODULES)
 
 
@@ -268,8 +268,7 @@ def discover(root: Path, model: str | None = None, command: str = "verify") -> D
     utils = root / "utils"
     if not utils.is_dir():
         raise InvalidTree(
-            f"{root} has no utils/ folder, so it is no ChirpID-shaped backend whose training is found automatically: "
-            f"{_instead(root, command)}."
+            f"{root} has no utils/ folder, so {command} finds no training functions in it: {_instead(root, command)}."
         )
     entry_points: dict[str, EntryPoint] = {}
     left_out: list[str] = []
@@ -319,7 +318,7 @@ def _parse(path: Path) -> ast.Module | None:
 
 
 def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
-    """The entry points of a module, and of what looks like one, or of the whole module, why it is none.
+    """Yield the entry points of a module, and of what looks like one, or of the whole module, why it is none.
 
     Args:
         usual: epochs and folds that are set anywhere in the backend's training.
@@ -341,7 +340,7 @@ def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | s
 
 
 def _own(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) -> OwnRun:
-    """How long the user's own run of a function is: by its defaults, then by what the backend sets elsewhere."""
+    """Return how long the user's own run of a function is: by its defaults, then by what the backend sets elsewhere."""
     epochs = _set_to([function], _EPOCHS) or usual.epochs
     folds = _set_to([function], _FOLDS_NAMED)
     if folds is None:
@@ -350,7 +349,7 @@ def _own(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) 
 
 
 def _set_to(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
-    """The first number that parameters, or keys of dictionaries, of these names have; None without one."""
+    """Return the first number that parameters, or keys of dictionaries, of these names have; None without one."""
     for node in (node for one in within for node in ast.walk(one)):
         pairs: list[tuple[str, ast.expr | None]] = []
         if isinstance(node, ast.FunctionDef):

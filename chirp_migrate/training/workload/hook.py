@@ -1,4 +1,4 @@
-"""The user's own workload: a function that is given the sizes and gives named training calls.
+"""The user's own workload: a function that gets the sizes and returns named training calls.
 
 It is named by ``workload`` in ``[tool.chirp-migrate.verify]`` and runs in the child process, in a copy of each side::
 
@@ -25,7 +25,7 @@ _LONGEST_NAME = 60
 
 
 def is_reference(text: str) -> bool:
-    """Whether ``text`` has the form ``package.module:function`` or ``folder/file.py:function``."""
+    """Return whether ``text`` has the form ``package.module:function`` or ``folder/file.py:function``."""
     place, _, name = text.rpartition(":")
     if not name.isidentifier():
         return False
@@ -33,7 +33,7 @@ def is_reference(text: str) -> bool:
 
 
 def file_of(reference: str) -> tuple[str, ...]:
-    """Where the function may be, as paths relative to the tree; the first that exists is it."""
+    """Return the possible files of the function, relative to the tree; the first existing one counts."""
     place = reference.rpartition(":")[0]
     if _is_file(place):
         return (Path(place).as_posix(),)
@@ -42,17 +42,17 @@ def file_of(reference: str) -> tuple[str, ...]:
 
 
 def call_names(reference: str, sizes: Sizes) -> list[str]:
-    """Names of the training calls, in the order in which they are to run.
+    """Return names of the training calls, in the order in which they are to run.
 
     Raises:
         NotFound: the function is not there.
         NotUsable: it does not give what it should.
     """
-    return [name[:] for name in _calls(reference, sizes)]  # plain text, whatever kind of text the keys are
+    return [name[:] for name in _calls(reference, sizes)]  # plain text, for every subclass of str
 
 
 def make_call(reference: str, name: str, sizes: Sizes) -> Callable[[], Any]:
-    """The training call ``name``, on objects of its own.
+    """Return the training call ``name``, on objects of its own.
 
     Raises:
         NotFound: the function is not there.
@@ -60,7 +60,7 @@ def make_call(reference: str, name: str, sizes: Sizes) -> Callable[[], Any]:
     """
     calls = _calls(reference, sizes)
     if name not in calls:
-        raise NotUsable(f"{reference} gives no call named {name!r} here, but {', '.join(calls)}")
+        raise NotUsable(f"{reference} returns no call named {name!r} here, but {', '.join(calls)}")
     return calls[name]
 
 
@@ -75,7 +75,7 @@ def _calls(reference: str, sizes: Sizes) -> Mapping[str, Callable[[], Any]]:
         if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
             raise NotUsable(f"{reference} names a call {name!r}: a name is a short text of printable characters")
         if not callable(call):
-            raise NotUsable(f"{reference} gives {type(call).__name__} for {name!r}: it must be a function to call")
+            raise NotUsable(f"{reference} returns {type(call).__name__} for {name!r}: it must be a function to call")
     return calls
 
 

@@ -1,7 +1,7 @@
-"""A training script of the user's, as it is started: ``python train.py …`` or ``python -m package.train …``.
+"""A training script of the user, with its command: ``python train.py …`` or ``python -m package.train …``.
 
-It runs in the child process itself, as :mod:`runpy` runs it, so that its loaders are seen. It is told nothing: whoever
-watches it ends it after enough epochs.
+It runs in the child process itself, as :mod:`runpy` runs it, so that its loaders are visible. It gets no additional
+arguments. The watching code ends it after enough epochs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Script(NamedTuple):
 
 
 def script_in(words: Sequence[str]) -> Script:
-    """The script that a command line runs.
+    """Return the script that a command line runs.
 
     Raises:
         ValueError: the command is no Python script; the message is one sentence.
@@ -57,7 +57,7 @@ def script_in(words: Sequence[str]) -> Script:
 
 
 def prepare_script(words: Sequence[str]) -> Callable[[], Any]:
-    """A call that runs the script of a command line as the main program, in the working directory.
+    """Return a call that runs the script of a command line as the main program, in the working directory.
 
     The call raises :class:`~chirp_migrate.training.errors.NotFound` if there is no module of that name.
     """

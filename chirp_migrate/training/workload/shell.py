@@ -33,7 +33,7 @@ def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
     result = Path(entry.result) if entry.result else None
     if result is not None:
         result.unlink(missing_ok=True)  # that of an earlier run must not pass for this one's
-    words = [_filled(word, sizes) for word in entry.command]
+    words = [_fill_placeholders(word, sizes) for word in entry.command]
     try:
         ended = subprocess.run(words, env=_environment(entry), check=False)
     except OSError as error:
@@ -43,7 +43,7 @@ def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
     return {"exit code": 0} if result is None else {"exit code": 0, "result": _content(result)}
 
 
-def _filled(word: str, sizes: Sizes) -> str:
+def _fill_placeholders(word: str, sizes: Sizes) -> str:
     values = {"python": sys.executable, **{name: getattr(sizes, name) for name in PLACEHOLDERS[1:]}}
     for name, value in values.items():
         word = word.replace("{" + name + "}", "" if value is None else str(value))
@@ -51,7 +51,7 @@ def _filled(word: str, sizes: Sizes) -> str:
 
 
 def _environment(entry: EntryPoint) -> dict[str, str]:
-    """Where the command is this interpreter, the migrated code must find the runtime that came with it."""
+    """Return where the command is this interpreter, the migrated code must find the runtime that came with it."""
     environment = dict(os.environ)
     if entry.command[0] == "{python}":
         paths = [path for path in (environment.get("PYTHONPATH"), str(PACKAGE_ROOT)) if path]

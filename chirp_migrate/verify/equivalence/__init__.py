@@ -1,1 +1,1 @@
-"""Whether both sides train the same: what each takes from its loaders, and the first difference."""
+"""Whether both versions train the same: the batches of each, and the first difference."""

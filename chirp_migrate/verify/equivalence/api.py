@@ -32,7 +32,7 @@ _HARMLESS = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssig
 
 
 def public_names(root: Path) -> dict[str, list[str]]:
-    """What callers may use of each module: functions, classes and their methods, read from source.
+    """Return the public names of each module: functions, classes and their methods, read from source.
 
     The modules are those of ``utils/``; in a tree that has none, those at its root, in ``src/`` and in packages.
     Modules that cannot be parsed, and scripts in ``utils/`` (modules with loose calls at top level, which must not
@@ -45,7 +45,7 @@ def public_names(root: Path) -> dict[str, list[str]]:
         except (SyntaxError, ValueError):
             continue
         if not module.startswith(_IMPORTED) or all(isinstance(n, _HARMLESS) or _is_text(n) for n in tree.body):
-            names[module] = [name for node in tree.body for name in _defined(node)]
+            names[module] = [name for node in tree.body for name in _defined_names(node)]
     return names
 
 
@@ -73,15 +73,15 @@ def describe_api(names: dict[str, list[str]]) -> Api:
     Outside ``utils/`` nothing is imported for this alone: a module that the training did not import is described
     only as far as that it exists.
     """
-    return {module: _described(module, wanted) for module, wanted in names.items()}
+    return {module: _read_signatures(module, wanted) for module, wanted in names.items()}
 
 
-def _described(name: str, wanted: list[str]) -> dict[str, Signature | str]:
+def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]:
     if not name.startswith(_IMPORTED) and name not in sys.modules:
         return {"": _NOT_IMPORTED if _exists(name) else _GONE}
     try:
         module = importlib.import_module(name)
-    except Exception as error:  # whatever the user's module raises is what is reported
+    except Exception as error:  # the error of the user's module is the report
         return {"": f"{type(error).__name__}: {error}"}
     signatures: dict[str, Signature | str] = {}
     for path in wanted:
@@ -94,7 +94,7 @@ def _described(name: str, wanted: list[str]) -> dict[str, Signature | str]:
 
 
 def missing_from(before: Api, after: Api) -> list[str]:
-    """What callers of ``before`` would miss in ``after``, one sentence each; additions are no difference."""
+    """Return the names of ``before`` that ``after`` lacks, one sentence each; additions are no difference."""
     problems: list[str] = []
     for module, names in before.items():
         now = after.get(module, {"": _GONE})
@@ -122,10 +122,10 @@ def _exists(module: str) -> bool:
 
 
 def _accepts(after: Signature | str, before: Signature, by_name: bool) -> bool:
-    """Whether every call written for ``before`` works with ``after``: the same parameters, optional ones added.
+    """Return whether every call written for ``before`` works with ``after``: the same parameters, optional ones added.
 
     An added one may not come between those that can be passed by position. Without ``by_name``, parameters are
-    told apart by their place alone.
+    distinguished by their place alone.
     """
     if isinstance(after, str):
         return False
@@ -155,19 +155,19 @@ def _signature(value: Any) -> Signature | str:
 
 
 def _default(value: Any) -> str:
-    """Text of a default, without the address that most objects' texts contain."""
+    """Return text of a default, without the address that most objects' texts contain."""
     if value is inspect.Parameter.empty:
         return ""
     plain = value is None or isinstance(value, (bool, int, float, str, tuple, list, dict))
     return repr(value) if plain else f"<{type(value).__name__}>"
 
 
-def _defined(node: ast.stmt) -> list[str]:
+def _defined_names(node: ast.stmt) -> list[str]:
     if not isinstance(node, _DEFINITIONS) or node.name.startswith("_"):
         return []
     names = [node.name]
     if isinstance(node, ast.ClassDef):
-        names += [f"{node.name}.{name}" for item in node.body for name in _defined(item) if "." not in name]
+        names += [f"{node.name}.{name}" for item in node.body for name in _defined_names(item) if "." not in name]
     return names
 
 

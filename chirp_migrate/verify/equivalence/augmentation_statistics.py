@@ -1,4 +1,4 @@
-"""What augmentation did to samples, in numbers: statistics to test for equal distributions, and repeated draws.
+"""Statistics of augmented samples, to test for equal distributions, and repeated random numbers.
 
 Statistics are of the augmented samples alone, and, where the samples before augmentation can be read, of the pairs of
 both. Pairs show masks under noise and clamping, and the noise itself.
@@ -67,7 +67,7 @@ _EQUAL_CHANGES = 0.05
 
 
 def sample_statistics(batch: torch.Tensor) -> list[list[float]]:
-    """The :data:`STATISTICS` of each sample of a batch (B, ..., F, T), as one row each."""
+    """Return the :data:`STATISTICS` of each sample of a batch (B, ..., F, T), as one row each."""
     x = _images(batch)
     pixels = (1, 2, 3)
     constant_frames = (x.amax(dim=2) == x.amin(dim=2)).float().mean(dim=(1, 2))
@@ -87,7 +87,7 @@ def sample_statistics(batch: torch.Tensor) -> list[list[float]]:
 
 @dataclass(frozen=True)
 class Draw:
-    """What one augmented sample shows of the random numbers it was made with.
+    """The visible random numbers of one augmented sample.
 
     Attributes:
         masked: which time frames and frequency bins are masked, packed; ``b""`` for none.
@@ -103,11 +103,11 @@ class Draw:
 
     @property
     def tells(self) -> bool:
-        """Whether there is anything to compare."""
+        """Return whether there is anything to compare."""
         return bool(self.masked) or self.noisy
 
     def equals(self, other: Draw) -> bool:
-        """Whether both samples were made with the same random numbers, as far as they show."""
+        """Return whether both samples were made with the same random numbers, as far as they show."""
         if self.masked != other.masked or self.noisy != other.noisy:
             return False
         if not self.noisy or self.changes is None or other.changes is None:
@@ -135,15 +135,15 @@ class Sample:
 
     @property
     def augmented(self) -> bytes:
-        """Its content; ``b""`` where augmentation left it alone."""
+        """Return its content; ``b""`` where augmentation left it alone."""
         return b"" if self.content == self.plain else self.content
 
 
 def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list[float]], list[Draw]]:
-    """The :data:`PAIRED` statistics of each sample, and its draw; both batches are (B, ..., F, T)."""
+    """Return the :data:`PAIRED` statistics of each sample, and its draw; both batches are (B, ..., F, T)."""
     x, before = _images(batch), _images(plain)
     changed = (x != before).flatten(1).sum(dim=1) / x[0].numel()
-    frames, bins = (_flattened(x, before, axis) for axis in (2, 3))
+    frames, bins = (_find_constant_lines(x, before, axis) for axis in (2, 3))
     step = max(1, x[0].numel() // _POINTS)
     points = x.flatten(1)[:, ::step] - before.flatten(1)[:, ::step]
     sizes = points.abs().masked_fill(points == 0, math.inf).sort(dim=1).values
@@ -153,7 +153,7 @@ def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list
     columns = (changed, frames.sum(dim=1).float(), _first(frames), bins.sum(dim=1).float(), _first(bins), small)
     rows: list[list[float]] = torch.stack(columns, dim=1).tolist()
     draws = [
-        Draw(_packed(*masks), change, row[0] > _NOISY, row[-1])
+        Draw(_pack_bits(*masks), change, row[0] > _NOISY, row[-1])
         for masks, change, row in zip(zip(frames, bins, strict=True), points.numpy(), rows, strict=True)
     ]
     return rows, draws
@@ -163,13 +163,13 @@ def draws_of(batch: torch.Tensor) -> list[Draw]:
     """What a batch shows of its random numbers where the samples before are not known: constant frames and bins."""
     x = _images(batch)
     frames, bins = ((x.amax(dim=axis) == x.amin(dim=axis)).all(dim=1) for axis in (2, 3))
-    return [Draw(_packed(*masks)) for masks in zip(frames, bins, strict=True)]
+    return [Draw(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
 
 
 def repeats(
     batches: Sequence[Sequence[Sample]], before: Sequence[Sequence[Sample]] | None
 ) -> dict[str, tuple[int, int]]:
-    """How many pairs of each of the :data:`RELATIONS` there are in a pass, and how many of them are equal draws.
+    """Return how many pairs of each of the :data:`RELATIONS` there are in a pass, and how many of them are equal draws.
 
     Args:
         batches: the augmented samples of the pass.
@@ -211,7 +211,7 @@ def _same_place(
 
 
 def _equal_draws(pairs: Iterable[tuple[Sample, Sample]]) -> tuple[int, int]:
-    """Pairs of which something can be told, and how many of them are equal."""
+    """Return the number of comparable pairs, and of equal ones."""
     told = [(a.draw, b.draw) for a, b in pairs if a.draw.tells and b.draw.tells]
     return len(told), sum(a.equals(b) for a, b in told)
 
@@ -224,8 +224,8 @@ def _images(batch: torch.Tensor) -> torch.Tensor:
     return x.reshape(x.shape[0], -1, *x.shape[-2:])
 
 
-def _flattened(x: torch.Tensor, before: torch.Tensor, axis: int) -> torch.Tensor:
-    """Which lines along ``axis`` lost their spread in every channel: bool (B, lines). Long lines are sampled."""
+def _find_constant_lines(x: torch.Tensor, before: torch.Tensor, axis: int) -> torch.Tensor:
+    """Return which lines along ``axis`` lost their spread in every channel: bool (B, lines). Long lines are sampled."""
     step = max(1, x.shape[axis] // _SPREAD_OVER)
     some = (slice(None),) * axis + (slice(None, None, step),)
     spread, spread_before = (_variance(values[some], axis) for values in (x, before))
@@ -242,6 +242,6 @@ def _first(flags: torch.Tensor) -> torch.Tensor:
     return flags.float().argmax(dim=1).masked_fill(~flags.any(dim=1), -1).float()
 
 
-def _packed(*flags: Any) -> bytes:
+def _pack_bits(*flags: Any) -> bytes:
     both = torch.cat(flags).numpy()
     return np.packbits(both).tobytes() if both.any() else b""

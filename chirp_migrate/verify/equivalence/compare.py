@@ -1,4 +1,4 @@
-"""Whether both sides train the same: what differs, in sentences that name the first difference.
+"""Whether both versions train the same: differences, in sentences that name the first one.
 
 Where nothing is random, batches, losses and results must be equal to the last bit, as far as they repeat on the side
 before. Where samples are augmented,
@@ -26,7 +26,7 @@ _VALUES = {"losses-differ", "values-differ", "statistics-differ", "samples-diffe
 
 @dataclass
 class Equivalence:
-    """What a comparison showed.
+    """The result of a comparison.
 
     Attributes:
         found: the differences; empty when both sides train the same.
@@ -44,7 +44,7 @@ class Equivalence:
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """One sentence for each difference."""
+        """Return one sentence for each difference."""
         return tuple(difference.message for difference in self.found)
 
     def differs(self, name: str, entry_point: str, text: str) -> None:
@@ -113,12 +113,12 @@ def compare_traces(
             result.differs(name, label, text)
         _compare_picklability(result, label, old.traces, new.traces)
         result.notes += [f"{label}: {text}" for text in _left_out(new.traces)]
-    _judge(result, tests)
+    _judge_tests(result, tests)
     return result
 
 
-def _judge(result: Equivalence, tests: Sequence[_Test]) -> None:
-    """What the tests of a verification show, and what the two-sample tests among them could have found."""
+def _judge_tests(result: Equivalence, tests: Sequence[_Test]) -> None:
+    """Return the results of the tests, and the changes that the two-sample tests could have found."""
     named: set[tuple[str, str]] = set()
     adjusted = holm([test.p for test in tests])
     for p, test in sorted(zip(adjusted, tests, strict=True), key=lambda pair: pair[0]):
@@ -149,7 +149,7 @@ def compare_results(
     after_again: Mapping[str, EntryResult],
     unrepeatable: Collection[str] = (),
 ) -> Equivalence:
-    """Compare what the entry points returned; a second run of each side tells what repeats at all.
+    """Compare what the entry points returned; a second run of each side shows what repeats at all.
 
     Values that differ between two runs of the side before (times, for example) are noted and not compared.
     Entry points with augmentation draw other random numbers, so of their results only the form is compared, as of those
@@ -159,30 +159,32 @@ def compare_results(
     for label, old in before.items():
         a, a_again = old.fingerprint, before_again[label].fingerprint
         b, b_again = after[label].fingerprint, after_again[label].fingerprint
-        varying = _changed(a, a_again)
+        varying = _differing_paths(a, a_again)
         if varying:
-            result.notes.append(f"{label}: {_some(varying)}: not the same in two runs of the side before either")
-        unstable = _changed(b, b_again) - varying
+            result.notes.append(
+                f"{label}: {_shorten_paths(varying)}: not the same in two runs of the side before either"
+            )
+        unstable = _differing_paths(b, b_again) - varying
         if unstable and label not in unrepeatable:
-            text = f"{_some(unstable)}: repeatable before the migration, not after, with the same seed"
+            text = f"{_shorten_paths(unstable)}: repeatable before the migration, not after, with the same seed"
             result.differs("seed-ignored", label, text)
         elif label in unrepeatable or any(record.random for record in old.traces):
             if lost := a.keys() - b.keys() - varying:
-                result.differs("result-missing", label, f"{_some(lost)}: no longer in the result")
-        elif changed := _changed(a, b) - varying:
+                result.differs("result-missing", label, f"{_shorten_paths(lost)}: no longer in the result")
+        elif changed := _differing_paths(a, b) - varying:
             first = min(changed)
-            text = f"other results in {_some(changed)}: {_short(a, first)} before, {_short(b, first)} after"
+            text = f"other results in {_shorten_paths(changed)}: {_short(a, first)} before, {_short(b, first)} after"
             result.differs("results-differ", label, text)
     return result
 
 
-def _changed(first: Mapping[str, str], second: Mapping[str, str]) -> set[str]:
+def _differing_paths(first: Mapping[str, str], second: Mapping[str, str]) -> set[str]:
     """Paths at which two results have different values."""
     return {path for path in first.keys() | second.keys() if first.get(path) != second.get(path)}
 
 
 def _distribution_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_Test]:
-    """The tests on the augmented samples of one entry point."""
+    """Return the tests on the augmented samples of one entry point."""
     old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
         return []
@@ -263,8 +265,8 @@ def _left_out(after: Sequence[Trace]) -> list[str]:
     return []
 
 
-def _some(paths: set[str]) -> str:
-    """One path, or how many there are and one of them."""
+def _shorten_paths(paths: set[str]) -> str:
+    """Return one path, or how many there are and one of them."""
     first = min(paths)
     return f"1 value ({first})" if len(paths) == 1 else f"{len(paths)} values (such as {first})"
 

@@ -1,4 +1,4 @@
-"""Exact, comparable text for whatever a training function returns."""
+"""Exact, comparable text for the result of a training function."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _leaves(value: Any, path: str, parents: tuple[int, ...]) -> Iterator[tuple[s
 
 
 def _leaf(value: Any) -> str | None:
-    """Text of a value without parts, or None for anything that is walked."""
+    """Return text of a value without parts, or None for anything that is walked."""
     if value is None or isinstance(value, (bool, int, str, bytes)):
         return repr(value)
     if isinstance(value, float):  # NumPy's float64 is one; its other scalars are generic

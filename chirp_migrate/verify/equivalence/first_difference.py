@@ -1,4 +1,4 @@
-"""What two traces have in common: their first difference, by how much values differ, and what seeds decide."""
+"""The first difference of two traces, how much values differ, and the effect of seeds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def compare_entry(before: Sequence[Trace], after: Sequence[Trace]) -> list[Found
     for role in ("train", "validation"):
         old = [record for record in before if record.role == role]
         new = [record for record in after if record.role == role]
-        counts = f"{role} loaders are walked {len(old)} times before and {len(new)} times after"
+        counts = f"{role} loaders have {len(old)} passes before and {len(new)} after"
         if len(new) < len(old):
             found.append(("epochs-missing", counts))
         elif len(new) > len(old):
@@ -48,7 +48,7 @@ def compare_entry(before: Sequence[Trace], after: Sequence[Trace]) -> list[Found
 
 
 def _first_of_role(role: str, old: list[Trace], new: list[Trace], augmented: bool) -> list[Found]:
-    """The first difference; ``augmented`` says that random samples occur in the entry point."""
+    """Return the first difference; ``augmented`` says that random samples occur in the entry point."""
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
         difference = _numbers(a, b) or _kind(a, b) or _samples(a, b, augmented) or _losses(a, b, augmented)
         if difference is not None:
@@ -60,7 +60,7 @@ def _first_of_role(role: str, old: list[Trace], new: list[Trace], augmented: boo
 
 
 def _numbers(a: Trace, b: Trace) -> Found | None:
-    """How many samples of which class, in how many batches."""
+    """Return how many samples of which class, in how many batches."""
     counts = f"{a.samples} samples before, {b.samples} after"
     gone = [label for label in a.labels if label not in b.labels]
     others_stay = all(b.labels[label] == a.labels.get(label) for label in b.labels)
@@ -68,7 +68,7 @@ def _numbers(a: Trace, b: Trace) -> Found | None:
         each = ", ".join(f"{label} ({a.labels[label]} samples)" for label in gone[:_SHOWN])
         return "class-missing", f"no sample of class {each} after; {counts}"
     if b.samples < a.samples:
-        return _shortened(a, b), f"{counts}{_which(a, b)}"
+        return _name_shortened_epochs(a, b), f"{counts}{_which(a, b)}"
     if b.samples > a.samples:
         return "samples-added", counts
     if a.sizes != b.sizes:
@@ -80,7 +80,7 @@ def _numbers(a: Trace, b: Trace) -> Found | None:
     return None
 
 
-def _shortened(a: Trace, b: Trace) -> str:
+def _name_shortened_epochs(a: Trace, b: Trace) -> str:
     if b.role == "validation":
         return "validation-drops-samples"
     whole_batches = a.sizes[: len(b.sizes)] == b.sizes
@@ -91,7 +91,7 @@ def _shortened(a: Trace, b: Trace) -> str:
 
 
 def _which(a: Trace, b: Trace) -> str:
-    """Which samples are missing, and from which batch on."""
+    """Return which samples are missing, and from which batch on."""
     first = _first_unequal(a.sizes, b.sizes)
     text = f": batch {first} is the first that {'differs' if first <= len(b.sizes) else 'is missing'}"
     gone = _only_in(a, b)
@@ -114,7 +114,7 @@ def _kind(a: Trace, b: Trace) -> Found | None:
 
 
 def _samples(a: Trace, b: Trace, augmented: bool) -> Found | None:
-    """Which samples, with which values, in which order."""
+    """Return which samples, with which values, in which order."""
     exact = not (a.random or (augmented and a.shuffled))
     if exact:
         for number, (old, new) in enumerate(zip(a.batches, b.batches, strict=True), start=1):
@@ -135,7 +135,7 @@ def _samples(a: Trace, b: Trace, augmented: bool) -> Found | None:
 
 
 def _first_batch(a: Trace, b: Trace, number: int) -> Found:
-    """Why batch ``number`` is the first that differs."""
+    """Return why batch ``number`` is the first that differs."""
     where = f"batch {number} of {len(a.batches)} is the first that differs"
     if a.contents == b.contents:
         return "order-differs", f"{where} (the same samples in another order)"
@@ -197,7 +197,7 @@ def _is_shuffled(record: Trace) -> bool:
 
 
 def _one_order(records: list[Trace]) -> bool:
-    """Whether several shuffled walks over one loader all have one order."""
+    """Return whether several shuffled walks over one loader all have one order."""
     by_loader: dict[int, list[list[int]]] = {}
     for record in records:
         if record.indices and _is_shuffled(record):
@@ -222,12 +222,12 @@ def sketch(tensors: Sequence[torch.Tensor]) -> str:
 
 
 def values_of(text: str) -> NDArray[np.float64]:
-    """The values in a :func:`sketch`."""
+    """Return the values in a :func:`sketch`."""
     return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float64)
 
 
 def aspects(passes: Sequence[Trace], result: Mapping[str, str]) -> dict[str, str]:
-    """What of a run a seed may decide, each as text that is equal for equal runs.
+    """Return the aspects of a run that a seed may affect, each as text that is equal for equal runs.
 
     Args:
         passes: what the loaders yielded.
@@ -245,7 +245,7 @@ def aspects(passes: Sequence[Trace], result: Mapping[str, str]) -> dict[str, str
 
 
 def ignored(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
-    """What two seeds decide before and not after; None when every seed still counts.
+    """Return the aspect that two seeds change before and not after; None if every seed still counts.
 
     Single values of a result may be equal by chance (an accuracy, for one), so they count together only.
     """

@@ -1,4 +1,4 @@
-"""Which samples a loader names: its indices, followed down to the lowest data set under it."""
+"""The identity of a loader's samples: its indices, traced to the innermost dataset."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Level:
     maps: tuple[Any, ...] = ()
 
     def index(self, index: int) -> int:
-        """What the loader's ``index`` is in this data set."""
+        """Return the index in this dataset of the loader's ``index``."""
         for indices in self.maps:
             index = as_int(indices[index])
         return index
 
 
 def levels(dataset: Any) -> list[Level]:
-    """The loader's data set and those under it, from the top.
+    """Return the loader's data set and those under it, from the top.
 
     Followed are wrappers around a single data set, kept as an attribute or by the closure of ``__getitem__``, whose
     samples are those of the one below in order, or at ``indices``. Nothing is called but ``len``.
@@ -78,7 +78,7 @@ def name_of(dataset: Any) -> str:
 
 
 def length(dataset: Any) -> int | None:
-    """How many samples a data set has; None when it does not say."""
+    """Return how many samples a data set has; None when it does not say."""
     try:
         return len(dataset)
     except (TypeError, NotImplementedError):
@@ -86,16 +86,19 @@ def length(dataset: Any) -> int | None:
 
 
 def _below(dataset: Any) -> Any:
-    """The only data set that ``dataset`` holds, or None."""
+    """Return the only data set that ``dataset`` holds, or None."""
     held: dict[int, Any] = {}
-    for value in [*getattr(dataset, "__dict__", {}).values(), *_enclosed(getattr(type(dataset), "__getitem__", None))]:
+    for value in [
+        *getattr(dataset, "__dict__", {}).values(),
+        *_closure_contents(getattr(type(dataset), "__getitem__", None)),
+    ]:
         if isinstance(value, Dataset) and hasattr(value, "__getitem__") and length(value) is not None:
             held[id(value)] = value
     return next(iter(held.values())) if len(held) == 1 else None
 
 
-def _enclosed(function: Any, depth: int = 3) -> Iterator[Any]:
-    """What a function's closure holds, that of functions in it included."""
+def _closure_contents(function: Any, depth: int = 3) -> Iterator[Any]:
+    """Yield the contents of a function's closure, and of functions in it."""
     if not isinstance(function, FunctionType) or depth == 0:
         return
     for cell in function.__closure__ or ():
@@ -104,4 +107,4 @@ def _enclosed(function: Any, depth: int = 3) -> Iterator[Any]:
         except ValueError:  # not filled yet
             continue
         yield value
-        yield from _enclosed(value, depth - 1)
+        yield from _closure_contents(value, depth - 1)

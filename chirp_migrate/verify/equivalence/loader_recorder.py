@@ -1,4 +1,4 @@
-"""Watches what training takes from its loaders, without changing it: the PROBE pass."""
+"""Recording of the batches that a training takes from its loaders, without changing them: the PROBE pass."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class LoaderWatch(Interception):
     def _walked_on(self, walk: Walk, most: int, until: float) -> int:
         """Walk the loader of ``walk`` again, for so many samples at most; gives how many there were."""
         self._walks = []
-        with suppress(Exception), _fewer(walk.loader):  # not made to be walked again
+        with suppress(Exception), _limit_workers(walk.loader):  # not made to be walked again
             for _ in walk.loader:
                 if sum(more.record.samples for more in self._walks) >= most or time.monotonic() > until:
                     break
@@ -90,7 +90,7 @@ class LoaderWatch(Interception):
         return sum(more.record.samples for more in self._walks)
 
     def take(self) -> list[Trace]:
-        """The passes since the last call, in the order in which they began; a pass of no batch is one too."""
+        """Return the passes since the last call, in the order in which they began; a pass of no batch is one too."""
         last: dict[tuple[str, int], Walk] = {}
         for walk in self._walks:
             kind = walk.record.role, walk.record.available
@@ -130,7 +130,7 @@ class LoaderWatch(Interception):
             self._current = walk
             return batch
 
-        with self.loading(walk), _fewer(loader) if self.few_workers else nullcontext():
+        with self.loading(walk), _limit_workers(loader) if self.few_workers else nullcontext():
             return PassingIterator(self, loader, start(), around)
 
     def _watch_sampler(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
@@ -148,7 +148,7 @@ class LoaderWatch(Interception):
         return PassingIterator(self._samplers, sampler, start(), around)
 
     def _watched_loss(self) -> Callable[..., Any]:
-        """What calling a loss module is meanwhile: as ever, and its output is noted."""
+        """Return a call of a loss module that also records its output."""
 
         def call(loss: _Loss, *arguments: Any, **named: Any) -> Any:
             output = torch.nn.Module.__call__(loss, *arguments, **named)
@@ -166,11 +166,11 @@ class FewWorkers(Interception):
         super().__init__(self._start)
 
     def _start(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        with _fewer(loader):
+        with _limit_workers(loader):
             return start()
 
 
-def _fewer(loader: Any) -> AbstractContextManager[None]:
+def _limit_workers(loader: Any) -> AbstractContextManager[None]:
     """One worker shows what the seeds of workers come from, two show whether they differ; starting them takes time."""
     if not worker_processes(loader):
         return nullcontext()
@@ -182,5 +182,5 @@ def _fewer(loader: Any) -> AbstractContextManager[None]:
 
 
 def _index_sampler(loader: Any) -> Any:
-    """What the loader asks for indices, as PyTorch chooses it."""
+    """Return the sampler from which the loader requests indices, as PyTorch chooses it."""
     return loader.sampler if loader.batch_sampler is None else loader.batch_sampler

@@ -1,4 +1,4 @@
-"""Whether a loader could send what it holds to worker processes that are started by ``spawn``.
+"""Whether a loader could send its objects to worker processes that ``spawn`` starts.
 
 Tried as ``spawn`` does it, with the pickler of :mod:`multiprocessing`, and loaded again in this process; no process is
 started. The data of tensors and arrays is not copied: it pickles anyway, and moving it to shared memory, as PyTorch
@@ -25,12 +25,12 @@ _PARTS = ("dataset", "collate_fn", "worker_init_fn")
 
 
 def why_not_picklable(loader: Any) -> str:
-    """Why the loader's data set, ``collate_fn`` or ``worker_init_fn`` cannot be sent; ``""`` when they can."""
+    """Return why the loader's data set, ``collate_fn`` or ``worker_init_fn`` cannot be sent; ``""`` when they can."""
     for name in _PARTS:
         part = getattr(loader, name, None)
         try:
             check_picklable(part)
-        except Exception as error:  # whatever the user's __getstate__ or __setstate__ raises is the reason
+        except Exception as error:  # any error of the user's __getstate__ or __setstate__ is the reason
             text = " ".join(f"{type(error).__name__}: {error}".split())
             return f"{name} ({type(part).__name__}): {text[:200]}"
     return ""
@@ -40,7 +40,7 @@ def check_picklable(value: Any) -> None:
     """Pickle a value and load it again.
 
     Raises:
-        Exception: whatever pickle or the user's code raises.
+        Exception: any error of pickle or the user's code.
     """
     buffer = io.BytesIO()
     kept: list[Any] = []
@@ -62,7 +62,7 @@ def as_if_starting_a_process() -> Iterator[None]:
 
 
 def is_plain_data(value: Any) -> bool:
-    """Whether a value is a tensor or array whose data surely pickles."""
+    """Return whether a value is a tensor or array whose data provably pickles."""
     if isinstance(value, torch.Tensor):
         return value.is_leaf or not value.requires_grad  # any other cannot be sent, and the pickler says why
     return type(value) is np.ndarray and not value.dtype.hasobject
@@ -100,7 +100,7 @@ class _Duplicate:
     descriptor: int
 
     def detach(self) -> int:
-        """A descriptor of the receiver's own."""
+        """Return a descriptor of the receiver's own."""
         return os.dup(self.descriptor)
 
 

@@ -114,7 +114,7 @@ class Walk:
                 counts.update(str(label) for label in tensor.tolist())
         record.labels = dict(counts)
         if record.random:
-            self._saw_augmented(samples, tensors)
+            self._record_augmented(samples, tensors)
         else:
             record.sketches.append(sketch(tensors))
 
@@ -148,7 +148,7 @@ class Walk:
             return []
         return indices if len(indices) == size else []
 
-    def _saw_augmented(self, samples: list[Sample], tensors: list[torch.Tensor]) -> None:
+    def _record_augmented(self, samples: list[Sample], tensors: list[torch.Tensor]) -> None:
         size = len(samples)
         images = [t for t in tensors if t.ndim > 1 and t.shape[0] == size and t.dtype != torch.bool]
         if not images or not size:
@@ -169,7 +169,7 @@ class Walk:
             sample.draw = draw
 
     def _before_augmentation(self, samples: list[Sample]) -> list[torch.Tensor]:
-        """The tensors of the batch as it is without augmentation; none when they cannot be known."""
+        """Return the tensors of the batch as it is without augmentation; none when they cannot be known."""
         indices = [sample.index for sample in samples if sample.index is not None]
         if self.plain is None or len(indices) < len(samples):
             return []
@@ -182,7 +182,7 @@ class Walk:
 
 
 def _varies(dataset: Any, collate: Callable[[Any], Any]) -> bool | None:
-    """Whether a data set gives other values when the same sample is fetched again; None where it has no numbers.
+    """Return whether a data set gives other values when the same sample is fetched again; None where it has no numbers.
 
     A few samples are fetched several times, as the loader would collate them. An augmentation that leaves 20 % of
     samples alone at each of two stages is missed once in 10^12.
@@ -198,7 +198,7 @@ def _varies(dataset: Any, collate: Callable[[Any], Any]) -> bool | None:
 
 
 def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
-    """One hash for each sample of a batch: of its row in every tensor that has one."""
+    """Return one hash for each sample of a batch: of its row in every tensor that has one."""
     per_sample = [tensor for tensor in tensors if tensor.ndim > 0 and tensor.shape[0] == size]
     hashes = []
     for row in range(size):
@@ -210,7 +210,7 @@ def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
 
 
 def _sum_of(hashes: Iterable[bytes]) -> str:
-    """One hash for the samples in whatever order."""
+    """Return one hash for the samples, independent of their order."""
     return str(Hash(b"".join(sorted(hashes))).hexdigest())[:16]
 
 
@@ -220,7 +220,7 @@ def _tensors(batch: Any) -> list[torch.Tensor]:
 
 
 def _is_plain(leaf: Any) -> bool:
-    """Whether a leaf is a tensor, an array, a number or a text; other objects are not asked what they hold."""
+    """Return whether a leaf is a tensor, an array, a number or a text; other objects are not asked what they hold."""
     if isinstance(leaf, np.ndarray):
         return not leaf.dtype.hasobject
     return leaf is None or isinstance(leaf, (torch.Tensor, np.generic, int, float, complex, str, bytes))

@@ -1,4 +1,4 @@
-"""Every measure of a verification, defined once: name, unit and method; and the figures they come to.
+"""Every metric of a verification, defined once: name, unit and method; and its values.
 
 :data:`MEASURES` is the only place that says what a figure means. The report, the JSON document and the documentation
 print it from here (``python -m chirp_migrate.verify.measures.figures`` prints the table).
@@ -44,12 +44,12 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "epoch_s", "s", "epoch",
-        "from the start of a walk over a training loader to the end of the validation that follows it; median",
+        "from the start of a pass over a training loader to the end of the validation that follows it; median",
         "R-000-5.2",
     ),
     Measure(
         "wait_p50_ms", "ms", "wait for a batch, median",
-        "from asking for the next training batch to having it; the first batch of each walk is start-up and left out",
+        "from requesting the next training batch to having it; the first batch of each pass is start-up and left out",
         "R-000-3.1",
     ),
     Measure("wait_p95_ms", "ms", "wait for a batch, 95 % of them", "as the median", "R-000-3.1"),
@@ -59,7 +59,7 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "first_batch_ms", "ms", "time to the first batch",
-        "from asking a training loader for an iterator to its first batch, starting workers included; median of walks",
+        "from creating an iterator of a training loader to its first batch, with starting workers; median of passes",
         "R-000-3.1",
     ),
     Measure(
@@ -75,7 +75,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure(
         "augmentation_percent", "%", "augmentation overhead",
         "augmentation per batch in percent of the time from batch to batch in training (waiting and computing); work "
-        "done beside the training can make it more than 100",
+        "parallel to the training can make it more than 100",
         "R-004",
     ),
     Measure(
@@ -100,7 +100,7 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "memory_slope_mib", "MiB/epoch", "memory growth",
-        "slope of memory over epochs, one reading at the end of each training walk, first epochs left out; least "
+        "slope of memory over epochs, one reading at the end of each training pass, first epochs left out; least "
         "squares over all loaders, each with its own level, with a 95 % interval",
         "R-000-5.1",
     ),
@@ -114,7 +114,7 @@ MEASURES: tuple[Measure, ...] = (
 
 
 def timed_figures(own_runs_s: float, visits: Sequence[tuple[Visit, Visit]]) -> dict[str, float]:
-    """The figures that come from the timed rounds of one side.
+    """Return the figures that come from the timed rounds of one side.
 
     Args:
         own_runs_s: seconds of the user's own runs, all together.
@@ -176,7 +176,7 @@ def memory_slope(side: SideMeasures) -> Slope | None:
     rows: list[tuple[float, float]] = []
     groups = 0
     for entry in side.entries.values():
-        readings: dict[int, list[int]] = {}  # at the end of each training walk, by loader
+        readings: dict[int, list[int]] = {}  # at the end of each training pass, by loader
         for walk in entry.walks:
             if walk.role == "train" and walk.memory_bytes is not None:
                 readings.setdefault(walk.loader, []).append(walk.memory_bytes)
@@ -203,13 +203,15 @@ def added_s(cost: AugmentationCost) -> float | None:
 
 
 def as_table() -> str:
-    """The definitions as a Markdown table."""
+    """Return the definitions as a Markdown table."""
     rows = [f"| `{one.name}` | {one.unit or '1'} | {one.title}: {one.method} | {one.requirement} |" for one in MEASURES]
-    return "\n".join(["| measure | unit | what it is and how it is taken | asked for by |", "|---|---|---|---|", *rows])
+    return "\n".join(
+        ["| measure | unit | what it is and how it is measured | requirement |", "|---|---|---|---|", *rows]
+    )
 
 
 def _augmentation(side: SideMeasures) -> dict[str, float | None]:
-    """The costliest augmented dataset: what it adds per batch, and what that is a share of."""
+    """Return the costliest augmented dataset: what it adds per batch, and what that is a share of."""
     costs = [(added, cost) for cost in side.augmentation if (added := added_s(cost)) is not None]
     if not costs:
         return {}
@@ -231,7 +233,7 @@ def _percentile_ms(seconds: Sequence[float], share: float) -> float | None:
 
 
 def _most(values: Iterable[int | None]) -> float | None:
-    """The largest of some numbers of bytes, in MiB."""
+    """Return the largest of some numbers of bytes, in MiB."""
     most = max((value for value in values if value is not None), default=None)
     return None if most is None else most / MIB
 

@@ -1,4 +1,4 @@
-"""The MEASURED pass: one training of each entry point with clocks on its loaders, and what is asked of its datasets.
+"""The MEASURED pass: one training of each entry point with clocks on its loaders, and tests of its datasets.
 
 Only this pass carries instruments: waits are timed from asking for a batch to having it (trap 7), memory and GPU are
 sampled in the background by the runtime's own monitor. Once an entry point has ended, its datasets are asked what
@@ -50,7 +50,7 @@ class _Held:
 
 @dataclass
 class _Entry:
-    """What the walks of one entry point leave behind, besides themselves."""
+    """The results of the passes of one entry point."""
 
     walks: list[Walk] = field(default_factory=list)
     held: dict[str, _Held] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class Measuring(Interception):
             except StopIteration:
                 if not over:
                     over = True
-                    self._ended(loader, walk)
+                    self._end_pass(loader, walk)
                 raise
             walk.ended_s = self.clock()
             walk.waits_s.append(walk.ended_s - asked)
@@ -186,7 +186,7 @@ class Measuring(Interception):
         """Seconds since the training call began, without our own readings."""
         return time.perf_counter() - self._begun - self._reading_s
 
-    def _ended(self, loader: Any, walk: Walk) -> None:
+    def _end_pass(self, loader: Any, walk: Walk) -> None:
         """A walk came to its end: the moment of the epoch at which memory is compared."""
         walk.ended_s = self.clock()
         began = time.perf_counter()

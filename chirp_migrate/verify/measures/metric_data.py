@@ -1,4 +1,4 @@
-"""What the MEASURED pass of one side found, as plain data; ``measures.figures`` says what it means."""
+"""The results of the MEASURED pass of one version, as plain data; ``measures.figures`` defines them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Measure:
-    """What a figure is.
+    """The definition of a metric.
 
     Attributes:
         name: key in the JSON document.
@@ -86,7 +86,7 @@ class EntryMeasures:
 
 @dataclass
 class AugmentationCost:
-    """What augmentation adds to loading one batch in the process.
+    """The cost of augmentation in loading one batch in the process.
 
     Attributes:
         dataset: what the samples come from, outermost class first.
@@ -145,7 +145,7 @@ class UsagePoint:
 
     Attributes:
         seconds: training seconds of the MEASURED pass so far.
-        memory_bytes: memory of the process and its workers, shared pages once where the system tells.
+        memory_bytes: memory of the process and its workers, shared pages once if the system reports it.
         resident_bytes: resident sets of the same processes added up: shared pages once for each.
         gpu_percent, gpu_bytes: utilisation (mean of the visible GPUs) and memory in use; None without a GPU.
     """

@@ -83,7 +83,7 @@ def _throughput(after: SideMeasures, batch_size: int) -> TargetVerdict:
         return _unknown("R-004", target, f"the batch size is {batch_size}: verify with --batch-size {BATCH}")
     rate = next((rate for rate in after.rates if rate.loader == "factory"), None)
     if rate is None or rate.samples_per_second is None:
-        why = "no dataset that could be read by itself was met" if rate is None else rate.problem or "not timed"
+        why = "the training used no dataset that could be read alone" if rate is None else rate.problem or "not timed"
         return _unknown("R-004", target, why)
     value = rate.samples_per_second / BATCH
     why = f"{value:,.0f} batches/s from {rate.dataset}, the dataset that training waited for longest"

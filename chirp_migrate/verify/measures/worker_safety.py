@@ -47,8 +47,8 @@ class _Numbered(Dataset[Any]):
         return list(indices), read(self.dataset, indices)
 
 
-def _collated(collate: Collate, numbered: tuple[list[int], list[Any]]) -> tuple[list[int], Any]:
-    """The training's collation, with the indices passed by."""
+def _collate_with_indices(collate: Collate, numbered: tuple[list[int], list[Any]]) -> tuple[list[int], Any]:
+    """Return the training's collation, with the indices passed by."""
     indices, samples = numbered
     return indices, collate(samples)
 
@@ -68,7 +68,7 @@ def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: 
         began = time.perf_counter()
         _batch(dataset, collate, range(min(size, len(dataset))))
         expected_s = (2 * (time.perf_counter() - began) * _BATCHES_PER_WORKER + _START_S[method]) * max(1, workers)
-        if problem := _not_tried(expected_s, until):
+        if problem := _why_skipped(expected_s, until):
             trials.append(WorkerTrial(name, workers, method, 0, problem, tried=False))
             continue
         indices = list(range(min(len(dataset), size * max(1, workers) * _BATCHES_PER_WORKER)))
@@ -80,17 +80,17 @@ def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: 
 def _problem(
     dataset: Any, collate: Collate, workers: int, size: int, indices: list[int], random: set[str]
 ) -> str | None:
-    """What is wrong with the batches that this many workers give, in one sentence; None when nothing is."""
+    """Return the problem of the batches from this many workers, in one sentence; None without one."""
     seen: list[int] = []
     started: list[multiprocessing.process.BaseProcess] = []
     try:
-        with _many_workers_wanted():
+        with _ignore_worker_warning():
             loader: DataLoader[Any] = DataLoader(
                 _Numbered(dataset),
                 batch_size=size,
                 sampler=indices,
                 num_workers=workers,
-                collate_fn=partial(_collated, collate),
+                collate_fn=partial(_collate_with_indices, collate),
                 timeout=_TIMEOUT_S if workers else 0,
             )
             running = set(multiprocessing.active_children())
@@ -101,7 +101,7 @@ def _problem(
             wrong = _difference(dataset, collate, numbers, batch, random)
             if wrong is not None:
                 return wrong
-    except Exception as error:  # whatever the dataset or a worker breaks on is the finding
+    except Exception as error:  # any error of the dataset or a worker is the finding
         dead = [worker for worker in started if worker.exitcode]
         if dead:  # what fails here then is at times the reading of a batch that the dead worker no longer hands out
             return f"a worker exited unexpectedly, with exit code {dead[0].exitcode}"
@@ -113,7 +113,7 @@ def _problem(
 
 
 def _difference(dataset: Any, collate: Collate, numbers: list[int], batch: Any, random: set[str]) -> str | None:
-    """How a batch differs from the one read here; ``random`` grows by what turns out to vary."""
+    """Return how a batch differs from the one read here; ``random`` grows by what turns out to vary."""
     got, here = contents(batch), _batch(dataset, collate, numbers)
     wrong = differing(got, here)
     if wrong - random:  # rare augmentation may not have shown itself before
@@ -126,19 +126,19 @@ def _difference(dataset: Any, collate: Collate, numbers: list[int], batch: Any, 
 
 
 def _batch(dataset: Any, collate: Collate, numbers: Sequence[int]) -> dict[str, Any]:
-    """What a batch of these samples holds, read here."""
+    """Return the contents of a batch of these samples, read in this process."""
     return contents(collate(read(dataset, numbers)))
 
 
-def _not_tried(expected_s: float, until: float) -> str:
-    """Why what takes so long is not tried; empty where it is."""
+def _why_skipped(expected_s: float, until: float) -> str:
+    """Return why a slow trial is skipped; empty if it runs."""
     if time.monotonic() + expected_s <= until:
         return ""
     return f"not tried: about {expected_s:.0f} s, more than was left for it"
 
 
 @contextmanager
-def _many_workers_wanted() -> Iterator[None]:
+def _ignore_worker_warning() -> Iterator[None]:
     """PyTorch does not warn of more workers than CPUs: that is what is tried."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create")
@@ -165,14 +165,14 @@ def rates(dataset: Any, collate: Collate, batch_size: int, counts: Sequence[int]
         measured = _RATE_BATCHES + ahead
         batches = 2 + ahead + measured + ahead
         expected_s = batches * batch_s + workers * _START_S[method]
-        if problem := _not_tried(expected_s, until):
+        if problem := _why_skipped(expected_s, until):
             found.append(LoaderRate(kind, name, workers, None, problem))
             continue
         order = [number % len(dataset) for number in range(batches * batch_size)]
         options: dict[str, Any] = {"loader": kind, "sampler": order, "collate_fn": collate}
         if kind == "plain":
             options.update(num_workers=workers, persistent_workers=workers > 0)
-        with _many_workers_wanted():
+        with _ignore_worker_warning():
             figures = monitor.benchmark_configurations(
                 dataset, batch_size, [options], num_batches=measured, rounds=1, verbose=False
             )["config_1"]

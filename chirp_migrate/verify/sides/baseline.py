@@ -1,4 +1,4 @@
-"""What the migrated project is compared with: the journal's originals, a git revision, or a folder."""
+"""The version before the migration: the journal's originals, a git revision, or a folder."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class _File(NamedTuple):
 
 
 def _in_revision(root: Path, revision: str) -> Before:
-    """The folder ``root`` at a commit."""
+    """Return the folder ``root`` at a commit."""
     neither = f"--baseline {revision} is neither a folder nor a git revision"
     place = _git(root, ["rev-parse", "--show-prefix"])
     if place is None:
@@ -125,7 +125,7 @@ def _in_revision(root: Path, revision: str) -> Before:
 
 
 def _write_revision(root: Path, commit: str, files: Sequence[_File], target: Path) -> tuple[str, ...]:
-    """The revision's files, with what git ignores today (data, compiled modules, configuration) beside them."""
+    """Return the revision's files, with what git ignores today (data, compiled modules, configuration) beside them."""
     too_large = {*copy_tree(root, target), *(file.name for file in files if file.size > LARGEST_FILE)}
     ignored = ignored_paths(root)
     ignored_folders = tuple(path for path in ignored if path.endswith("/"))

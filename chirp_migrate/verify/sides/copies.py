@@ -47,7 +47,7 @@ def make_sides(
 
 
 def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions, progress: Progress) -> Discovery:
-    """What is trained: found in the source of the side before, at ``tree``, or named by the hook, in a process.
+    """Return what is trained: found in the source of the side before, at ``tree``, or named by the hook, in a process.
 
     Raises:
         UsageProblem: nothing of it is to be run, or the hook is not there.
@@ -59,13 +59,13 @@ def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions
     except InvalidTree as problem:
         if options.source is not Source.FOUND:
             raise
-        # It is found in the project itself, and ``tree`` means nothing to anybody.
+        # It is found in the project itself, and ``tree`` means nothing to users.
         raise InvalidTree(
             f"no training is found in {before.described}: give --baseline the project as it was before."
         ) from problem
     if options.source is Source.HOOK:
         (entry,) = found.entry_points
-        progress(f"asking {entry.hook} for its training calls")
+        progress(f"calling {entry.hook} for its training calls")
         progress(Step(f"asking {entry.hook}"))
         names = run_child(RunSpec(str(tree), found, options, Job.NAMES), "before").names
         found = replace(found, entry_points=tuple(replace(entry, name=name) for name in names))

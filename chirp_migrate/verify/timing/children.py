@@ -1,4 +1,4 @@
-"""The child processes of a verification: started, given turns, and timed.
+"""The child processes of a verification: starting, turns, and timing.
 
 Two processes that are timed take turns epoch by epoch, in an order by chance. The one whose turn it is not is
 suspended with all that it started, so that nothing it prefetches uses a CPU meanwhile.
@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import torch
 
-from chirp_migrate.console.progress import Progress, Step, untold
+from chirp_migrate.console.progress import Progress, Step, no_progress
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.background_load import Watch, own_s
 from chirp_migrate.training.process.descendants import own_cpus
@@ -44,8 +44,8 @@ _GRACE_S = 15.0
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-def child_of(spec: RunSpec, side: str, progress: Progress = untold) -> Child[RunResult]:
-    """A process that is about to be started; ``side`` is ``before`` or ``after``, for messages."""
+def child_of(spec: RunSpec, side: str, progress: Progress = no_progress) -> Child[RunResult]:
+    """Return a process that is about to be started; ``side`` is ``before`` or ``after``, for messages."""
     freshen(Path(spec.tree))
     role = Role(f"The {side} side", f"The {side} side failed: ", "--samples and --epochs", side)
     environment = dict.fromkeys(_THREAD_SETTINGS, str(spec.threads))
@@ -67,7 +67,7 @@ class Children:
     """Starts child processes with the same workload for both sides.
 
     Attributes:
-        progress: told what is done.
+        progress: called with the current step.
         spent_s: seconds spent on what, by name, of all processes; those of two sides beside each other count once.
         failing: entry points that failed on the side before while they were timed → their error.
         repeated: side → entry point → result of a repeated watched run.
@@ -75,7 +75,7 @@ class Children:
     """
 
     def __init__(
-        self, trees: Mapping[str, Path], discovery: Discovery, settings: VerifyOptions, progress: Progress = untold
+        self, trees: Mapping[str, Path], discovery: Discovery, settings: VerifyOptions, progress: Progress = no_progress
     ) -> None:
         self.progress = progress
         self.spent_s: dict[str, float] = defaultdict(float)
@@ -115,11 +115,11 @@ class Children:
         return min(self._settings.timeout_s, max(_LEAST_WATCH_S, _WATCH_SHARE * self._settings.budget_s))
 
     def beside_each_other(self, sides: Sequence[str]) -> list[tuple[str, ...]]:
-        """Which sides may run at once: both on small synthetic data without a GPU, else one after the other."""
+        """Return which sides may run at once: both on small synthetic data without a GPU, else one after the other."""
         return [tuple(sides)] if self._together else [(side,) for side in sides]
 
     def watching(self, side: str, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
-        """A process that watches these entry points, each in a turn of its own."""
+        """Return a process that watches these entry points, each in a turn of its own."""
         return self._child(side, Job.WATCH, entries, **more)
 
     def time_round(
@@ -145,7 +145,7 @@ class Children:
             WorkloadFailed: the backend's code crashed, hung, or failed after the migration only.
         """
         began = time.monotonic()
-        entries = self._drawn(number, labels)
+        entries = self._choose_entry_points(number, labels)
         visits: dict[str, dict[str, Visit]] = {side: {} for side in _SIDES}
         watch = Watch()
         chance = random.Random(f"{self._settings.sizes.seed}-{number}-turns")
@@ -160,9 +160,9 @@ class Children:
                     child.wait_until_ready()
             with self.spending("warming up"):
                 for together in self.beside_each_other(_SIDES):
-                    self._turns([pair[side] for side in together], self._settings.timeout_s)
+                    self._run_turns([pair[side] for side in together], self._settings.timeout_s)
             for side, child in pair.items():
-                self._take_repeated(side, child)
+                self._store_repeated_runs(side, child)
             for done, entry in enumerate(entries):
                 if done and time.monotonic() > until:
                     break
@@ -171,7 +171,7 @@ class Children:
                     with watch.watching(lambda: own_s() + sum(child.cpu_s for child in pair.values())):
                         found = self._visit(pair, chance, deadline)
                 except WorkloadFailed as failed:
-                    self.failing[entry.label] = self._lost_before(pair, failed)
+                    self.failing[entry.label] = self._error_of_version_before(pair, failed)
                     break  # the process is gone: the next round has a new one
                 if found is not None:
                     self._keep(entry, found, visits)
@@ -206,22 +206,22 @@ class Children:
 
     @contextmanager
     def spending(self, what: str) -> Iterator[None]:
-        """Whatever is done meanwhile counts as spent on this."""
+        """Count the time of the block as spent on this activity."""
         began = time.monotonic()
         try:
             yield
         finally:
             self.spent_s[what] += time.monotonic() - began
 
-    def _lost_before(self, pair: Mapping[str, Child[RunResult]], failed: WorkloadFailed) -> str:
-        """How the side before was lost, in the turn that failed or in its own one after it.
+    def _error_of_version_before(self, pair: Mapping[str, Child[RunResult]], failed: WorkloadFailed) -> str:
+        """Return how the side before was lost, in the turn that failed or in its own one after it.
 
         Raises:
             WorkloadFailed: the side after alone was lost, or one of them failed otherwise.
         """
         if failed.ending and failed.side == "after" and not pair["before"].found:
             try:
-                self._turns([pair["before"]], min(self._settings.timeout_s, self.watch_limit_s))
+                self._run_turns([pair["before"]], min(self._settings.timeout_s, self.watch_limit_s))
             except WorkloadFailed as also:
                 failed = also
         if failed.side != "before" or not failed.ending:
@@ -245,10 +245,10 @@ class Children:
                 with self.spending("start-up and first epochs" if turn == 0 else "later epochs"):
                     # One that hangs must not use up more than the budget.
                     least_s = max(_LEAST_WATCH_S, deadline - time.monotonic() + _GRACE_S)
-                    self._turns([pair[side]], min(self._settings.timeout_s, least_s), cpu)
+                    self._run_turns([pair[side]], min(self._settings.timeout_s, least_s), cpu)
             turn += 1
 
-    def _turns(self, children: Sequence[Child[RunResult]], limit_s: float, cpu: int | None = None) -> None:
+    def _run_turns(self, children: Sequence[Child[RunResult]], limit_s: float, cpu: int | None = None) -> None:
         """Give these their turns at once, wait for all of them, and suspend them until the next."""
         for child in children:
             child.give_turn(limit_s, cpu)
@@ -259,7 +259,7 @@ class Children:
         for child in children:
             child.suspend()
 
-    def _take_repeated(self, side: str, child: Child[RunResult]) -> None:
+    def _store_repeated_runs(self, side: str, child: Child[RunResult]) -> None:
         for part in child.found:
             if part.name == REPEATED:
                 self.repeated[side].update(part.value)
@@ -277,8 +277,8 @@ class Children:
         for side in _SIDES:
             visits[side][entry.label] = found[side]
 
-    def _drawn(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
-        """The entry points of a round, those first that were timed least, else in an order by chance.
+    def _choose_entry_points(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
+        """Return the entry points of a round, those first that were timed least, else in an order by chance.
 
         What ran before leaves its traces in a process.
         """
@@ -299,7 +299,7 @@ class Children:
         }
         discovery = replace(self._discovery, entry_points=tuple(entries))
         spec = RunSpec(str(self._trees[side]), discovery, job=job, **given)
-        return child_of(spec, side, partial(self._told, side))
+        return child_of(spec, side, partial(self._pass_on_progress, side))
 
-    def _told(self, side: str, what: str | Step) -> None:
+    def _pass_on_progress(self, side: str, what: str | Step) -> None:
         self.progress(msgspec.structs.replace(what, text=f"{side}: {what.text}") if isinstance(what, Step) else what)

@@ -1,4 +1,4 @@
-"""Perfect loading: every loader repeats one batch that is already in memory.
+"""Zero-cost loading: every loader repeats one batch that is already in memory.
 
 What is left of the training time is the model and everything else that is not loading. No loader can be faster
 than this, so it says how much there is to gain ("headspace").

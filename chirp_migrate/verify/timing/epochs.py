@@ -1,7 +1,7 @@
 """Divides a training call into epochs, each timed by itself and in a turn of its own; ends it after enough of them.
 
 An epoch begins where the training iterates over a loader that it has iterated over before, with gradients enabled: the
-loader that paces it. So an epoch holds one pass over each training loader, its validation, and whatever else the
+loader that paces it. So an epoch holds one pass over each training loader, its validation, and all other code that the
 training does until it begins the next one. What comes before the second pass is start-up, the first epoch included:
 reading statistics, building models, starting workers.
 """

@@ -1,4 +1,4 @@
-"""How many rounds are timed, what each of them gave, and when they are looked at.
+"""The rounds of a verification: how many, their timings, and when they are analysed.
 
 A round is a pair of fresh processes, one a side, that take turns epoch by epoch.
 :mod:`chirp_migrate.stats.sequential_looks` says when rounds are looked at. A look says which entry points still have an
@@ -40,7 +40,7 @@ def own_seconds(visit: Visit, own: OwnRun) -> float:
 
 
 def perfect_seconds(visit: Visit, own: OwnRun) -> float | None:
-    """The same with epochs that are fed from one batch in memory; None where none was timed."""
+    """Return the same with epochs that are fed from one batch in memory; None where none was timed."""
     if not visit.cached_s or not visit.epochs_s:
         return None
     loading_s = max(0.0, statistics.median(visit.epochs_s) - statistics.median(visit.cached_s))
@@ -71,7 +71,7 @@ class TimedRound:
         others: float | None,
         duration_s: float,
     ) -> TimedRound:
-        """The round of these visits, of which only entry points with both sides count."""
+        """Return the round of these visits, of which only entry points with both sides count."""
         labels = [label for label in own if all(label in visits[side] for side in ("before", "after"))]
         seconds = {side: {label: own_seconds(visits[side][label], own[label]) for label in labels} for side in visits}
         perfect = {label: perfect_seconds(visits["after"][label], own[label]) for label in labels}
@@ -79,19 +79,19 @@ class TimedRound:
         return cls(seconds, others, duration_s, visits)
 
     def visits_of(self, side: str) -> Mapping[str, Visit]:
-        """The visits of a side by entry point; empty for a side that was not timed."""
+        """Return the visits of a version by entry point; empty for a version that was not timed."""
         return self.visits.get(side, {})
 
     @property
     def labels(self) -> frozenset[str]:
-        """The entry points that were timed on both sides."""
+        """Return the entry points that were timed on both sides."""
         return frozenset(self.seconds["before"])
 
 
 class Stopped(str, Enum):
-    """Why no further round was made."""
+    """The reason why there is no further round."""
 
-    SETTLED = "every question settled"
+    SETTLED = "every question answered"
     ROUNDS = "all rounds made"
     BUDGET = "budget used up"
     INTERRUPTED = "interrupted by the user"
@@ -149,13 +149,13 @@ def take_rounds(
     deadline: float,
     entry_points: int = 0,
 ) -> Rounds:
-    """Make rounds until every question is settled, ``most`` are made, or the time is used up.
+    """Run rounds until every question is answered, ``most`` are done, or the time is used up.
 
     Args:
         make: makes the round of this number, counted from 0, with as many of these entry points as there is time for
             until an instant; None for all of them.
         still_open: takes the last of these looks, at these rounds; gives the entry points about which a question is
-            open. With none of them left everything is settled.
+            open. Without them every question is answered.
         most: rounds, at most.
         deadline: on the clock of ``time.monotonic``.
         entry_points: how many there are. Where the first round has less than half of them, there are fewer rounds of

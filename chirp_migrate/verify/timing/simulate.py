@@ -59,7 +59,7 @@ class SimulatedSteps(Interception):
         self._active = True
 
     def take(self) -> StepCount:
-        """The steps since the last call."""
+        """Return the steps since the last call."""
         taken, self._count = self._count, StepCount()
         return taken
 
