@@ -23,7 +23,7 @@ class Check:
     Attributes:
         plan: what ``apply`` would rewrite, made by :func:`~chirp_migrate.engine.plan_tree.plan_tree`.
         settings: what it was made with.
-        strict: whether what is only listed, advised or proposed counts as work, too.
+        strict: whether remarks, advice and suggestions count as work, too.
     """
 
     plan: Plan

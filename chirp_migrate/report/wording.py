@@ -52,16 +52,16 @@ _FATES = {
     Status.FINE: "already migrated",
     Status.UNCHANGED: "unchanged",
     Status.SUPPRESSED: "suppressed",
-    Status.OPT_IN: "proposed",
+    Status.OPT_IN: "suggested",
     Status.REFUSED: "refused",
     Status.REPORT: "not rewritten",
 }
-_PROPOSED = "Suggestions, not applied: these change training (--unsafe applies them)"
+_SUGGESTED = "Suggestions, not applied: these change training (--unsafe applies them)"
 _REFUSED, _BUGS, _LEFT = "Refused in the review", "Likely bugs, for you to look at", "Not rewritten"
 ADVICE, SUPPRESSED = "Advice", "Suppressed by a comment or a setting"
 UNCHANGED = "Unchanged, as nothing would be gained (--all-loaders rewrites them)"
 _TITLES = {
-    Status.OPT_IN: _PROPOSED,
+    Status.OPT_IN: _SUGGESTED,
     Status.REFUSED: _REFUSED,
     Status.SUPPRESSED: SUPPRESSED,
     Status.UNCHANGED: UNCHANGED,
@@ -106,7 +106,7 @@ def sections(found: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[t
         return _BUGS if rule.finds_bugs else ADVICE if rule.safety is Safety.ADVICE else _LEFT
 
     by_title: dict[str, list[_T]] = {
-        name: [] for name in (_PROPOSED, _REFUSED, _BUGS, _LEFT, ADVICE, UNCHANGED, SUPPRESSED)
+        name: [] for name in (_SUGGESTED, _REFUSED, _BUGS, _LEFT, ADVICE, UNCHANGED, SUPPRESSED)
     }
     for one in found:
         if finding_of(one).status not in (Status.REWRITE, Status.FINE):

@@ -22,7 +22,7 @@ def workflow_commands(check: Check, *, verbose: bool = False) -> Iterator[str]:
 
     Args:
         check: what was found.
-        verbose: also for each finding that is listed or proposed and does not count.
+        verbose: also for remarks and suggestions that do not count.
 
     Raises:
         UsageProblem: a file changed while it was checked.

@@ -35,7 +35,7 @@ _SWATCHES = {
     Status.FINE: "fine",
     Status.UNCHANGED: "unchanged",
     Status.SUPPRESSED: "suppressed",
-    Status.OPT_IN: "proposed",
+    Status.OPT_IN: "suggested",
     Status.REFUSED: "refused",
     Status.REPORT: "listed",
 }

@@ -207,7 +207,7 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
 
 
 def _counts(findings: Sequence[Finding]) -> str:
-    """How many there are of each status, and of which rules: ``24 proposed (CHP024), 21 listed (11 CHP024, …)``."""
+    """How many there are of each status, and of which rules: ``24 suggested (CHP024), 21 listed (11 CHP024, …)``."""
     by_status: dict[Status, Counter[str]] = {}
     for finding in findings:
         by_status.setdefault(finding.status, Counter())[finding.rule] += 1
