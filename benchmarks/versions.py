@@ -48,7 +48,12 @@ _TOOL_FOLDERS = ("tests/rules", "tests/cli", "tests/transaction", "tests/report"
 #: Tests of the sources, and of files that a wheel does not have.
 _OF_THE_SOURCES = (
     "--ignore=tests/package",
+    "--ignore=tests/docs/test_commands_shown.py",
     "--deselect=tests/docs/test_code_shown.py::test_files_that_are_named_are_there",
+    "--deselect=tests/docs/test_code_shown.py::test_python_compiles_and_its_imports_resolve[chirpid_patch/README.md]",
+    "--deselect=tests/docs/test_code_shown.py::test_settings_and_data_can_be_parsed[chirpid_patch/README.md]",
+    "--deselect=tests/docs/test_code_shown.py::test_links_lead_somewhere[chirpid_patch/README.md]",
+    "--deselect=tests/transaction/test_pins.py::test_what_the_runtime_needs_is_what_the_distribution_says",
 )
 _NEEDS_TORCH = re.compile(r"^\s*(?:import|from) (?:torch|chirpid_patch)\b", re.MULTILINE)
 
@@ -144,7 +149,7 @@ class Debian:
         system = folder / "system"
         enter = ["unshare", "--mount", "sh", "-ec", _ENTER, str(system), str(folder)]
         if not (system / "environment").is_dir():
-            with_it = "--include=ca-certificates,gcc,git,python3-dev,python3-torch,python3-venv"
+            with_it = "--include=ca-certificates,gcc,git,make,python3-dev,python3-torch,python3-venv"
             # All releases are set up alike; debootstrap need not know this one's name. No mirror: the default one.
             script = "/usr/share/debootstrap/scripts/sid"
             _run(["debootstrap", "--variant=minbase", with_it, self.release, str(system), "", script])

@@ -106,6 +106,8 @@ def test_batches_order_and_draws_are_those_of_a_fixed_number(persistent: bool) -
             counts.append(loader.worker_processes)
         assert counts == [2, 0, 1, 1, 0]
     assert seen == expected
+    for process in multiprocessing.active_children():
+        process.join(60)
     assert not multiprocessing.active_children()
 
 
