@@ -92,5 +92,6 @@ def tried(call):
         return call()
     except Exception as error:
         unsent = isinstance(error, pickle.PicklingError) or "pickle" in str(error) or "local object" in str(error)
-        return "cannot be pickled" if unsent else type(error).__name__
+        died = "exited unexpectedly" in str(error)
+        return "cannot be pickled" if unsent else "a worker died" if died else type(error).__name__
 """

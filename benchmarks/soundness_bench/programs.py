@@ -124,7 +124,7 @@ def make_program(number: int) -> Program:
         return Program(number, "old pickles", unpickled(rng, text), saves=True)
     if number % 32 == 10:
         text = with_workers(rng, _HEAD + rng.choice((*_DATASETS, _closing, _holding))(rng))
-        return Program(number, "workers", text, allowed=frozenset({"sent-to-workers"}))
+        return Program(number, "workers", text, allowed=frozenset({"sent-to-workers", "dead-workers"}))
     family, make = rng.choice(_FAMILIES)
     allowed = frozenset({"augmented-draws"}) if family in _DRAWING else frozenset()
     return Program(number, family, _HEAD + make(rng), allowed=allowed)

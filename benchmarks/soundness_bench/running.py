@@ -37,8 +37,8 @@ from soundness_bench.programs import Program, make_program
 _NAME = "made_up"
 #: Starting workers anew takes seconds each time.
 _SECONDS = 150
-#: What a program notes that cannot send workers what they need.
-_UNSENT = "cannot be pickled"
+#: Documented differences, with the note of a program that stops there before its migration.
+_STOPS = {"sent-to-workers": "cannot be pickled", "dead-workers": "a worker died"}
 #: What is seen of a program: what it returns or raises, what it prints, and the random states afterwards.
 _Seen = tuple[Any, str, str]
 _DIED: _Seen = ("died", "", "")
@@ -114,10 +114,11 @@ def documented() -> frozenset[str]:
 
 def _difference(program: Program, before: _Seen, after: _Seen) -> tuple[str, frozenset[str]]:
     """What differs, in words, but for what is allowed; and the names of the allowed differences that it shows."""
-    sent = before[0] != after[0] and _only_unsent(before[0], after[0])
+    stopped = (name for name, note in _STOPS.items() if _differs_only_at(note, before[0], after[0]))
+    stop = next(stopped, "") if before[0] != after[0] else ""
     shown = set()
     for what, one, other in zip(("result", "printed", "random states"), before, after, strict=True):
-        name = "sent-to-workers" if sent else "augmented-draws" if what == "random states" else ""
+        name = stop or ("augmented-draws" if what == "random states" else "")
         if one != other and name not in program.allowed & documented():
             return f"{what}: {str(one)[:1500]}\n    after: {str(other)[:1500]}", frozenset()
         if one != other:
@@ -125,12 +126,12 @@ def _difference(program: Program, before: _Seen, after: _Seen) -> tuple[str, fro
     return "", frozenset(shown)
 
 
-def _only_unsent(before: Any, after: Any) -> bool:
-    """Whether two results differ only where something could not be pickled for workers before."""
-    if before == ("str", repr(_UNSENT)):
+def _differs_only_at(note: str, before: Any, after: Any) -> bool:
+    """Return whether two results differ only where the program noted this before its migration."""
+    if before == ("str", repr(note)):
         return True
     if isinstance(before, list | tuple) and type(before) is type(after) and len(before) == len(after):
-        return all(map(_only_unsent, before, after))
+        return all(_differs_only_at(note, one, other) for one, other in zip(before, after, strict=True))
     return bool(before == after)
 
 
