@@ -36,7 +36,7 @@ class EntryTimes:
         seconds: ``before``, ``after`` and ``cached`` (the same training fed from one cached batch) → seconds of every
             round that counts; sides that were not timed are missing.
         ratio: time after / before.
-        perfect: time with perfect loading / before; None where it was not measured.
+        perfect: time with zero-cost loading / before; None where it was not measured.
         verdict: its own one; for all together that of the verification; empty where there is none.
     """
 

@@ -192,7 +192,7 @@ class Judge:
         )
 
     def _is_decided(self, timing: Timing) -> bool:
-        """Return whether it is known if the threshold is met, and where it is not, if perfect loading could meet it."""
+        """Return whether the threshold is known to be met, or missed and whether zero-cost loading could meet it."""
         if timing.ratio.wholly_below(self._wanted):
             return True
         return timing.ratio.wholly_above(self._wanted) and (

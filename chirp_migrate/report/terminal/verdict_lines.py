@@ -30,7 +30,7 @@ _MEANINGS = {
 _GREEN, _YELLOW, _RED = "bold green", "bold yellow", "bold red"
 _STYLES = {"good": _GREEN, "open": _YELLOW, "bad": _RED}
 _MARKS = {"met": "green", "not met": "red"}
-#: Columns of a bar, and from which width on it gets the larger one, and there is room for perfect loading.
+#: Columns of a bar, and from which width on it gets the larger one, and there is room for zero-cost loading.
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140
 _PERFECT, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
 #: Share of the best rate that counts as equal to it.

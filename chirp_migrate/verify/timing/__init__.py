@@ -1,1 +1,1 @@
-"""Rounds of fresh processes, timed in turns; perfect loading, and simulated steps."""
+"""Rounds of fresh processes, timed in turns; zero-cost loading, and simulated steps."""
