@@ -313,7 +313,7 @@ def _parse(path: Path) -> ast.Module | None:
         return None
     try:
         return ast.parse(path.read_bytes(), filename=str(path))
-    except (SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # unreadable, no Python, nested too deeply
         return None
 
 
