@@ -112,6 +112,7 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     assert (sorted(before.rglob("*")), sorted(after.rglob("*"))) == files, "nothing is left in the trees"
 
 
+@pytest.mark.exhaustive  # test_cheats.py compares what does not repeat by its distribution, too
 @pytest.mark.slow
 def test_on_a_gpu_what_does_not_repeat_before_is_compared_by_its_distribution(
     write_backend: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
