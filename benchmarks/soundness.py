@@ -78,14 +78,16 @@ def _count(one: Outcome, rules: dict[str, Counter[str]], families: dict[str, Cou
     for rule in one.rewritten:
         rules[rule].update(["rewritten", "differ" if one.difference else "same"])
     for rule in one.refused.keys() - one.rewritten.keys():
-        rules[rule].update(["left alone"])
+        rules[rule].update(["not rewritten"])
     families[one.program.family].update(
-        ["rewritten" if one.rewritten else "left alone", *(["differ"] if one.difference else [])]
+        ["rewritten" if one.rewritten else "not rewritten", *(["differ"] if one.difference else [])]
     )
 
 
 def _table(what: str, rows: dict[str, Counter[str]]) -> list[str]:
-    columns = [one for one in ("rewritten", "left alone", "same", "differ") if any(row[one] for row in rows.values())]
+    columns = [
+        one for one in ("rewritten", "not rewritten", "same", "differ") if any(row[one] for row in rows.values())
+    ]
     return table([what, *columns], [[name, *(row[one] for one in columns)] for name, row in sorted(rows.items())])
 
 
