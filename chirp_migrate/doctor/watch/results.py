@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from types import CodeType, FunctionType
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import Dataset
 
@@ -111,13 +112,18 @@ def _add(hashes: list[str], value: Any) -> int:
         if isinstance(leaf, torch.Tensor):
             add_tensor(whole, leaf)
             size += leaf.nbytes
-        elif hasattr(type(leaf), "tobytes") and getattr(leaf, "fp", None) is None:  # an image that was decoded
+        elif isinstance(leaf, np.ndarray) or _is_decoded_image(leaf):
             content = leaf.tobytes()
             whole.update(content)
             size += len(content)
     if size:
         hashes.append(str(whole.hexdigest())[:16])
     return size
+
+
+def _is_decoded_image(leaf: Any) -> bool:
+    """Return whether a value is an image of Pillow whose pixels were read; code of other classes is not called."""
+    return type(leaf).__module__.partition(".")[0] == "PIL" and getattr(leaf, "fp", None) is None
 
 
 if sys.version_info >= (3, 12):
