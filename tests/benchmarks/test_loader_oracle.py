@@ -21,7 +21,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "loader_oracle.py"
     "cases",
     [
         2,
-        pytest.param(30, marks=pytest.mark.slow),
+        pytest.param(30, marks=[pytest.mark.slow, pytest.mark.exhaustive]),
         pytest.param(100, marks=[pytest.mark.slow, pytest.mark.exhaustive]),
     ],
 )

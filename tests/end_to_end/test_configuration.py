@@ -55,6 +55,7 @@ def train(backend: Path) -> list[tuple[dict[str, Any], str]]:
     return list(zip(did, result.stderr.split("NEXT\n")[: len(did)], strict=True))
 
 
+@pytest.mark.exhaustive  # tests of the factory and of CHP001 have the setting, too
 def test_optimize_dataloaders_false_gives_the_original_loading_back(migrated: Path) -> None:
     original = train(FIXTURE)[0][0]
     optimized, plain = train(migrated)[0][0], train(migrated)[1][0]

@@ -91,6 +91,7 @@ def test_the_loader_class_is_listed_and_its_loader_migrated(backend: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive  # other backends train the same, too
 def test_the_training_is_the_same_applied_and_built_on_the_wrapper(backend: Path) -> None:
     with training(FIXTURE) as original, training(backend, BY_HAND) as migrated:
         before, after = metrics(original)["as it is"], metrics(migrated)

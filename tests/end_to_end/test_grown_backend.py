@@ -91,6 +91,7 @@ def test_the_rescaling_is_taken_out_where_that_is_asked_for(applied: Path) -> No
     assert errors_of(script, tree) == ""
 
 
+@pytest.mark.exhaustive  # a fast test has the masks
 def test_images_are_masked_a_batch_at_a_time(applied: Path) -> None:
     script = (
         "import torch\nfrom torch.utils.data import Subset, TensorDataset\n"

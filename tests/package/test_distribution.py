@@ -196,6 +196,7 @@ def test_a_training_installs_torch_and_numpy_alone(runtime: Built) -> None:
         assert {one.name for one in required(runtime.wheel, extra)} == {"torch", "numpy", name}
 
 
+@pytest.mark.exhaustive  # test_commands_shown.py runs the tutorial
 def test_the_wheels_run_the_tutorial_where_only_their_requirements_are(
     tool: Built, runtime: Built, tmp_path: Path
 ) -> None:

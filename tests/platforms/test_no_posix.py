@@ -119,6 +119,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.exhaustive  # `make test-no-posix` has the tests of workers
 def test_workers_load_on_spawn(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(LOADING)
     ended = run_without_posix("-W", "error::RuntimeWarning", "program.py", cwd=tmp_path)

@@ -79,6 +79,7 @@ def test_fork(): assert METHOD == "fork"
 
 @pytest.mark.slow
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork here")
+@pytest.mark.exhaustive  # about the option of the suite itself
 def test_only_tests_whose_processes_or_fixtures_forked_are_repeated(tmp_path: Path) -> None:
     (tmp_path / "test_sample.py").write_text(TESTS)
 

@@ -53,7 +53,7 @@ def fixture_plans(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, tuple[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unsafe", [False, True])
+@pytest.mark.parametrize("unsafe", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_a_second_look_finds_nothing_to_do(fixture_plans: dict[bool, tuple[Plan, Path]], unsafe: bool) -> None:
     plan, target = fixture_plans[unsafe]
     assert len(plan.files) >= 7

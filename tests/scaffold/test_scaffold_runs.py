@@ -114,6 +114,7 @@ def test_the_notebook_runs_from_the_backends_root_and_says_what_it_measured(back
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive  # other tests run the notebook
 def test_the_notebook_shows_what_the_report_says(backend: Path) -> None:
     (backend / "train.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1, 2], 2)\n")
     assert CliRunner().invoke(apply, [str(backend)]).exit_code == 0
@@ -159,6 +160,7 @@ def test_the_added_tests_fail_on_a_notebook_that_no_longer_runs(backend: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive  # other tests run the notebook
 def test_a_notebook_that_takes_too_long_is_reported_as_skipped(backend: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHIRPID_NOTEBOOK_TIMEOUT", "1")
     add_notebook(backend, "Long.ipynb", "import time; time.sleep(120)")

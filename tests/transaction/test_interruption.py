@@ -29,6 +29,7 @@ def results(output: Path, *arguments: str) -> tuple[dict[str, Any], str]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive  # test_kill.py kills at each step, test_commit.py fills the disk
 def test_killed_or_out_of_disk_nothing_is_lost(tmp_path: Path) -> None:
     asked = ["--kills", "4", "--rollbacks", "1", "--full", "1", "--files", "8"]
     content, printed = results(tmp_path, *asked)
