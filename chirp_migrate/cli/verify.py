@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -37,6 +36,7 @@ from chirp_migrate.report.plots import drawn, prepare
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
 from chirp_migrate.training.errors import InvalidTree, WorkloadFailed
+from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.workload.choosing import call_of, chosen
 from chirp_migrate.training.workload.entry_points import Source, call_options, discover
@@ -299,11 +299,11 @@ def _list(root: Path, baseline: str | None, options: VerifyOptions, output: Outp
         before = before_side(root, baseline)
         with (
             output.progress("importing PyTorch") as progress,
-            tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder,
+            temporary_folder("chirp-migrate-verify-") as folder,
         ):
             from chirp_migrate.verify.sides.copies import find_training, make_sides
 
-            trees, _ = make_sides(root, before, options, Path(folder).resolve())
+            trees, _ = make_sides(root, before, options, folder)
             discovery = find_training(trees["before"], root, before, options, progress)
     calls = {one.label: call_of(one, discovery.model, options.sizes) for one in discovery.entry_points}
     found = [{"entry_point": label, "call": call} for label, call in calls.items()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -20,6 +19,7 @@ from chirp_migrate.doctor.request import NAMES, Request
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
+from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.process.run_child import Child, Role
 from chirp_migrate.training.process.snapshot import copy_tree
@@ -59,8 +59,7 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
     discovery = training_of(root, root, options, "doctor")
     if options.source is not Source.HOOK:
         discovery = chosen(discovery, options.select)
-    with tempfile.TemporaryDirectory(prefix="chirp-migrate-doctor-", ignore_cleanup_errors=True) as name:
-        folder = Path(name).resolve()
+    with temporary_folder("chirp-migrate-doctor-") as folder:
         tree, records = folder / "tree", folder / "records"
         records.mkdir()
         notes = []

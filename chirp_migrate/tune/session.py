@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from chirp_migrate.console.progress import Progress, Step
 from chirp_migrate.engine.discover import discover as python_files
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
+from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.process.run_child import Child, Role
 from chirp_migrate.training.process.snapshot import copy_tree
@@ -45,11 +45,11 @@ def tune_tree(request: Request, training: VerifyOptions | None, timeout_s: float
     """
     root = Path(request.tree)
     request = replace(request, ends_at=time.time() + request.grid.seconds)
-    with tempfile.TemporaryDirectory(prefix="chirp-migrate-tune-", ignore_cleanup_errors=True) as name:
+    with temporary_folder("chirp-migrate-tune-") as folder:
         if training is None:
             request = replace(request, uses_runtime=_uses_runtime(root))
         else:
-            request = _of_training(request, training, Path(name).resolve() / "tree", progress)
+            request = _of_training(request, training, folder / "tree", progress)
         place = "a temporary copy" if request.discovery else str(root)
         progress(f"tune runs your own code, in {place}, in a process of its own")
         progress(Step("starting the process that measures"))

@@ -7,7 +7,6 @@ made, :mod:`chirp_migrate.verify.verdict` what they show.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from chirp_migrate.console.progress import Progress, Step
 from chirp_migrate.console.text import count, percent
 from chirp_migrate.stats.sequential_looks import Look
 from chirp_migrate.training.process.background_load import Watch
+from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.verify.build_report import Findings, build_report
 from chirp_migrate.verify.document import VerifyReport
@@ -64,8 +64,7 @@ def verification(
         WorkloadFailed: the project's code failed on one of the sides.
     """
     deadline = (time.monotonic() if began is None else began) + options.budget_s
-    with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
-        scratch = Path(folder).resolve()
+    with temporary_folder("chirp-migrate-verify-") as scratch:
         progress(Step("copying the project for both sides"))
         trees, notes = make_sides(root, before, options, scratch)
         for note in notes:

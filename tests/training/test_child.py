@@ -319,6 +319,29 @@ import time; time.sleep(600)
         time.sleep(0.02)
 
 
+def test_a_killed_parent_leaves_no_temporary_folder(tmp_path: Path) -> None:
+    starting = """
+from chirp_migrate.training.process.guard import temporary_folder
+import time
+with temporary_folder("kept-") as folder:
+    (folder / "tree").mkdir()
+    (folder / "tree" / "file").touch()
+    print(folder, flush=True)
+    time.sleep(600)
+"""
+    command, environment = [sys.executable, "-c", starting], os.environ | {"TMPDIR": str(tmp_path)}
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert parent.stdout is not None
+    folder = Path(parent.stdout.readline().strip())
+    assert folder.parent == tmp_path.resolve() and (folder / "tree" / "file").exists()
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate()
+    deadline = time.monotonic() + 30
+    while list(tmp_path.iterdir()):
+        assert time.monotonic() < deadline, "the folder is still there"
+        time.sleep(0.02)
+
+
 def _runs(pid: int) -> bool:
     """Whether a process is there and no zombie, which somebody else has not waited for yet."""
     try:

@@ -1,4 +1,4 @@
-"""Ends the processes of a run whose parent process is gone: a suspended process cannot notice that by itself.
+"""Cleans up after a process that was killed: ends what it started, which may be suspended, and removes its folders.
 
 The guard is a small process that is never suspended. It waits until its standard input ends, which happens at the
 latest when the parent process does, however that ends.
@@ -7,24 +7,46 @@ latest when the parent process does, however that ends.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from chirp_migrate.training.process.descendants import end_all
 from chirp_migrate.training.process.imports import PACKAGE_ROOT
 
-__all__ = ["guarded"]
+__all__ = ["guarded", "temporary_folder"]
 
 _NOTHING_LEFT = b"."
+#: How long other guards may need to end the processes that still write to a folder.
+_REMOVAL_S = 30.0
 
 
 @contextmanager
-def guarded(mark: str) -> Iterator[None]:
-    """Start a guard for processes that carry ``mark``. The caller ends them before it leaves this context."""
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """Create a temporary folder, and remove it in the end, also if this process is killed."""
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
+        folder = Path(name).resolve()
+        with guarded("", folder):
+            yield folder
+
+
+@contextmanager
+def guarded(mark: str, folder: Path) -> Iterator[None]:
+    """Start a guard for processes that carry ``mark``, and for a folder.
+
+    The caller ends the processes before it leaves this context, and removes the folder afterwards.
+
+    Args:
+        mark: what the processes carry; empty: there are none.
+        folder: the guard removes it if this process is killed.
+    """
     guard = subprocess.Popen(
-        [sys.executable, "-m", __name__, mark],
+        [sys.executable, "-m", __name__, mark, str(folder)],
         cwd=PACKAGE_ROOT,
         env={name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"},
         stdin=subprocess.PIPE,
@@ -38,5 +60,14 @@ def guarded(mark: str) -> Iterator[None]:
         guard.communicate(_NOTHING_LEFT)
 
 
+def _clean_up(mark: str, folder: str) -> None:
+    if mark:
+        end_all(mark)
+    deadline = time.monotonic() + _REMOVAL_S
+    while os.path.lexists(folder) and time.monotonic() < deadline:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.1)
+
+
 if __name__ == "__main__" and sys.stdin.buffer.read() != _NOTHING_LEFT:
-    end_all(sys.argv[1])
+    _clean_up(*sys.argv[1:])

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
+from pathlib import Path
 from typing import IO, Any, Generic, NoReturn, TypeVar
 
 import msgspec
@@ -96,11 +97,11 @@ class Child(Generic[_T]):
         self._suspended: list[psutil.Process] = []
         self._last: Message | None = None
         with ExitStack() as stack:
-            stack.enter_context(guarded(self._mark))
             # What the child leaves there goes with it.
             temporary = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="cm-", dir=_short_folder(), ignore_cleanup_errors=True)
             )
+            stack.enter_context(guarded(self._mark, Path(temporary)))
             ours, theirs = Pipe()
             self._connection = stack.enter_context(ours)
             self._began = time.time()  # of its start, or of its turn
