@@ -12,6 +12,7 @@ from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import NEWLINE, edited
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.queries import is_in_string
 
 #: The share of a line behind whose column arguments do not hang.
 _FARTHEST = 0.6
@@ -51,7 +52,9 @@ class CallEdit:
     """
 
     def __init__(self, module: Module, call: cst.Call, style: CodeStyle | None = None) -> None:
-        self._module, self._call, self._style = module, call, style
+        self._module, self._call = module, call
+        # Before Python 3.12 an expression in a string has no line breaks.
+        self._style = None if is_in_string(module, call) else style
         self._spans = [module.span(argument) for argument in call.args]
         self._callee = ""
         self._named: list[Edit] = []

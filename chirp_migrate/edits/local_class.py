@@ -6,6 +6,7 @@ import re
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.class_looks import place_of_class_value
 from chirp_migrate.analysis.dataflow.closures import Capture, captures, reads_of
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import lists_names, set_from_outside
@@ -38,11 +39,6 @@ _LISTING = frozenset({"vars", "dir", "getmembers"})
 _CLASS_STATE = (
     r"(?:\btype\s*\([^()]*\)|\b__class__)\s*\.\s*(\w+)\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)",
     r"""\bsetattr\s*\(\s*(?:type\s*\([^()]*\)|[\w.]*\b__class__)\s*,\s*["'](\w+)["']""",
-)
-#: Comparisons of the classes of two objects, and lists of classes.
-_COMPARES = re.compile(
-    r"(?:\btype\s*\([^()]*\)|\b__class__)\s*(?:is|is\s+not|==|!=)\s*(?:type\s*\(|[\w.]*\b__class__\b)"
-    r"|\bisinstance\s*\([^()]*,\s*(?:type\s*\(|[\w.]*\b__class__\b)|\b__subclasses__\b"
 )
 _STORED = (Mention.BOUND, Mention.CHANGED, Mention.DELETED)
 
@@ -125,8 +121,10 @@ class LocalClass:
             of_super = isinstance(parent, cst.Arg) and is_super(self.module.parents[parent])
             if holds(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
                 raise NotMovable("it uses its own name")
-        if _COMPARES.search(self.module.text) is not None:
-            raise NotMovable("the module compares classes of objects, or lists classes")
+        if self.project.holds(r"\b__subclasses__\b", "__subclasses__"):
+            raise NotMovable("the project lists classes")
+        if (place := place_of_class_value(self.project)) is not None:
+            raise NotMovable(f"the project distinguishes objects by their class ({place})")
         if (code := use_of_class(self.module, self.node)) is not None:
             raise NotMovable(f"`{code}` in it refers to this one class")
         for one in find_in(self.node, cst.Attribute):

@@ -7,6 +7,12 @@ from collections.abc import Collection, Iterable, Sequence
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.class_looks import (
+    place_of_function_key,
+    place_of_method_made,
+    place_of_type_look,
+    receivers,
+)
 from chirp_migrate.analysis.dataflow.closures import Capture, captures
 from chirp_migrate.analysis.dataflow.function_looks import CODE, DETAILS, place_of_look
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
@@ -199,7 +205,9 @@ class MovedFunction:
         kept = self._names_of_function(uses, called)
         names = "|".join(map(re.escape, kept))
         set_directly = rf"\b(?:{names})\s*\.\s*\w+\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)"
-        if self.project.search(rf"{set_directly}|\bsetattr\s*\([^,()\n]*\b(?:{names})\s*,", *kept):
+        set_by_name = rf"\bsetattr\s*\([^,()\n]*\b(?:{names})\s*,|\bvars\s*\([^()\n]*\b(?:{names})\s*\)"
+        set_in_mapping = rf"\b(?:{names})\s*\.\s*__dict__\b"
+        if self.project.search(f"{set_directly}|{set_by_name}|{set_in_mapping}", *kept):
             raise NotMovable("the project sets attributes on an object of the same name")
         if (
             (by_partial or self.captives or self.bound)
@@ -209,13 +217,20 @@ class MovedFunction:
             raise NotMovable("the project checks for `partial` objects, and the rewrite would create one")
         if holds and any(self._may_be_method(use) for use in uses):
             raise NotMovable("as a class attribute it is a method, and its replacement would not be one")
+        if holds and (place := place_of_method_made(self.project)) is not None:
+            raise NotMovable(f"the project may make a method of it, and its replacement cannot be one ({place})")
+        if holds and (place := place_of_type_look(self.project, kept)) is not None:
+            raise NotMovable(f"the project checks which class of object it is ({place})")
+        if (place := place_of_function_key(self.project, kept)) is not None:
+            raise NotMovable(f"the project may use it as the key of a cache ({place})")
         if holds and may_be_copied(self.module, self.project, self.node):
             raise NotMovable("a deep copy of an object that holds it would also copy the captured values")
 
     def _names_of_function(self, uses: Iterable[cst.CSTNode], called: Collection[str]) -> list[str]:
-        """The names that it has: those of its own, of what it is given for, and of attributes that this is kept in."""
+        """Return its own names, those of its purpose, of parameters that take it, and of attributes that store it."""
         destinations = self.module.once(Destinations, self.project)
         names = {*called, *filter(None, map(destinations.of, uses))}
+        names |= receivers(self.project, frozenset(names))
         kept = self.project.captured(rf"\.(\w+)\s*=\s*(?:{'|'.join(sorted(names))})\b", *names)
         return sorted(names | kept)
 

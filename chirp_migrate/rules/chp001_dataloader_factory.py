@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, may_be_set_by_helper
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
@@ -30,6 +30,7 @@ from chirp_migrate.rules.api import (
     Safety,
     dotted,
     find_in,
+    is_in_string,
     is_read,
     quoted,
     runtime,
@@ -58,14 +59,15 @@ class DataLoaderFactory(Rule):
     - `surely-pytorchs`: the name refers to PyTorch's `DataLoader`, also through imports of the project. No branch or
       `import *` can give it another meaning.
     - `only-called`: the code calls it here, or with `functools.partial`, or through a variable, parameter default or
-      attribute that is only called, in this file.
+      attribute of `self` that is only called, in this file.
     - `no-subclass`: no class inherits from it here.
     - `dataset-given`: a call names its dataset, or takes its arguments from `*` or `**`.
     - `known-parameters`: a call passes no parameter twice, and not too many positional arguments.
     - `not-replaced`: no file of the project replaces the name in this module, or a method of the class. Replacements
       are: any kind of `patch` or `setattr`, also of the module's ``__dict__``; a string that ends in `module.name`; an
-      assignment to an attribute of that name, or of `DataLoader`, except of ``self``. A `patch` of PyTorch's own module
-      does not affect modules that have imported the class.
+      assignment to an attribute of that name, or of `DataLoader`, except of ``self``; a call with the name as keyword
+      or string, if code sets attributes with computed names. A `patch` of PyTorch's own module does not affect modules
+      that have imported the class.
     - `name-not-hidden`: no function, class or comprehension around the call gives the factory's name another meaning.
       Other rules require the same of the names that they write.
 
@@ -199,6 +201,7 @@ def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribut
     return (
         any(is_replaced(module, project, path) for path in (dotted(node) or root.value, "DataLoader"))
         or project.is_changed("DataLoader")
+        or may_be_set_by_helper(project, "DataLoader")
         or (asked_again and any(project.is_replaced(one, "DataLoader") for one in ("data", "dataloader", root.value)))
     )
 
@@ -228,7 +231,8 @@ def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool)
     for name, position in places.items() if role else ():
         if position >= 2 and call.args[position].keyword is None:
             change.name(position, name)
-    if (config := config_expression(module, project, call)) is not None:
+    config = None if is_in_string(module, call) else config_expression(module, project, call)
+    if config is not None:
         change.add(f"optimize={config}.get('optimize_dataloaders', True)")
         change.add(f"benchmark={config}.get('benchmark_performance', False)")
     return Proposal(offset, message, change.edits())

@@ -60,6 +60,11 @@ def owner_name(node: cst.CSTNode) -> str:
     return node.value if isinstance(node, cst.Name) else ""
 
 
+def is_in_string(module: Module, node: cst.CSTNode) -> bool:
+    """Return whether an expression is part of an f-string."""
+    return any(isinstance(one, cst.FormattedStringExpression) for one in module.ancestors(node))
+
+
 def is_super(node: cst.CSTNode) -> bool:
     """Return whether a node is a call of ``super``."""
     return isinstance(node, cst.Call) and is_name(node.func, "super")

@@ -345,7 +345,8 @@ def test_a_class_that_is_only_called_later_is_the_factorys_method() -> None:
             return loader_class(d, batch_size=4)
 
         class Trainer:
-            loader = DataLoader
+            def __init__(self):
+                self.loader = DataLoader
 
             def three(self, d):
                 return self.loader(d)
@@ -353,7 +354,7 @@ def test_a_class_that_is_only_called_later_is_the_factorys_method() -> None:
     )
     assert "FastLoader if fast else OptimalDataLoaderFactory.create_loader\n" in after
     assert "loader_class=OptimalDataLoaderFactory.create_loader)" in after
-    assert "    loader = OptimalDataLoaderFactory.create_loader\n" in after
+    assert "    self.loader = OptimalDataLoaderFactory.create_loader\n" in after
 
 
 @pytest.mark.parametrize(
@@ -361,6 +362,7 @@ def test_a_class_that_is_only_called_later_is_the_factorys_method() -> None:
     [
         "loader_cls = DataLoader\nloader_cls(d)\nisinstance(x, loader_cls)",
         "self.loader_cls = DataLoader",
+        "class Trainer:\n    loader = DataLoader\n    def three(self, d):\n        return self.loader(d)",
         "return DataLoader",
         "register('torch', DataLoader)",
         "loader_cls = DataLoader[int]\nloader_cls(d)",

@@ -297,6 +297,19 @@ def is_replaced(module: Module, project: Project, path: str) -> bool:
     )
 
 
+def may_be_set_by_helper(project: Project, name: str) -> bool:
+    """Return whether a call may have code of the project set a name of a module: it gives the name, by keyword or in
+    quotes, and a function sets attributes with computed names.
+    """
+    last = re.escape(name)
+    given = rf"""[(,]\s*{last}\s*=(?!=)|[(,]\s*["']{last}["']\s*[,)]"""
+    return project.search(given, name) and any(
+        True
+        for _, text in project.matching(re.compile("|".join(_BY_NAME)), *_BY_NAME)
+        for _ in _set_by_computed_names(_tree(text), None)
+    )
+
+
 def _is_assigned_in(project: Project, module: str, name: str) -> bool:
     """Whether a file assigns ``name`` in a module, as ``train.data = …`` does, whose name ends with ``module``."""
     assigned = re.compile(set_from_outside(name))

@@ -24,7 +24,7 @@ from chirp_migrate.analysis.dataflow.with_blocks import lets_errors_pass
 from chirp_migrate.analysis.datasets.dataset_meaning import is_part, standardized_pair
 from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import find_own, holds, plain_source
+from chirp_migrate.syntax.queries import find_own, holds, is_in_string, plain_source
 
 _SAMPLE = Name("<sample>")
 _LEAVES = (cst.Return, cst.Raise, cst.Break, cst.Continue, cst.Yield, cst.Await)
@@ -65,7 +65,7 @@ def in_comprehension(module: Module, node: cst.ListComp) -> StandardizedList | N
     loop = node.for_in
     if loop.ifs or loop.inner_for_in is not None or loop.asynchronous is not None:
         return None
-    if any(isinstance(ancestor, cst.FormattedStringExpression) for ancestor in module.ancestors(node)):
+    if is_in_string(module, node):
         return None
     return _read_iteration(module, loop.target, loop.iter, node.elt, ())
 

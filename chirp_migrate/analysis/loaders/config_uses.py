@@ -15,6 +15,8 @@ from chirp_migrate.syntax.project import Project
 _NAME = re.compile(r"\w*config", re.IGNORECASE)
 #: Methods of a dict that show, or give away, more than what they are asked for.
 _WHOLE = frozenset({"items", "keys", "values", "pop", "popitem", "clear", "fromkeys"})
+#: What gives all attributes of an object; those of command lines hold no configuration.
+_ALL_ATTRIBUTES = r"\b__dict__\b|\bvars\s*\((?!\s*\w*(?:args|opts?|options)\s*\))|\b(?:asdict|astuple)\s*\("
 
 
 def taken_whole(project: Project) -> str | None:
@@ -30,8 +32,11 @@ def taken_whole(project: Project) -> str | None:
     for outline in outlines:
         for name, parameters in _definitions(outline):
             known[name].append(parameters)
+    attributes_are_read = project.holds(_ALL_ATTRIBUTES, "__dict__", "vars", "asdict", "astuple")
     for outline in outlines:
         for node in ast.walk(outline.tree):
+            if attributes_are_read and isinstance(node, ast.Attribute) and _is_config(node) and _is_stored(node):
+                return ast.unparse(node)
             if isinstance(node, ast.alias) and _is_renamed(node) and isinstance(outline.parents[node], ast.ImportFrom):
                 return ast.unparse(node)
             if _is_config(node) and isinstance(getattr(node, "ctx", None), ast.Load):
@@ -44,7 +49,7 @@ def taken_whole(project: Project) -> str | None:
 def _definitions(outline: Outline) -> Iterator[tuple[str, list[str]]]:
     """Functions, methods and classes that can be called, with the names of their parameters after ``self``."""
     for function in outline.functions:
-        names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+        names = [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
         names = names[1:] if names[:1] in (["self"], ["cls"]) else names
         yield function.name, names
         owner = outline.parents[function]
@@ -55,6 +60,10 @@ def _definitions(outline: Outline) -> Iterator[tuple[str, list[str]]]:
 def _is_config(node: ast.AST | None) -> bool:
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     return _NAME.fullmatch(name) is not None
+
+
+def _is_stored(node: ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Store)
 
 
 def _is_renamed(imported: ast.alias) -> bool:
@@ -81,7 +90,9 @@ def _use(node: ast.AST, parents: Mapping[ast.AST, ast.AST], known: Mapping[str, 
             return None if _is_config(target) else parent
         case ast.keyword(arg=keyword):
             call = parents[parent]
-            return None if _NAME.fullmatch(keyword or "") and _name_of_callee(call) in known else call
+            callees = known.get(_name_of_callee(call), [])
+            is_kept = _NAME.fullmatch(keyword or "") and callees and all(keyword in names for names in callees)
+            return None if is_kept else call
         case ast.Call(func=ast.Attribute(value=owner, attr="update")) if node in parent.args and _is_config(owner):
             return None
         case ast.Call(args=args) if node in args:

@@ -111,8 +111,8 @@ def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute,
 def _use_of_variable(module: Module, project: Project, name: cst.Name) -> Use:
     """Return the purpose of a class that is the value of a variable or parameter."""
     scope = module.scopes.scope_of(name)
-    if isinstance(scope.node, cst.ClassDef):
-        return _use_of_attribute(module, project, name.value)
+    if isinstance(scope.node, cst.ClassDef):  # a class stays one there, and a function becomes a method
+        return Use("used-as-value", f"stored in the class attribute {name.value}")
     mentions = variable_mentions(module, name.value, scope)
     reads = [one for one in mentions if mention(module, one) not in (Mention.BOUND, Mention.DECLARED)]
     shared = scope is module.scopes.module and project.imported_elsewhere(module, name.value)
