@@ -44,7 +44,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class _Unsaid(Enum):
-    """The default of ``shuffle``, which, unlike None, leaves the order to a sampler that is given."""
+    """The default of ``shuffle``. Unlike None, it permits a sampler that defines the order."""
 
     UNSAID = "as the name of the method requires"
 
@@ -105,7 +105,7 @@ def create_loader(
         num_workers: number of worker processes. Samples in memory need none, which is faster; a measurement (``tune``)
             may choose fewer.
         collate_fn: builds a batch from a list of samples.
-        pin_memory: load into pinned memory. None: pin only batches that the loader allocates itself.
+        pin_memory: load into pinned memory. None pins only batches that the loader allocates itself.
         drop_last: omit an incomplete last batch.
         timeout: seconds to wait for a batch from a worker; 0 waits without limit.
         worker_init_fn: called in each worker process with the worker's number.
@@ -129,7 +129,7 @@ def create_loader(
             ``distributed.sampling`` and ``distributed.epochs``. With one rank only ``seed`` has an effect. With
             ``optimize=False`` the caller must call ``set_epoch``.
         world_size: number of ranks, if neither ``torch.distributed`` nor torchrun defines it.
-        rank: rank of this process, likewise.
+        rank: rank of this process, if neither ``torch.distributed`` nor torchrun defines it.
         seed: with ``distributed``, seed of all randomness (default 0).
         device: device on which batches arrive. The samples are copied there once if ``device.resident`` supports them
             and they take at most ``resident_share`` of its free memory. Otherwise batches are loaded as without
@@ -159,7 +159,7 @@ _DEFAULTS = {one.name: one.default for one in inspect.signature(create_loader).p
 
 
 def _lists_arguments(function: _Function) -> _Function:
-    """Have ``help`` list the arguments that a function takes as ``**options``: those of ``create_loader``."""
+    """Let ``help`` list the arguments of ``create_loader``, which a function takes as ``**options``."""
     own = [one for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD]
     names = {one.name for one in own}
     rest = [one for one in inspect.signature(create_loader).parameters.values() if one.name not in names]
@@ -269,7 +269,7 @@ class LoadPlan:
 
     Attributes:
         workers: number of worker processes.
-        threads: number of prefetching threads of this process; None: the running loop tries them.
+        threads: number of prefetching threads of this process. None: the running loop tries whether threads help.
         prefetch: batches that each worker loads ahead; None: the default of ``DataLoader``.
         why: the reason, as part of a sentence.
         measured: whether a measurement found this plan to be the fastest.
@@ -317,7 +317,10 @@ def _stream(options: LoaderOptions) -> LoadPlan | None:
 
 
 def _allocates_batches(options: LoaderOptions) -> bool:
-    """Return whether a batch is memory of its own: a single item (batch_size=None) may be a part of the dataset's."""
+    """Return whether a batch has its own memory.
+
+    A single item (``batch_size=None``) may be a view of the dataset's memory.
+    """
     return options.makes_batches and stacks_samples(options.batching.get("collate_fn"))
 
 
@@ -350,7 +353,7 @@ def _has_samples(dataset: Any) -> bool:
 
 
 def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
-    """Return the remembered or newly measured choice; None where none is known and none may be measured."""
+    """Return the remembered or newly measured choice; None if neither exists."""
     arguments = {**_arguments(options), "prefetch_factor": options.prefetch_factor}
     path = Path(options.tune) if isinstance(options.tune, str | Path) else default_profile()
     about = {"thread_safe": options.thread_safe, "num_workers": options.num_workers}
@@ -422,7 +425,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
 
 
 def _held_plan(options: LoaderOptions, why: str) -> LoadPlan:
-    """Return the plan where samples are held on a device."""
+    """Return the plan for samples that are resident on a device."""
     if options.num_workers:
         why += "; worker processes have nothing to do there"
     if options.prefetch_factor is not None:
@@ -431,7 +434,7 @@ def _held_plan(options: LoaderOptions, why: str) -> LoadPlan:
 
 
 class _PlainDataLoader(DataLoader[Any]):
-    """PyTorch's loader, its batches brought to a device and its waits logged where that was asked for."""
+    """PyTorch's loader that, on request, moves its batches to a device and logs its waits."""
 
     def __init__(self, dataset: Any, *, benchmark: bool, placement: Placement | None, **arguments: Any) -> None:
         super().__init__(dataset, **arguments)
@@ -451,7 +454,7 @@ class _PlainDataLoader(DataLoader[Any]):
 
 
 def _original(options: LoaderOptions) -> DataLoader[Any]:
-    """PyTorch's own loader, as the replaced call built it; with a device, its batches moved."""
+    """Return PyTorch's own loader, as the replaced call built it; with a device, its batches are moved there."""
     make: Callable[..., DataLoader[Any]] = DataLoader
     placement, moved = None, ""
     if options.device is not None:
@@ -468,7 +471,7 @@ def _original(options: LoaderOptions) -> DataLoader[Any]:
 
 
 def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
-    """What brings batches where the caller wants them, and why so; None: they stay where PyTorch's loader has them."""
+    """Return the object that puts batches on the caller's device, and the reason; None if batches need no placement."""
     if options.device is None:
         return None, ""
     from chirpid_patch.device.place_batches import place_batches  # most loaders need nothing of it
@@ -477,7 +480,7 @@ def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
 
 
 def _arguments(options: LoaderOptions) -> dict[str, Any]:
-    """Return what is read and how, for ``DataLoader``, without what says who loads it."""
+    """Return the arguments of ``DataLoader`` that define the batches, without those about workers."""
     return {**options.batching, "pin_memory": bool(options.pin_memory)}
 
 

@@ -1,8 +1,8 @@
 """Pinned versions of a project that contradict the runtime, so that both could not be installed together.
 
-It reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg``, what ``setup.py`` writes out, and
-conda's ``environment.yml``. The runtime needs versions from a minimum on, so an upper bound of a package can contradict
-it. A project that supports an older Python as well can be installed, but not together with the runtime on that Python.
+The module reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg``, literals in ``setup.py``,
+and conda's ``environment.yml``. The runtime needs minimum versions, so an upper bound of a package can contradict it. A
+project that supports an older Python as well can be installed, but not together with the runtime on that Python.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class Pin:
 
     Attributes:
         name: ``torch``, ``numpy`` or ``python``.
-        written: the pin as the file has it, on one line.
-        path: the file, relative to the folder that was asked about.
-        bounds: what versions may be installed.
-        is_supported: whether the project supports each version within the bounds, as with ``requires-python``.
+        written: the pin as in the file, on one line.
+        path: the file, relative to the requested folder.
+        bounds: the bounds of versions that may be installed.
+        is_supported: whether the project supports every version within the bounds, as with ``requires-python``.
     """
 
     name: str
@@ -90,8 +90,9 @@ def contradictions(folder: Path, project: Path) -> list[str]:
     """Return a sentence part for each pin with which the project could not be installed together with the runtime.
 
     Args:
-        folder: what is migrated.
-        project: the folder that it is in or is, whose files and all between are read; paths are shown from there.
+        folder: the migrated folder.
+        project: the folder of the project, which contains or is ``folder``. The files in it and in all folders between
+            are read; paths are relative to it.
     """
     return [
         f"{pin.written} in {path}, chirpid-patch needs {_TITLES.get(pin.name, pin.name)}>={NEEDED[pin.name]}"
@@ -116,7 +117,7 @@ def older_pythons(folder: Path, project: Path) -> list[str]:
 
 
 def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, Pin]]:
-    """Different pins in a folder and in all above up to the project, the project's first, with their files."""
+    """Return the different pins, with their files, in a folder and those above it up to the project, from the top."""
     folders = [one for one in (folder, *folder.parents) if one.is_relative_to(project)]
     found: dict[tuple[str, str], Pin] = {}
     for one in reversed(folders):
@@ -146,7 +147,7 @@ def _matching(root: Path, patterns: Iterable[str]) -> list[Path]:
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a file; "" of one that cannot be read. PowerShell writes UTF-16."""
+    """Return the text of a file; "" if it cannot be read. PowerShell writes UTF-16."""
     try:
         data = read_file(path)
     except OSError:
@@ -155,7 +156,7 @@ def text_of(path: Path) -> str:
 
 
 def _excludes(bound: Specifier, least: Version) -> bool:
-    """Return whether a bound admits no version from ``least`` on."""
+    """Return whether a bound permits no version from ``least`` on."""
     written = bound.version.removesuffix(".*")
     try:
         version = Version(written)
@@ -235,7 +236,7 @@ def _python_pins(bounds: str, written: str, path: str) -> Iterator[Pin]:
 
 
 def _of_lines(text: str, path: str) -> Iterator[Pin]:
-    """Pins of a requirements file."""
+    """Yield the pins of a requirements file."""
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
         if line.strip() and not line.lstrip().startswith(("#", "-")):
             yield from _of_requirement(line, path)
@@ -268,14 +269,14 @@ def _of_pyproject(text: str) -> Iterator[Pin]:
 
 
 def _table(content: Any, *keys: str) -> dict[str, Any]:
-    """Return a table inside of tables; an empty one where there is none."""
+    """Return a table inside of tables; empty if it does not exist."""
     for key in keys:
         content = content.get(key) if isinstance(content, dict) else None
     return content if isinstance(content, dict) else {}
 
 
 def _poetry_bounds(text: str) -> str:
-    """Return what Poetry's ``^1.2``, ``~1.2`` and ``1.2`` mean, as pip writes it; "" for alternatives (``||``)."""
+    """Return Poetry's ``^1.2``, ``~1.2`` and ``1.2`` in pip's syntax; "" for alternatives (``||``)."""
     if "|" in text:
         return ""
     bounds = []
@@ -309,7 +310,7 @@ def _of_setup(text: str) -> Iterator[Pin]:
 
 
 def _of_setup_script(text: str) -> Iterator[Pin]:
-    """Pins that a call of ``setup`` writes out; the script is not run."""
+    """Yield the literal pins in a call of ``setup``; the script is not run."""
     path, given = "setup.py", setup_arguments(text)
     requires = given.get("python_requires")
     if isinstance(requires, str):
@@ -322,7 +323,7 @@ def _of_setup_script(text: str) -> Iterator[Pin]:
 
 
 def setup_arguments(text: str) -> dict[str, Any]:
-    """Arguments of ``setup(…)`` in a script that are literals, or names that the module gives one literal."""
+    """Return the arguments of ``setup(…)`` in a script that are literals, or names with one literal value."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -346,7 +347,7 @@ def setup_arguments(text: str) -> dict[str, Any]:
 
 
 def _of_environment(text: str, path: str) -> Iterator[Pin]:
-    """Pins of conda's list of dependencies: lines ``- name=version``, and those of pip, which are indented further."""
+    """Yield the pins in conda's list of dependencies: lines ``- name=version``, and further indented lines of pip."""
     inside, depth = False, -1
     for line in text.splitlines():
         content = re.split(r"\s#", line)[0].rstrip()

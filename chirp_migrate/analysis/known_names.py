@@ -1,7 +1,7 @@
-"""The one way to resolve a name, and the catalogue of names: loaders, datasets, samplers, transforms.
+"""Resolution of names, and the catalogue of known names: loaders, datasets, samplers, transforms.
 
-Other modules have the names that only they need, such as functions that only read their argument. They also have the
-words that a text must contain before its names are resolved, and usual names of variables.
+Other modules contain the names that only they need, such as functions that only read their argument. They also contain
+the words that a text must have before its names are resolved, and typical names of variables.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from chirp_migrate.syntax.word_index import words_of
 
 
 def one_of(*names: re.Pattern[str] | str) -> re.Pattern[str]:
-    """Return all names that one of the patterns matches."""
+    """Return a pattern that matches if one of the patterns matches."""
     return re.compile("|".join(name if isinstance(name, str) else name.pattern for name in names))
 
 
@@ -91,10 +91,10 @@ def resolves_to(module: Module, node: cst.CSTNode, names: re.Pattern[str], proje
     """Return whether an expression provably refers to one of ``names``.
 
     Args:
-        module: where it stands.
-        node: a name or attribute; of a call, what is called.
+        module: the module of the expression.
+        node: a name or attribute; for a call, its callee.
         names: qualified names.
-        project: also follow imports through it.
+        project: also follow imports through this project; None: only the imports of the module.
     """
     found = module.qualified_names(node) if project is None else project.resolved_names(module, node)
     return bool(found) and all(map(names.fullmatch, found))
@@ -108,23 +108,23 @@ def is_call_of(
 
 
 def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator[str]:
-    """Qualified names of the bases of a class, without what stands in brackets after them."""
+    """Return the qualified names of the bases of a class, without subscripts."""
     for base in node.bases:
         yield from project.resolved_names(module, base.value)
 
 
 def dataset_names(project: Project) -> frozenset[str]:
-    """Names of dataset classes of the project, also what files import them as, that have none of the words for one."""
+    """Return the names, aliases included, of dataset classes of the project whose names do not look like datasets."""
     return project.heirs(*_DATASET_CLASSES)
 
 
 def may_name_dataset(text: str, project: Project) -> bool:
-    """Return whether a text may have the name of a dataset class, be it one of the project."""
+    """Return whether a text may contain the name of a dataset class, including classes of the project."""
     return any(word in text for word in DATASET_WORDS) or not words_of(text).isdisjoint(dataset_names(project))
 
 
 def inherits(project: Project, qualified: str, names: re.Pattern[str], depth: int = 0) -> bool:
-    """Return whether a qualified name is one of ``names``, or that of a class of the project that inherits from one."""
+    """Return whether a qualified name is one of ``names``, or a class of the project that inherits from one."""
     if names.fullmatch(qualified):
         return True
     bases = project.base_classes(qualified) if depth < _BASES_LIMIT else None
@@ -132,5 +132,5 @@ def inherits(project: Project, qualified: str, names: re.Pattern[str], depth: in
 
 
 def bases_may_be(outline: Outline, project: Project, node: ast.ClassDef, names: re.Pattern[str]) -> bool:
-    """Return whether every base of a class that LibCST has not read may refer to one of ``names``."""
+    """Return whether every base of a class that LibCST has not parsed may refer to one of ``names``."""
     return all(any(map(names.fullmatch, project.possible_names(outline, base))) for base in node.bases)

@@ -1,4 +1,7 @@
-"""The command line: parses, prints, and ends with a documented exit code; all work is done elsewhere."""
+"""The command line, which parses arguments, prints, and ends with a documented exit code.
+
+Other packages do the work.
+"""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def apply(
 
 
 def following(path: Path) -> list[str]:
-    """Return lines with the next commands after a run at ``path``."""
+    """Return the lines with the next commands after a run at ``path``."""
     from chirp_migrate.training.errors import InvalidTree  # which apply needs only here
     from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, discover
 
@@ -169,7 +169,7 @@ def explain_interruption(path: Path) -> Iterator[None]:
 
 
 def _applied_runs(root: Path | None) -> frozenset[str]:
-    """Names of the runs that stand; of a journal that cannot be read, as while another run writes to it, none."""
+    """Return the names of the applied runs; empty if the journal cannot be read, as while a run writes to it."""
     try:
         return frozenset(run.name for run in applied_runs(root)) if root is not None else frozenset()
     except JournalDamaged:
@@ -179,14 +179,14 @@ def _applied_runs(root: Path | None) -> frozenset[str]:
 def apply_plan(
     request: Request, plan: Plan, output: Output, *, edited: frozenset[str], allow_dirty: bool, wait_s: float = 0.0
 ) -> CommitResult:
-    """Write a plan to its tree, after the last checks; it is recorded in the project (see :func:`journal_root`).
+    """Write a plan to its tree after the last checks, and record it in the project (see :func:`journal_root`).
 
     Returns:
-        What was done, with paths from there.
+        The result, with paths relative to the project.
 
     Raises:
-        Refused: uncommitted changes are in the way, or the plan is not sound.
-        CommitFailed: the system did not let us write.
+        Refused: there are uncommitted changes, or the plan is not sound.
+        CommitFailed: a file cannot be written.
     """
     recorded = plan.seen_from(journal_root(request.path))
     with output.progress("checking for uncommitted changes") as progress:
@@ -203,7 +203,7 @@ def apply_plan(
 
 
 def check_pins(plan: Plan) -> None:
-    """See that the project can be installed together with the runtime, if anything that is written imports it.
+    """Check that the project can be installed together with the runtime, if a written file imports the runtime.
 
     Raises:
         Refused: the project pins versions that the runtime does not work with.
@@ -225,7 +225,7 @@ def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozense
     """Return the accepted part of a reviewed plan, and the paths of files with edited hunks.
 
     Raises:
-        Refused: a review of it was begun and not ended, or what was accepted does not go without the rest.
+        Refused: its review is not finished, or accepted hunks depend on refused ones.
     """
     open_ones = [one for one in decisions_of(found.plan) if one not in found.choices]
     if found.reviewed and open_ones:
@@ -256,7 +256,7 @@ def _show_diff(plan: Plan, output: Output) -> None:
 
 
 def _check(command: str, folder: Path, project: Path, result: CommitResult, output: Output) -> None:
-    """Run the user's command in ``folder``, and take the run recorded in ``project`` back unless it succeeds."""
+    """Run the user's command in ``folder``; if it fails, roll back the run that is recorded in ``project``."""
     try:
         with output.progress(f"running: {command}"):
             check = run_check(command, folder)

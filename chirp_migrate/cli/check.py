@@ -76,9 +76,9 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
 
     Only --add-ignore writes to PATH; `rollback` removes the comments again.
 
-    Counted is every finding that `apply` with the same options and settings would rewrite, and every file that could
-    not be read. Remarks, advice and suggestions count with --strict. Findings that a comment `# chirp: ignore[CODE]`
-    or a setting suppresses never count.
+    Every finding counts that `apply` with the same options and settings would rewrite, and every file that could not be
+    read. Remarks, advice and suggestions count with --strict. Findings that a comment `# chirp: ignore[CODE]` or a
+    setting suppresses never count.
     """
     check_writable(target)
     is_text = form == "text"
@@ -131,7 +131,7 @@ def _add_ignores(found: Check, project: Path, output: Output) -> str:
 
 
 def _text(found: Check, base: Path, screen: Screen) -> Iterator[str]:
-    """Yield a line for each finding and each file that was not handled."""
+    """Yield a line for each finding and for each file that was not handled."""
     shown = {
         *found.work,
         *found.stopping,
@@ -155,7 +155,7 @@ def _line(finding: Finding, base: Path, screen: Screen) -> str:
 
 
 def _last_line(found: Check, path: Path) -> str:
-    """Return the last line: whether the tree is clean, what counted and what did not."""
+    """Return the last line: whether the tree is clean, and the numbers of findings that count and that do not."""
     plan = found.plan
     files = len({finding.path for finding in found.work})
     parts = [f"{count(len(found.work), 'finding')} in {count(files, 'file')}"] if found.work else []

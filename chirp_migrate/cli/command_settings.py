@@ -1,6 +1,6 @@
-"""``[tool.chirp-migrate.verify]`` and ``.tune`` as defaults of these commands' options, and the types that both have.
+"""``[tool.chirp-migrate.verify]`` and ``.tune`` as defaults of the options of these commands, and their types.
 
-The keys are the names of the options; docs/settings.md says what they mean.
+The keys are the names of the options; docs/settings.md describes them.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _SHAPE = re.compile(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}")
 
 
 def settings_as_defaults(command: str) -> Callable[[click.Context, click.Parameter, Path], Path]:
-    """Return a callback for PATH, before all options: what the settings there say of ``command`` are their defaults.
+    """Return a callback for PATH that makes the settings for ``command`` at PATH the defaults of its options.
 
     Raises:
-        UsageProblem: a key is none of the options that are settings, or see
+        UsageProblem: a key is no option that can be a setting; also as
             :func:`~chirp_migrate.engine.settings.read_settings`.
     """
 
@@ -58,7 +58,7 @@ def settings_as_defaults(command: str) -> Callable[[click.Context, click.Paramet
 
 
 def settings_of(command: click.Command) -> dict[str, str | None]:
-    """Return names of parameters by the keys that settings have for them: the long names of the options."""
+    """Return the names of parameters by their keys in settings, which are the long names of the options."""
     return {
         option.removeprefix("--"): one.name
         for one in command.params
@@ -69,7 +69,7 @@ def settings_of(command: click.Command) -> dict[str, str | None]:
 
 
 def put_aside(*names: str) -> bool:
-    """Return whether no option sets these parameters: contradicting options replace settings."""
+    """Return whether no option sets these parameters; options replace contradicting settings."""
     ctx = click.get_current_context()
     return all(ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE for name in names)
 
@@ -98,7 +98,10 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
 
 
 def said(ctx: click.Context) -> dict[str, Any]:
-    """Return the options or settings by name; a workload or command of an option replaces those of settings."""
+    """Return the values of options, else of settings, by name.
+
+    A workload or command in an option replaces both settings.
+    """
     names = {one.name for one in ctx.command.params if getattr(one, "is_setting", False)}
     sources = {name: ctx.get_parameter_source(name) for name in ctx.params.keys() & names}
     by_options = {name for name, source in sources.items() if source is ParameterSource.COMMANDLINE}
@@ -110,7 +113,10 @@ def said(ctx: click.Context) -> dict[str, Any]:
 
 
 class _Read(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """A function that parses a value; it raises ``ValueError`` with the required form."""
+    """A parameter type from a function that parses a value.
+
+    The function raises ``ValueError`` with the required form.
+    """
 
     def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
         self.name, self._read = name, read
@@ -168,7 +174,7 @@ def _data(value: Any) -> Path:
 
 
 def _shape(value: Any) -> tuple[int, int, int]:
-    """Return ``1x224x313``, ``224x313`` for one channel, or a list, as (channels, frequency bins, time frames)."""
+    """Parse ``1x224x313``, ``224x313`` for one channel, or a list, to (channels, frequency bins, time frames)."""
     text = "x".join(map(str, value)) if isinstance(value, list | tuple) else value
     if not isinstance(text, str) or not _SHAPE.fullmatch(text):
         raise ValueError("must be a shape such as 1x224x313")

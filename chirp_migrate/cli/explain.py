@@ -66,7 +66,7 @@ def explain(code: str, output: Output) -> None:
 
 
 def _show(rule: Rule, reports: Sequence[tuple[Finding, str]], screen: Screen) -> None:
-    """Everything about the rule but its example."""
+    """Print everything about the rule except its example."""
     screen.item(rule.code, rule.name, indent=0, style="bold cyan")
     screen.text(rule.summary)
     screen.line()
@@ -96,7 +96,7 @@ def _rule(selector: str) -> Rule:
 
 
 def _examples(code: str) -> dict[str, str]:
-    """Example files of a rule by name: where they are installed, or in the repository this runs from."""
+    """Return the example files of a rule by name, from the installation or from the repository."""
     repository = Path(__file__).resolve().parents[2] / "fixtures" / "rules"
     for folder in (files("chirp_migrate").joinpath("examples"), repository):
         if folder.joinpath(code).is_dir():
@@ -106,7 +106,7 @@ def _examples(code: str) -> dict[str, str]:
 
 
 def _reports(rule: Rule, examples: dict[str, str], *, each: bool) -> Iterator[tuple[Finding, str]]:
-    """Yield the reports of a rule in its examples, ``each`` or one of each kind, with their lines."""
+    """Yield the findings of a rule in its examples with their lines: ``each`` finding, or one of each kind."""
     texts = {f"example/{name}": text for name, text in examples.items()}
     kinds = set()
     for path, text in texts.items():

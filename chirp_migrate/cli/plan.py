@@ -33,8 +33,8 @@ from chirp_migrate.review.plan_file import plan_document
 def plan(request: Request, output: Output) -> None:
     """Show what `apply` would change in the project at PATH; write nothing to it.
 
-    The plan lists the hunks of every file with rule and reason, and the hash of the source. `review` asks about each
-    hunk of a saved plan; `apply --plan` applies exactly the saved plan.
+    The plan lists the hunks of every file with rule and reason, and the hash of the source. `review` shows each hunk of
+    a saved plan for a decision; `apply --plan` applies exactly the saved plan.
     """
     made = planned(request, output)
     output.write(plan_document(made))

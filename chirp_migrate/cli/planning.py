@@ -1,4 +1,4 @@
-"""The plan of a command: its options, and how it is computed from the tree or read from a file."""
+"""The plan of a command: its options, and its computation from the tree or from a file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Request:
 
     @property
     def settings(self) -> Settings:
-        """Return the project's settings with the options above them.
+        """Return the project's settings, overridden by the options.
 
         Raises:
             UsageProblem: see :func:`~chirp_migrate.engine.settings.read_settings`.
@@ -112,7 +112,7 @@ looking_options = gathered("request", Request, path_argument, *_looked_at)
 
 
 def planned(request: Request, output: Output) -> Plan:
-    """Return the plan of the tree as it is, with progress on a terminal."""
+    """Return the plan for the current tree, with progress on a terminal."""
     settings = request.settings
     with output.progress("planning") as progress:
         return plan_migration(
@@ -129,8 +129,8 @@ def read_plan_file(file: Path, request: Request) -> PlanFile:
     """Return the plan in ``file`` for the tree of the request.
 
     Raises:
-        UsageProblem: the file cannot be read or is no plan, or options are given that only making a plan has.
-        Refused: the tree is not as it was when the plan was made.
+        UsageProblem: the file cannot be read or is no plan, or there are options that only apply to a new plan.
+        Refused: the tree has changed since the plan was made.
     """
     if not request.is_bare:
         raise UsageProblem("--plan already chooses rules and files: leave out the options that choose rules and files.")

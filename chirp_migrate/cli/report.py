@@ -91,7 +91,7 @@ def _write_page(output: Path, story: Story) -> str:
 
 
 def _json_of_report(value: Any) -> Any:
-    """A document without the words of its lines, which are for colours, and with the reason of a finding beside it."""
+    """Return a document without the word kinds of lines (for colours), and with the reason in each finding."""
     if isinstance(value, dict):
         copies = ("words", "reason") if "rule" in value else ("words",)
         return {name: _json_of_report(one) for name, one in value.items() if name not in copies}

@@ -137,7 +137,7 @@ def review(
 
 
 def _ask(screen: Screen, question: str) -> str | None:
-    """Return the answer without white space, from a terminal of any kind or a pipe; None at the end of the input."""
+    """Return the user's answer without white space, from a terminal or a pipe; None at the end of the input."""
     screen.line(question, "bold", end="")
     line = sys.stdin.readline()
     if not line or not sys.stdin.isatty():
@@ -146,7 +146,7 @@ def _ask(screen: Screen, question: str) -> str | None:
 
 
 def _open_plan(request: Request, plan_file: Path, output: Output) -> PlanFile:
-    """The plan to review: that of the file while it is true of the tree, else a new one with what was decided."""
+    """Return the plan to review: that of the file if it fits the tree, else a new plan with the earlier decisions."""
     if request.path.suffix == ".json":
         raise UsageProblem(f"{request.path} is a plan: chirp-migrate review PROJECT --plan {quote(str(request.path))}")
     old: PlanDocument | None = None
@@ -179,7 +179,7 @@ def _open_plan(request: Request, plan_file: Path, output: Output) -> PlanFile:
 
 
 def _walk(session: Review, screen: Screen, save: Callable[[], None]) -> None:
-    """Ask until everything is decided or the user quits."""
+    """Show items and read decisions until all items are decided or the user quits."""
     shown: Item | None = None
     while (item := session.current) is not None:
         if item is not shown:
@@ -217,7 +217,7 @@ _RESTS: dict[str, tuple[Callable[[Review, bool], int], bool]] = {
 
 
 def _show(session: Review, item: Item, screen: Screen) -> None:
-    """A hunk: where it is, which rules made it and why, and its diff."""
+    """Print a hunk: its place, its rules with their reasons, and its diff."""
     choice = session.choices.get(item.id)
     now = "" if choice is None else "  (accepted so far)" if choice.accepted else "  (refused so far)"
     screen.line()
@@ -275,7 +275,7 @@ def _edit(session: Review, item: Item, screen: Screen) -> None:
 
 
 def _save(plan_file: Path, plan: Plan, session: Review) -> None:
-    """Write the plan with all decisions, in one step."""
+    """Write the plan with all decisions, atomically."""
     content = as_bytes(plan_document(plan, session.choices))
     try:
         replace_file(plan_file, content, plan_file.with_name(f".{plan_file.name}.tmp"))

@@ -183,12 +183,15 @@ def tune(
 
 
 def _config_path(root: Path, given: Path) -> Path:
-    """As given, or from the root of the project, where its own scripts are run."""
+    """Return the path as given, or relative to the root of the project, in which its own scripts run."""
     return given if given.exists() or not (root / given).exists() else root / given
 
 
 def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | None:
-    """Return ``system.output_dir``, where R-004's script leaves its plot; None without one, or without matplotlib."""
+    """Return ``system.output_dir``, where R-004's script writes its plot.
+
+    The result is None if it is missing, or without matplotlib.
+    """
     folder = config.system.get("output_dir")
     if not isinstance(folder, str) or not folder:
         return None

@@ -265,7 +265,7 @@ def _doctor(path: Path, report: VerifyReport) -> str:
 
 
 def _show(report: VerifyReport, output: Output, *more: str) -> None:
-    """Print the document, with ``more`` after it, a sentence each."""
+    """Print the document, and the sentences ``more`` after it."""
     screen = output.screen()
     show_verify(report, screen)
     for one in () if output.quiet else more:
@@ -273,7 +273,7 @@ def _show(report: VerifyReport, output: Output, *more: str) -> None:
 
 
 def _save_document(root: Path, report: VerifyReport, output: Output) -> str | None:
-    """Write the document to the requested file, and next to the last run; return a sentence if that fails."""
+    """Write the document to the requested file, and next to the last run; return a sentence if writing fails."""
     output.write(report)
     return keep_verdict(root, report)
 

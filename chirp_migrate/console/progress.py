@@ -13,11 +13,11 @@ class Step(msgspec.Struct, frozen=True, tag="step"):
     """The current step of a long operation.
 
     Attributes:
-        text: what.
-        done: how many parts are done.
-        total: of how many; 0 where that is not known.
-        left_s: seconds left, at least where ``most_s`` is more, as estimated from what was measured.
-        most_s: seconds left, at most. Where one of them is None, what was said of it before goes on running.
+        text: description of the step.
+        done: number of finished parts.
+        total: number of all parts; 0 if it is not known.
+        left_s: estimated seconds left; the lower bound if ``most_s`` is larger.
+        most_s: upper bound of the seconds left. If one of both is None, its earlier value continues to count down.
     """
 
     text: str

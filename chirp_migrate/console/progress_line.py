@@ -1,4 +1,4 @@
-"""The moving line on a terminal during long operations; a thread draws it, so that it moves in long steps, too."""
+"""The moving line on a terminal during long operations. A thread draws it, so that it also moves in long steps."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class MovingLine(threading.Thread):
-    """Progress on a terminal, shown from entering the context to leaving it, when the line is wiped.
+    """Progress on a terminal within the context, at whose end the line is removed.
 
-    The cursor stays at its beginning: what others print, ``^C`` for one, takes its place.
+    The cursor stays at the beginning of the line, so that other output, such as ``^C``, replaces it.
     """
 
     def __init__(self, stream: TextIO, doing: str) -> None:

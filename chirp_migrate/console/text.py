@@ -25,13 +25,13 @@ def plain(text: str) -> str:
 
 
 def in_picture(text: str) -> str:
-    """Return text that matplotlib shows as it is: a dollar sign begins no formula, and nothing unprintable is left."""
+    """Return text for matplotlib, in which dollar signs begin no formula and all characters are printable."""
     shown = "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
     return shown.replace("$", r"\$")
 
 
 def sentence(text: str) -> str:
-    """With a capital and a point; a name that it begins with (a path, a label) stays as it is written."""
+    """Return text with a capital letter and a full stop; a path or label at its beginning does not change."""
     begins_with_name = re.match(r"\S*[._:/]\S|\w+: ", text) is not None
     first = text[:1] if begins_with_name else text[:1].upper()
     end = "" if text.endswith("?") else "."
@@ -39,7 +39,7 @@ def sentence(text: str) -> str:
 
 
 def figure(value: float | None) -> str:
-    """Return a measured value in three digits, "-" where nothing was measured."""
+    """Return a measured value with three digits; "-" without a value."""
     if value is None:
         return "-"
     if value == 0:
@@ -48,12 +48,12 @@ def figure(value: float | None) -> str:
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """Return ``20 %`` of 0.2."""
+    """Return ``20 %`` for 0.2."""
     return f"{100 * share:.{digits}f} %"
 
 
 def moment(iso: str) -> str:
-    """Return ``2026-11-21 12:50 UTC`` of an ISO 8601 time in UTC; anything else as it is."""
+    """Return ``2026-11-21 12:50 UTC`` for an ISO 8601 time in UTC; any other text unchanged."""
     day, letter, time = iso.partition("T")
     return f"{day} {time[:5]} UTC" if letter and iso.endswith("Z") else iso
 
@@ -67,17 +67,17 @@ def count(number: int, noun: str) -> str:
 
 
 def shortened(names: Iterable[str], most: int = _NAMED) -> str:
-    """Return ``a, b and 7 more``: the names, of which those after the first ``most`` are only counted."""
+    """Return ``a, b and 7 more``: the first ``most`` names, and the number of all others."""
     listed = list(names)
     more = len(listed) - most
     return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def instead(wrong: str, names: Iterable[str], there_are: str) -> str:
-    """Return a suggestion for a ``wrong`` name: the nearest of ``names``, or all, as the end of a sentence.
+    """Return a suggestion for a ``wrong`` name, as the end of a sentence: the nearest of ``names``, or all of them.
 
     Args:
-        there_are: what stands before all of them, such as "the commands are".
+        there_are: text before the list of all names, such as "the commands are".
     """
     known = list(names)
     near = get_close_matches(wrong, known, n=1)

@@ -1,4 +1,4 @@
-"""Calls that are written, and changes of a call that leave the rest of its lines as they are."""
+"""Text of new calls, and changes of a call that keep the rest of its lines."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
 def call_text(
     module: Module, style: CodeStyle, callee: str, arguments: Sequence[str], *, indent: str = "", around: int = 0
 ) -> str:
-    """Return ``callee(arguments)``, broken as black does where one line would be longer than the project wants.
+    """Return ``callee(arguments)``, broken as black does if the line would be too long for the project.
 
     Args:
-        module: the text that it becomes part of.
+        module: the module that the call becomes part of.
         style: how the project lays out its code.
-        callee: what is called.
-        arguments: source of each.
-        indent: that of the line it begins in.
-        around: columns of that line that others take besides.
+        callee: source of the called expression.
+        arguments: source of each argument.
+        indent: indentation of the line in which the call begins.
+        around: number of columns that other code takes in that line.
     """
     longest, newline, inner = style.longest_line(module.text), module.newline, indent + module.tree.default_indent
     line = ", ".join(arguments)
@@ -45,9 +45,9 @@ class CallEdit:
     """Changes of one call. :meth:`edits` keeps commas, comments, alignment and line lengths right.
 
     Args:
-        module: the text.
-        call: a call in it.
-        style: how the project lays out its code; None: lines may get as long as they do.
+        module: the module of the call.
+        call: the call to change.
+        style: how the project lays out its code; None: lines may have any length.
     """
 
     def __init__(self, module: Module, call: cst.Call, style: CodeStyle | None = None) -> None:
@@ -59,17 +59,20 @@ class CallEdit:
         self._added: list[str] = []
 
     def rename(self, callee: str) -> None:
-        """Call ``callee`` instead. The name that it has already says that this belongs to what wrote that name."""
+        """Call ``callee`` instead.
+
+        If the call has this name already, its edits belong to the rewrite that wrote the name.
+        """
         self._callee = callee
 
     def name(self, position: int, keyword: str) -> None:
-        """Give an argument by this keyword."""
+        """Pass the argument at a position by this keyword."""
         argument, start = self._call.args[position], self._spans[position][0]
         said = argument.keyword
         self._named.append(Edit(*self._module.span(said), keyword) if said else Edit(start, start, f"{keyword}="))
 
     def drop(self, position: int) -> None:
-        """Leave an argument out, with its comma and the comment on its line; one argument at least has to stay."""
+        """Remove an argument, with its comma and the comment on its line; at least one argument has to stay."""
         self._dropped.add(position)
 
     def add(self, *arguments: str) -> None:
@@ -77,7 +80,7 @@ class CallEdit:
         self._added += arguments
 
     def edits(self) -> tuple[Edit, ...]:
-        """All of it, laid out anew where the lines would get too long, or stand too far to the right, otherwise."""
+        """Return all edits; lay out the call again if its lines would get too long or too far to the right."""
         start, end = self._module.span(self._call.func)
         renamed = [Edit(start, end, self._callee)] if self._callee else []
         if self._callee == self._module.text[start:end]:
@@ -87,11 +90,11 @@ class CallEdit:
         return self._relaid(in_place, shift) or self._below_the_name(renamed, shift) or tuple(in_place)
 
     def _in_place(self, renamed: Sequence[Edit], shift: int) -> list[Edit]:
-        """Return the changes where arguments that are aligned with the first one move by ``shift`` columns."""
+        """Return the changes in place; arguments that are aligned with the first one move by ``shift`` columns."""
         return [*renamed, *self._named, *self._realign_lines(shift), *self._removals(), *self._insertion(shift)]
 
     def _below_the_name(self, renamed: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
-        """The changes of a call with comments, its lines below the name, where they would hang far to the right."""
+        """Return the changes of a call with comments; move lines that would be far right below the name."""
         start = self._spans[0][0] if self._spans else 0
         if self._style is None or 0 in self._dropped or not self._hangs(shift):
             return ()
@@ -99,7 +102,7 @@ class CallEdit:
         return Edit(start, start, self._module.newline + inner), *self._in_place(renamed, len(inner) - self._column(0))
 
     def _hangs(self, shift: int) -> bool:
-        """Return whether lines that are aligned with the first argument get far to the right when they move."""
+        """Return whether lines that are aligned with the first argument move far to the right."""
         assert self._style is not None
         wanted = self._style.longest_line(self._module.text)
         return shift > 0 and self._hangs_at() + shift > _FARTHEST * wanted
@@ -109,14 +112,14 @@ class CallEdit:
         return [position for position in range(len(self._spans)) if position not in self._dropped]
 
     def _removals(self) -> Iterator[Edit]:
-        """Comments on lines of their own, and the comments of the arguments that stay, are kept."""
+        """Yield the edits that remove arguments; comments on their own lines and of other arguments stay."""
         for first in sorted(self._dropped):
             if first - 1 not in self._dropped:
                 following = next((one for one in self._kept_positions if one > first), None)
                 yield self._tail_removal(first) if following is None else self._removal_before(first, following)
 
     def _removal_before(self, first: int, following: int) -> Edit:
-        """Arguments from ``first`` on go, and ``following`` takes their place."""
+        """Return the edit that removes the arguments from ``first`` up to ``following``, which takes their place."""
         last, end = self._spans[following - 1][1], self._spans[following][0]
         between = self._module.text[last:end]
         line_break = NEWLINE.search(between)
@@ -124,7 +127,7 @@ class CallEdit:
         return Edit(self._spans[first][0], last + own_line if own_line >= 0 else end, "")
 
     def _tail_removal(self, first: int) -> Edit:
-        """Arguments from ``first`` to the last go."""
+        """Return the edit that removes the arguments from ``first`` to the last one."""
         module, last = self._module, self._spans[-1][1]
         start, gap_end = self._spans[first - 1][1], self._spans[first][0]
         gap, close = module.text[start:gap_end], module.span(self._call)[1] - 1
@@ -177,7 +180,7 @@ class CallEdit:
         return not self._module.text[self._module.line_start(start) : start].strip()
 
     def _realign_lines(self, shift: int) -> Iterator[Edit]:
-        """Yield lines that are aligned with the opening parenthesis stay so when it moves by ``shift`` columns."""
+        """Yield edits that keep lines aligned with the opening parenthesis, which moves by ``shift`` columns."""
         if not shift or not self._spans or self._opens_line(0):
             return
         column = self._column(0)
@@ -190,11 +193,12 @@ class CallEdit:
                 yield Edit(line, line, " " * shift) if shift > 0 else Edit(line, line - shift, "")
 
     def _relaid(self, in_place: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
-        """The call with its arguments on lines of their own, when editing it in place would make its lines too long, or
-        have them hang far to the right.
+        """Return the call with arguments on separate lines, if edits in place would make lines too long.
 
-        Empty when it does not, when its statement will be laid out as a whole, or when the call holds comments, which
-        have their place in its layout.
+        The same applies if edits in place would move lines far to the right.
+
+        The result is empty if edits in place suffice, if the whole statement will be laid out, or if the call contains
+        comments, which have their place in its layout.
         """
         module, style = self._module, self._style
         if style is None or not self._kept_positions or is_laid_out(module, style, self._call):
@@ -223,7 +227,7 @@ class CallEdit:
 
     @property
     def _indents(self) -> tuple[str, str]:
-        """Return the indentation of the line that the call begins in, and that of its arguments."""
+        """Return the indentation of the line in which the call begins, and that of its arguments."""
         indent = self._module.indentation(self._module.span(self._call)[0])
         return indent, indent + ("\t" if "\t" in indent else "    ")
 
@@ -232,12 +236,12 @@ class CallEdit:
         return f"{self._callee or self._module.source(self._call.func).strip()}("
 
     def _texts(self) -> list[str]:
-        """Return the arguments that stay, as they are named, and those that are added."""
+        """Return the text of the kept arguments with their new keywords, and of the added arguments."""
         named = [[one for one in self._named if start <= one.start < end] for start, end in self._spans]
         return [edited(self._module.text, self._spans[n], named[n]) for n in self._kept_positions] + self._added
 
     def _in_groups(self) -> Iterator[str]:
-        """Yield the call with those arguments together on a line that were, below its name."""
+        """Yield the lines of the call, below its name, with the same arguments together on each line as before."""
         if not any(self._opens_line(n) for n in self._kept_positions[1:]):
             return
         (indent, inner), texts = self._indents, self._texts()
@@ -256,9 +260,7 @@ class CallEdit:
         yield f"{self._head}{module.newline}{inner}{lines}{last})"
 
     def _fill_lines(self, longest: int) -> Iterator[str]:
-        """The call with as many arguments on each line as fit, where the file ends calls behind them; else with all
-        of them on one line, if they fit.
-        """
+        """Return the call with as many arguments on each line as fit, or all on one line, by the file's style."""
         assert self._style is not None
         module, (indent, inner), texts = self._module, self._indents, self._texts()
         if not self._style.closes_behind_arguments(module.text):

@@ -1,6 +1,6 @@
-"""Names of functions that replace lambdas: by what the lambda does, or what it is for.
+"""Names for functions that replace lambdas, derived from the lambda's expression or its purpose.
 
-Each name is a verb, with an object where the verb alone says too little (``_add_noise``), or the role of the function
+Each name is a verb, with an object if the verb alone is too vague (``_add_noise``), or the role of the function
 (``_collate_fn``).
 """
 
@@ -62,12 +62,12 @@ _VERBS = frozenset(
 
 
 def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
-    """Return names for the function that takes the place of a lambda, the best one first.
+    """Return names for the function that replaces a lambda, the best name first.
 
     Args:
-        module: where it stands.
+        module: the module that contains it.
         node: the lambda.
-        given_for: the name of what it is given to or assigned to.
+        given_for: name of the parameter or variable that gets the lambda.
     """
     wish, outer = given_for.strip("_").partition(_FOR)[0], outer_name(module, node).partition(_FOR)[0]
     does, vague = _name_for_expression(node.body, node), _vague_verb(wish)
@@ -83,7 +83,7 @@ def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
 
 
 def _vague_verb(name: str) -> str | None:
-    """Return the verb of a name that does not describe a function; ``None`` of a descriptive name."""
+    """Return the verb of a vague function name; ``None`` for a descriptive name."""
     for names, verb in _VAGUE_VERBS.items():
         if (found := names.fullmatch(name)) is not None:
             return (found.groupdict().get("of") or "") + verb
@@ -91,7 +91,10 @@ def _vague_verb(name: str) -> str | None:
 
 
 def _name_for_expression(body: cst.BaseExpression, function: cst.Lambda) -> str | None:
-    """What an expression does with the parameters of a function, as a name; ``None`` where that takes many words."""
+    """Return a name for the operation of an expression on the function's parameters.
+
+    The result is ``None`` if that takes many words.
+    """
     match body:
         case cst.Name(value=name):
             return "identity" if name in parameters(function) else None
@@ -170,7 +173,7 @@ def _reads(node: cst.BaseExpression, function: cst.Lambda) -> bool:
 
 
 def _with_object(verb: str, node: cst.BaseExpression) -> str:
-    """Return ``add_1`` or ``add_noise``; ``shift`` where what is added has no short name."""
+    """Return ``add_1`` or ``add_noise``; ``shift`` if the operand has no short name."""
     match node:
         case cst.Integer(value=value) if value.isdigit():
             return f"{verb}_{value}"

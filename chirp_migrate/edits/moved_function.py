@@ -58,18 +58,18 @@ _BASES_LIMIT = 8
 
 
 class MovedFunction:
-    """A function or lambda inside a function, which one of the module, or a method, is to replace.
+    """A function or lambda inside a function, which a function of the module, or a method, will replace.
 
     Attributes:
-        place: where in the module a function goes.
-        captured: what it takes from the functions around.
-        imports: what of that is imported there.
-        import_lines: statements that import it again; known when it is checked.
+        place: offset in the module of the new function.
+        captured: the names that it captures from the enclosing functions.
+        imports: the captured names that are imports.
+        import_lines: statements that repeat these imports; set by ``check``.
         is_recursive: whether it calls itself.
-        method: the method whose ``self`` it uses: beside that one it becomes a method, too.
-        captives: names whose values are bound to what replaces it.
-        bound: its parameters whose defaults are bound as well; known when it is checked.
-        indent: that of its new definition.
+        method: the method whose ``self`` it uses; the function then becomes a method next to it.
+        captives: names whose values are bound to the replacement.
+        bound: its parameters whose defaults are bound as well; set by ``check``.
+        indent: indentation of its new definition.
     """
 
     def __init__(self, module: Module, project: Project, node: cst.FunctionDef | cst.Lambda, place: int) -> None:
@@ -91,10 +91,10 @@ class MovedFunction:
         return bool(self.captives or self.bound or self.method)
 
     def check(self) -> None:
-        """See that it can be moved.
+        """Check that the function can be moved.
 
         Raises:
-            NotMovable: it cannot, for the reason given.
+            NotMovable: it cannot; the message has the reason.
         """
         check_body(self.module, self.node)
         self.import_lines = move.import_lines(self.module, self.imports)
@@ -111,16 +111,17 @@ class MovedFunction:
         return owner is None or may_get_other_objects(self.module, self.project, owner, method.name.value)
 
     def _takes_methods(self) -> bool:
-        """Return whether no code inspects the methods of the enclosing class, so that one more is invisible."""
+        """Return whether no code inspects the methods of the enclosing class, so that another method is invisible."""
         owner = self.module.enclosing_class(self.method or self.node)
         if self.project.holds(r"\bdef\s+__getattribute__\b", "__getattribute__"):
             return False
         return owner is not None and _has_quiet_namespace(self.module, self.project, owner)
 
     def _bound_defaults(self) -> list[cst.Param]:
-        """Parameters whose default is to be evaluated where the function stood.
+        """Return the parameters whose default must be evaluated at the old place of the function.
 
-        A default in front of such a one goes with it, because the language wants parameters without default first.
+        A parameter with a default in front of such a parameter is included, because Python requires parameters without
+        a default first.
         """
         given = self.node.params
         defaulted = [parameter for parameter in (*given.posonly_params, *given.params) if parameter.default is not None]
@@ -134,13 +135,13 @@ class MovedFunction:
         return stays(self.module, self.project, parameter.default, self.place)
 
     def check_callers(self, uses: Iterable[cst.CSTNode]) -> None:
-        """See that no caller can give one of the bound parameters by its position, which ``partial`` does not take.
+        """Check that no caller can pass a bound parameter by position, which ``partial`` does not accept.
 
         Args:
-            uses: where it stands, or is read by its name.
+            uses: the places where it is defined, or read by its name.
 
         Raises:
-            NotMovable: one may.
+            NotMovable: a caller may.
         """
         positional = self.node.params.params
         bound = [one for one in positional if one in self.bound]
@@ -178,13 +179,13 @@ class MovedFunction:
         """Check that no code can distinguish it from its replacement.
 
         Args:
-            uses: where it stands, or is read by its name.
-            called: what it is called.
-            replaced: whether that is another function than its own.
+            uses: the places where it is defined, or read by its name.
+            called: name of the function.
+            replaced: whether the replacement is another function, not the moved one.
             by_partial: whether the replacement binds values, with or without captured names.
 
         Raises:
-            NotMovable: something may.
+            NotMovable: some code may.
         """
         uses = list(uses)
         holds = replaced or by_partial or self.is_changed
@@ -213,7 +214,7 @@ class MovedFunction:
             raise NotMovable("a deep copy of an object that holds it would also copy the captured values")
 
     def _names_of_function(self, uses: Iterable[cst.CSTNode], called: Collection[str]) -> list[str]:
-        """The names that it has: those of its own, of what it is given for, and of attributes that this is kept in."""
+        """Yield the names of the function: its own, and those of parameters and attributes that get it."""
         destinations = self.module.once(Destinations, self.project)
         names = {*called, *filter(None, map(destinations.of, uses))}
         kept = self.project.captured(rf"\.(\w+)\s*=\s*(?:{'|'.join(sorted(names))})\b", *names)
@@ -226,7 +227,7 @@ class MovedFunction:
         return False
 
     def _may_be_method(self, use: cst.CSTNode) -> bool:
-        """Whether it may be made an attribute of a class there, whose objects then call it with themselves first."""
+        """Return whether a use may make it an attribute of a class, so that it gets ``self`` as first argument."""
         module, step = self.module, step_of(self.module, use)
         match step:
             case Chosen(whole):
@@ -245,7 +246,10 @@ class MovedFunction:
         return False
 
     def _may_be_class(self, owner: cst.BaseExpression) -> bool:
-        """Whether what an attribute is set on may be a class; what nothing says of, if this takes an object first."""
+        """Return whether the owner of an assigned attribute may be a class.
+
+        If that is unknown, return whether the function could take ``self``.
+        """
         module = self.module
         match owner:
             case cst.Call(func=called):
@@ -265,7 +269,7 @@ class MovedFunction:
     def free_name(self, wishes: list[str], taken: Collection[str]) -> str:
         """Return a free name, of a method also in classes that share methods with its class.
 
-        For a method only those of ``taken`` count that stand after ``self.``.
+        For a method, only those of ``taken`` count that follow ``self.``.
 
         Raises:
             NotMovable: an attribute may have any name.
@@ -295,10 +299,12 @@ class MovedFunction:
         return name if self.method is None else f"self.{name}"
 
     def value(self, name: str, around: int) -> tuple[str, frozenset[Import]]:
-        """Source of what replaces it, called ``name``, and the import that this takes; ``around``: columns beside it.
+        """Return the source of the replacement called ``name``, and the import that it needs.
+
+        ``around`` is the number of columns that other code takes in the line.
 
         Raises:
-            NotMovable: ``partial`` means something else there.
+            NotMovable: the name ``partial`` means something else there.
         """
         module = self.module
         spans = [(one.name.value, move.whole_span(module, one.default)) for one in self.bound if one.default]
@@ -306,10 +312,12 @@ class MovedFunction:
         return self.partial_of(self.spelled(name), values, around) if values else (self.spelled(name), frozenset())
 
     def partial_of(self, function: str, values: Sequence[str], around: int) -> tuple[str, frozenset[Import]]:
-        """Return source of a function with values bound, and the import that this takes; ``around``: columns beside it.
+        """Return the source of ``partial`` of a function, and the import that it needs.
+
+        ``around`` is the number of columns that other code takes in the line.
 
         Raises:
-            NotMovable: ``partial`` means something else there.
+            NotMovable: the name ``partial`` means something else there.
         """
         module, node = self.module, self.node
         partial, imports = "partial", frozenset({("functools", "partial")})
@@ -333,7 +341,7 @@ class MovedFunction:
         return call_text(module, style, partial, [function, *values], indent=indent, around=around), imports
 
     def parameters(self) -> list[Edit]:
-        """Return edits of its parameters: those whose values are bound stand first, where no caller can give others."""
+        """Return edits of its parameters: bound parameters come first, where no caller can pass other values."""
         module, own = self.module, parameters(self.node)
         first = [*(["self"] if self.method is not None else []), *self.captives]
         if self.captives and not self.node.params.posonly_params:
@@ -350,7 +358,7 @@ class MovedFunction:
         return edited(self.module.text, self.module.span(self.node.params), self.parameters())
 
     def defined(self, text: str) -> tuple[Edit, ...]:
-        """Return edits that put its new definition in its place."""
+        """Return edits that insert its new definition."""
         if self.method is None:
             return move.insert_at(self.module, self.place, text)
         offset, newline = move.definition_range(self.module, self.method)[1], self.module.newline
@@ -376,7 +384,7 @@ def _has_quiet_namespace(module: Module, project: Project, owner: cst.ClassDef, 
 
 
 def _has_private_names(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
-    """Whether a base of a class may have private methods that its code does not show, as those of libraries do."""
+    """Return whether a base of a class may have private methods outside the project, as bases from libraries may."""
     for name in base_names(module, project, owner):
         found = project.class_definition(name)
         if found is None and not _PLAIN_BASE.fullmatch(name):
@@ -387,7 +395,7 @@ def _has_private_names(module: Module, project: Project, owner: cst.ClassDef, de
 
 
 def _owning_method(module: Module, captured: Variable | Capture) -> cst.FunctionDef | None:
-    """Return the method whose ``self`` is captured, if it is one."""
+    """Return the method whose ``self`` is captured, if there is one."""
     method = captured.scope.node
     if not isinstance(method, cst.FunctionDef) or method.decorators:
         return None

@@ -1,4 +1,4 @@
-"""A dataset class as a subclass of the runtime's: stored attributes, and the edits that pass them on."""
+"""Rewriting of a dataset class as a subclass of a runtime class: stored attributes, and edits that pass them on."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_stores(module: Module, init: cst.FunctionDef) -> list[Store]:
 
 
 def _statements(init: cst.FunctionDef) -> Sequence[cst.CSTNode]:
-    """Return the statements of a method; the suite itself where they stand on the line of its header."""
+    """Return the statements of a method; the suite itself if they are on the line of its header."""
     return init.body.body if isinstance(init.body, cst.IndentedBlock) else [init.body]
 
 
@@ -73,7 +73,7 @@ def _stores(module: Module, line: cst.CSTNode) -> list[Store]:
 def _merge_branches(module: Module, statement: cst.If, above: list[Store]) -> list[Store]:
     """Return ``if c: self.a = x`` / ``else: self.a = y`` as one store of ``x if c else y``.
 
-    Without ``else``, y is what ``above`` has for it, which is taken from there.
+    Without ``else``, y is the store in ``above``, which is removed from there.
     """
     then, otherwise = _values(module, statement.body), {}
     if isinstance(statement.orelse, cst.Else):
@@ -135,13 +135,13 @@ def superclass_edits(
     """Return edits that turn a class into a subclass of ``base``; or the reason why not.
 
     Args:
-        module: where the class stands.
+        module: the module of the class.
         node: the class; it has an ``__init__`` and one base.
-        stores: what its ``__init__`` stores.
-        base: name of the shipped class.
+        stores: the attributes that its ``__init__`` stores.
+        base: name of the runtime's class.
         arguments: source of the arguments of ``super().__init__``.
-        consumed: stores whose values the shipped class now holds.
-        provided: attributes that the shipped class itself has.
+        consumed: stores whose values the runtime's class now stores.
+        provided: attributes of the runtime's class itself.
         style: how the project lays out its code.
     """
     methods = methods_of(node)

@@ -43,18 +43,18 @@ class Settings:
     """The files to check, the rules to run and the rewrites to apply; by default everything safe.
 
     Attributes:
-        include: patterns of the files to look at; none means all.
+        include: patterns of the files to check; empty means all.
         exclude: patterns of files that are not rewritten.
         codes: the rules to run; ``None`` means all.
         file_ignores: patterns of files, and the codes whose findings are suppressed there.
         unsafe: also apply rules that change behaviour.
-        notebooks: whether notebooks are looked at; ``None``: those without stored outputs.
-        tests: also look at tests.
-        scaffold: whether the scaffold is added; ``None`` where ``utils/`` has training modules.
+        notebooks: whether notebooks are checked; ``None``: only those without stored outputs.
+        tests: also check tests.
+        scaffold: whether the scaffold is added; ``None``: if ``utils/`` has training modules.
         vendor: whether the runtime is copied into the project.
         all_loaders: also rewrite loaders that gain nothing.
         excluded: globs of further files that are not rewritten, relative to the folder of the run.
-        prefix: what goes before a path of the run to make it one of the patterns', ``""`` or ending in ``/``.
+        prefix: prefix that makes a path of the run relative to the folder of the patterns; ``""`` or ending in ``/``.
     """
 
     include: tuple[re.Pattern[str], ...] = ()
@@ -76,7 +76,7 @@ class Settings:
         return tuple(rule for rule in all_rules() if self.codes is None or rule.code in self.codes)
 
     def why_left_out(self, path: str) -> str | None:
-        """Return why the file at ``path`` is not to be rewritten, or ``None``."""
+        """Return why the settings exclude the file at ``path``; ``None`` if they do not."""
         name = self.prefix + path
         if any(pattern.fullmatch(name) for pattern in self.exclude):
             return f"excluded in {_FILE}"
@@ -91,7 +91,7 @@ class Settings:
         return not self.tests and _TEST.fullmatch(path) is not None
 
     def ignored_in(self, path: str) -> frozenset[str]:
-        """Return codes whose findings are suppressed in the file at ``path``."""
+        """Return the codes whose findings are suppressed in the file at ``path``."""
         name = self.prefix + path
         return frozenset().union(*(codes for pattern, codes in self.file_ignores if pattern.fullmatch(name)))
 
@@ -110,11 +110,11 @@ class Settings:
     ) -> Settings:
         """Return the settings with the command line's options applied.
 
-        ``select`` puts the settings' ``select`` and ``ignore`` aside; ``ignore`` alone takes further rules away, and
+        ``select`` replaces the settings' ``select`` and ``ignore``. ``ignore`` alone removes further rules, and
         ``exclude`` further files.
 
         Raises:
-            UsageProblem: a selector means no rule, no rule remains, or a pattern is none.
+            UsageProblem: a selector matches no rule, no rule remains, or a pattern is invalid.
         """
         for glob in exclude:
             if problem := _pattern_problem(glob):
@@ -144,13 +144,13 @@ class Settings:
 
 
 def read_settings(path: Path) -> Settings:
-    """Settings for a run on ``path``: those of the nearest ``pyproject.toml`` that has a ``[tool.chirp-migrate]``.
+    """Return the settings for ``path``, from the nearest ``pyproject.toml`` with a table ``[tool.chirp-migrate]``.
 
-    Looked for in the folder of the run and, inside a git work tree, in the folders above up to its top.
+    The file is searched in the folder of the run and, inside a git work tree, in the folders above up to its top.
 
     Raises:
-        UsageProblem: ``path`` does not exist, a ``pyproject.toml`` that speaks of this program cannot be read, or it
-            holds something else than what is documented.
+        UsageProblem: ``path`` does not exist, a ``pyproject.toml`` that mentions this program cannot be read, or its
+            table contains an undocumented key or value.
     """
     root = root_of(path)
     file, table = _nearest_table(root)
@@ -161,11 +161,12 @@ def read_settings(path: Path) -> Settings:
 
 
 def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any]]:
-    """``[tool.chirp-migrate.COMMAND]`` of the file that :func:`read_settings` reads, and that file; what is in the
-    table is checked by the code that uses it.
+    """Return the file that :func:`read_settings` reads, and its table ``[tool.chirp-migrate.COMMAND]``.
+
+    The code that uses the table checks its contents.
 
     Returns:
-        The file (that of the folder of the run where there is none) and the table (empty where there is none).
+        The file (the path in the folder of the run if no file has the table), and the table (maybe empty).
 
     Raises:
         UsageProblem: see :func:`read_settings`.
@@ -191,7 +192,7 @@ def place_of(file: Path, key: str, command: str = "") -> str:
 
 
 def _nearest_table(root: Path) -> tuple[Path, Mapping[str, Any] | None]:
-    """Return the nearest file that has our table, and that; the file of ``root`` and None where there is none."""
+    """Return the nearest file with this program's table, and the table; else the file of ``root`` and None."""
     above = [root, *root.parents]
     top = next((number for number, folder in enumerate(above) if (folder / ".git").exists()), 0)
     for folder in above[: top + 1]:
@@ -296,7 +297,7 @@ class _Reader:
 
 
 def _pattern_problem(glob: str) -> str:
-    """Return why ``glob`` is no pattern; "" where it is one."""
+    """Return why ``glob`` is no valid pattern; "" if it is valid."""
     if glob.startswith("!") or "[" in glob:
         return f"{glob!r} has what patterns do not have here (there is no ! and no […]): use *, ** and ?"
     return ""
@@ -304,10 +305,10 @@ def _pattern_problem(glob: str) -> str:
 
 @lru_cache(maxsize=256)
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """Return a pattern for the posix paths that ``glob`` matches, in the manner of ``.gitignore``.
+    """Return a regular expression for the posix paths that ``glob`` matches, by the rules of ``.gitignore``.
 
-    ``*`` and ``?`` stay within one folder, ``**`` goes through any number of them; what has no slash but at its end
-    matches at any depth; a folder that matches stands for everything below it.
+    ``*`` and ``?`` match within one folder, ``**`` matches any number of folders. A pattern without a slash, except at
+    its end, matches at any depth. A folder that matches includes everything below it.
     """
     body = glob.removeprefix("./").strip("/")
     anchored = "/" in glob.rstrip("/")

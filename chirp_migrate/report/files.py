@@ -25,11 +25,11 @@ def story_of_file(
     """Return one file of a report, and its findings that were not rewritten.
 
     Args:
-        file: what was, or is to be, written.
-        findings: those of this file.
+        file: the written or planned file.
+        findings: the findings of this file.
         run: number of the run; None for a plan.
-        choices: what a review of a plan decided.
-        edited_since: whether the file is something else by now.
+        choices: the decisions of a review of a plan.
+        edited_since: whether the file has changed since the run.
     """
     lines = FileLines(file)
     known = {hunk.number for hunk in file.hunks}
@@ -73,14 +73,14 @@ def _reasons() -> dict[str, str]:
 
 
 def _owner(finding: Finding, known: Collection[int]) -> int | None:
-    """Return the hunk that a finding belongs to; None for one that is only reported."""
+    """Return the hunk of a finding; None for a finding without a rewrite."""
     if finding.hunk in known and finding.status in (Status.REWRITE, Status.REFUSED):
         return finding.hunk
     return FOLLOWS if finding.status is Status.REWRITE else None
 
 
 def _link(path: str, run: int | None, part: str = "") -> str:
-    """Return a name for links that stays the same; a path with odd characters gets a hash, so that no two are alike."""
+    """Return a stable name for links; a path with special characters gets a hash, so that names are unique."""
     plain = _ODD_IN_LINKS.sub("-", path)
     if plain != path:
         plain += f"-{hashlib.sha256(path.encode('utf-8', errors='surrogateescape')).hexdigest()[:8]}"

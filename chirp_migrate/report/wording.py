@@ -1,4 +1,4 @@
-"""Sentences that commands, the terminal and the page share: one place for each."""
+"""Sentences that commands, the terminal and the page share."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def sections(found: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[t
 
 
 def unchanged_loaders(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
-    """Yield the loaders that stay as they are because nothing would be gained: file and one sentence on it."""
+    """Yield the loaders that are unchanged because nothing would be gained: the file and one sentence."""
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     by_file: dict[str, list[Finding]] = {}
     for one in findings:

@@ -50,7 +50,7 @@ class LocalDatasetClass(Rule):
 
     - `only-constructed`: outside of the class, the code only calls it, without ``*`` and ``**``. The class is provably
       defined there, and the call accepts further arguments.
-    - `straight-in-function`: its definition is directly in a function, not in the body of a class, and not alone in a
+    - `directly-in-function`: its definition is directly in a function, not in the body of a class, and not alone in a
       block.
     - `no-decorator`: it has no decorators and no class keywords.
     - `plain-bases`: its bases are names that are known at module level. They are PyTorch's or torchvision's, or classes
@@ -61,9 +61,9 @@ class LocalDatasetClass(Rule):
     - `plain-body`: its body contains methods and constants. Decorators are those of Python and PyTorch that store
       nothing. Decorators, bases, defaults and annotations are known at module level, with the same values: no other
       code assigns these names of the module, nor an attribute of such a name.
-    - `placeless`: nothing in it depends on its place in the code: ``eval``, ``vars``, ``nonlocal``, ``__dict__``,
-      ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``, ``locals`` or ``vars``, and
-      the module has no ``__getattr__``.
+    - `place-independent`: nothing in it depends on its place in the code: ``eval``, ``vars``, ``nonlocal``,
+      ``__dict__``, ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``, ``locals`` or
+      ``vars``, and the module has no ``__getattr__``.
     - `no-class-state`: the same applies to its own methods, and it uses its own name only for ``super`` and to read
       attributes. No file of the project sets an attribute on the class of an object if this class or a base uses that
       name. The module does not compare classes of two objects, and has no ``__subclasses__``.
@@ -86,9 +86,9 @@ class LocalDatasetClass(Rule):
     - `not-copied`: if values are bound to its objects, no file of the project copies objects deeply (`deepcopy`,
       `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the
       class and its objects have only the uses that `used-before-rebound` permits, and are not returned.
-    - `unlisted`: with captured names, the module contains no ``vars``, ``dir``, ``globals``, ``getmembers`` or
-      ``__dict__``, because objects get attributes for the captured values.
-    - `name-unread`: if its name is taken in the module, the module does not read names of classes.
+    - `attributes-not-listed`: with captured names, the module contains no ``vars``, ``dir``, ``globals``,
+      ``getmembers`` or ``__dict__``, because objects get attributes for the captured values.
+    - `class-name-unused`: if its name is taken in the module, the module does not read names of classes.
 
     If its name is taken, or pytest collects such a name, the class gets another one. Its objects then have attributes
     for the captured values.
@@ -110,11 +110,11 @@ class LocalDatasetClass(Rule):
         return dataset_names(project) | unpicklable_words(project, Sort.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Also where a function makes a class without a `class` statement."""
+        """Return True also if a function creates a class without a `class` statement."""
         return super().concerns(text, project) or names_unpicklable(text, project, Sort.CLASS)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a class in a function may be a dataset, or objects of it go to workers."""
+        """Return whether a class in a function may be a dataset, or its objects may escape to workers."""
         return makes_unpicklable(outline, project, Sort.CLASS) or any(
             inherits(project, name, DATASET)
             for one in outline.find(ast.ClassDef)

@@ -63,7 +63,7 @@ class ConfigDefaults(Rule):
 
 
 def _is_read_otherwise(project: Project, key: str, default: str) -> bool:
-    """Whether the key is named for anything but ``.get(key, default)`` and to give it a value in a dictionary."""
+    """Return whether code uses the key for anything but ``.get(key, default)`` and as a key of a dictionary."""
     own = re.escape(default)
     return project.search(rf"""\.get\(\s*(['"]){key}\1(?!\s*,\s*{own}\s*\))|(?<!get\()['"]{key}['"](?!\s*:)""", key)
 

@@ -24,7 +24,7 @@ class WireAugmentation(Rule):
     - `known-flags`: the wrapper, a function of the project, has the parameters `use_spec_augment` and
       `use_gaussian_noise`, or `training`, which is not its first parameter. All parameters but the first have defaults.
     - `dataset-first`: the first argument is positional, without a star.
-    - `config-in-reach`: the code there reads a configuration, called `config` or `cfg`, with `get`.
+    - `config-available`: the code there reads a configuration, called `config` or `cfg`, with `get`.
     """
 
     code = "CHP009"

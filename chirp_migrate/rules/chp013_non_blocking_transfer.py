@@ -52,9 +52,9 @@ class NonBlockingTransfer(Rule):
 
     - `known-loader`: the enclosing loop iterates over an object that was created, annotated or named as a loader, which
       builds its batches itself.
-    - `pins`: a call that builds the loader does not set ``pin_memory=False``; if no such call is known, the project
-      builds loaders somewhere.
-    - `batch-as-it-came`: the copied object is the batch or a part of it from the loader: a name, position, key or
+    - `pinning-loader`: a call that builds the loader does not set ``pin_memory=False``; if no such call is known, the
+      project builds loaders somewhere.
+    - `unchanged-batch`: the copied object is the batch or a part of it from the loader: a name, position, key or
       attribute, not a computed value.
     - `to-accelerator`: the device is CUDA or XPU, or has the name of a device and is not provably the CPU or MPS.
     - `plain-arguments`: its only arguments are device, dtype, memory format and copy, none from ``*`` or ``**``.
@@ -64,8 +64,8 @@ class NonBlockingTransfer(Rule):
     - `plain-to`: PyTorch's own collation builds the batch. Or no file of the project defines or assigns a ``to`` or
       ``cuda`` without this argument, or the ``__getattr__`` of a class. (The rule does not read the definitions of
       other libraries.)
-    - `unobserved`: no file inspects the arguments of a ``to`` or ``cuda`` (``x.to.assert_called_with(…)``), or replaces
-      those of tensors.
+    - `arguments-not-inspected`: no file inspects the arguments of a ``to`` or ``cuda``
+      (``x.to.assert_called_with(…)``), or replaces those of tensors.
     - `no-batch-encoding`: it is a part of a batch, or no file of the project imports transformers.
 
     By default the rule adds the argument only where it has an effect: a loader of the loop provably pins its batches
@@ -89,7 +89,7 @@ class NonBlockingTransfer(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a loop that may iterate over a loader moves something."""
+        """Return whether a loop that may iterate over a loader moves an object to a device."""
         return any(names & {"to", "cuda"} for names in called_in_loops(outline))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
@@ -127,7 +127,7 @@ def _in_loop(
 
 
 def pinned_instead(module: Module, project: Project, call: cst.Call) -> Gain | None:
-    """What is gained if batches of the loader that ``call`` builds are copied beside Python, if they provably are."""
+    """Return the gain of ``call`` if batches of its loader are provably copied while Python continues."""
     for path, line in loader_gains(project).loops_over_pinned(module, call):
         owner = module if path == module.path else project.module(path)
         for loop, loaders in loader_loops(owner, project):
@@ -161,7 +161,7 @@ def _gain(
 
 
 def _pins(project: Project, loader: Loader) -> bool:
-    """Return whether a loader may pin its batches: no call that makes the loader refuses it."""
+    """Return whether a loader may pin its batches: no call that builds it sets ``pin_memory=False``."""
     if not loader.calls:
         return project.holds(_MAKES_LOADERS)
     return not all(is_name(keywords(call).get("pin_memory"), "False") for _, call in loader.calls)

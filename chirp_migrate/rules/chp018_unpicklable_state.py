@@ -59,15 +59,15 @@ class UnpicklableState(Rule):
         return dataset_names(project) | unpicklable_words(project, Sort.STATE)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Also where nothing looks like a dataset, but a dataset elsewhere gets such an object."""
+        """Return True also if the text has no dataset, but a dataset elsewhere gets such an object from it."""
         return super().concerns(text, project) or names_unpicklable(text, project, Sort.STATE)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a class may be a dataset, or something is made that a dataset gets."""
+        """Return whether a class may be a dataset, or code creates an object that a dataset gets."""
         return bool(outline.once(possible_datasets, project)) or makes_unpicklable(outline, project, Sort.STATE)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report what datasets keep on ``self`` that workers cannot have."""
+        """Report objects on ``self`` of datasets that cannot be sent to workers."""
 
         def is_on_cuda(value: cst.BaseExpression) -> bool | None:
             return (isinstance(value, cst.Call) and moves_to_cuda(module, value)) or None

@@ -67,11 +67,11 @@ class ItemInLoop(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a loop that may iterate over a loader both moves something and reads a number."""
+        """Return whether a loop that may iterate over a loader both moves an object to a device and reads a number."""
         return any(names & {"item", "float", "int"} for names in called_in_loops(outline, moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """List the numbers that each loop over a loader reads in every step, by what to do about them."""
+        """Report the numbers that a loop over a loader reads in every step, grouped by advice."""
         for there in device_loops(module, project):
             numbers = [wait for wait in there.waits() if wait.is_number]
             for instead, waits in by_advice(numbers, partial(_instead, module, there.loop)).items():
@@ -107,7 +107,7 @@ def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
 
 
 def _is_used(module: Module, loop: cst.For, statement: cst.CSTNode, target: cst.BaseExpression) -> bool:
-    """Return whether the loop may use, besides in one statement, what is kept in a target; other than a name is."""
+    """Return whether the loop may use a target outside of one statement; True for targets that are no names."""
     if not isinstance(target, cst.Name):
         return True
     names = (one for one in find_in(loop.body, cst.Name) if one.value == target.value)

@@ -56,11 +56,11 @@ class CopiesInLoop(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a loop that may iterate over a loader both moves something to a device and copies something."""
+        """Return whether a loop that may iterate over a loader both moves an object to a device and copies a tensor."""
         return any(names & {"cpu", "numpy", "tolist"} for names in called_in_loops(outline, moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """List copies in loops over loaders that are only collected, or iterated over one by one."""
+        """Report copies in loops over loaders that are only collected, or iterated over one by one."""
         for there in device_loops(module, project):
             copies = (one for one in there.waits() if not one.is_number)
             for instead, waits in by_advice(copies, partial(_instead, module, there.loop)).items():
@@ -88,7 +88,7 @@ def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
 
 
 def _is_collected(module: Module, node: cst.CSTNode) -> bool:
-    """Return whether a value only goes into a list, or is joined to what was collected before."""
+    """Return whether a value is only appended to a list, or concatenated with the values collected before."""
     match step_of(module, node):
         case Kept(cst.Element(), display):
             return _is_collected(module, display)
@@ -105,7 +105,7 @@ def _is_collected(module: Module, node: cst.CSTNode) -> bool:
 
 
 def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
-    """Return ``all = torch.cat([all, new])``."""
+    """Return whether a call has the form ``all = torch.cat([all, new])``."""
     match step_of(module, call):
         case Assigned(targets, cst.Assign()):
             given = [argument.value for argument in call.args]
@@ -115,6 +115,6 @@ def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
 
 
 def _is_list(module: Module, node: cst.CSTNode) -> bool:
-    """Return whether what is added with ``+=`` is a list, and not a number or an array."""
+    """Return whether ``+=`` adds a list, and not a number or an array."""
     made = isinstance(node, cst.Call) and module.qualified_names(node.func) == {"builtins.list"}
     return made or isinstance(node, cst.List) or method_called(node) == "tolist"

@@ -17,7 +17,7 @@ _MOST_PAIRS = 3_000_000
 
 
 class _Matcher(difflib.SequenceMatcher[str]):
-    """Has found a longest common subsequence (Hunt & Szymanski 1977), not the longest piece first."""
+    """A ``SequenceMatcher`` that uses a longest common subsequence (Hunt & Szymanski 1977)."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
         super().__init__(None, old, new, autojunk=False)
@@ -42,7 +42,7 @@ def _matcher(old: Sequence[str], new: Sequence[str]) -> difflib.SequenceMatcher[
 
 
 def _places(lines: Sequence[str]) -> dict[str, list[int]]:
-    """Return the places of each line, the last place first."""
+    """Return the positions of each line, the last position first."""
     found: dict[str, list[int]] = {}
     for place in range(len(lines) - 1, -1, -1):
         found.setdefault(lines[place], []).append(place)
@@ -50,7 +50,7 @@ def _places(lines: Sequence[str]) -> dict[str, list[int]]:
 
 
 def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[difflib.Match]:
-    """Runs of lines that both have, of a longest common subsequence."""
+    """Return the blocks of equal lines in a longest common subsequence."""
     shorter = min(len(old), len(new))
     head = next((n for n in range(shorter) if old[n] != new[n]), shorter)
     tail = next((n for n in range(shorter - head) if old[-1 - n] != new[-1 - n]), shorter - head)
@@ -68,7 +68,7 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[difflib.Match]:
 
 
 def _common(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Places of a longest common subsequence."""
+    """Return the positions of a longest common subsequence."""
     places = _places(new)
     ends: list[int] = []  # the smallest place in `new` at which a subsequence of each length can end
     links: list[_Link] = []

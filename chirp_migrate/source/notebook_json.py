@@ -1,4 +1,4 @@
-"""Places of cell sources in a notebook's JSON, so that only changed cells are written."""
+"""Spans of cell sources in a notebook's JSON, so that only changed cells are written."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class CodeCell:
     """The ``source`` of a code cell.
 
     Attributes:
-        number: of the cell, counted over all cells from 1.
+        number: number of the cell, counted over all cells from 1.
         value: string or list of strings, as nbformat allows.
-        start: where the value begins in the raw text of the notebook.
-        end: just after it.
+        start: offset of the value in the raw text of the notebook.
+        end: offset after the value.
     """
 
     number: int
@@ -54,11 +54,11 @@ class CodeCell:
         return self.value if isinstance(self.value, str) else "".join(self.value)
 
     def render(self, text: str, raw: str) -> str:
-        """JSON of new code in the form the cell had: a string, or a list laid out as it was.
+        """Return JSON of new code in the form that the cell had: a string, or a list in the same layout.
 
         Args:
             text: the new code.
-            raw: raw text of the whole notebook. Lines that were there before keep the escapes they had.
+            raw: raw text of the whole notebook. Existing lines keep their escapes.
         """
         whole = isinstance(self.value, str)
         spans = [(self.start, self.end)]
@@ -96,7 +96,8 @@ def code_cells(raw: str) -> list[CodeCell]:
         raw: text of an ``.ipynb`` file; a byte order mark at its start is skipped.
 
     Raises:
-        UnreadableSource: broken JSON, another notebook format than 4, or another language than Python.
+        UnreadableSource: the text is no JSON, or a notebook of another format than 4, or of another language than
+            Python.
     """
     begin = 1 if raw.startswith("\ufeff") else 0
     try:
@@ -146,7 +147,7 @@ def _code_cell(number: int, members: object) -> CodeCell | None:
 
 
 def _at(value: Any, *keys: str | int) -> object:
-    """Value under nested keys; ``None`` where there is none."""
+    """Return the value under nested keys; ``None`` if a key is missing."""
     for key in keys:
         try:
             value = value[key]
@@ -156,10 +157,12 @@ def _at(value: Any, *keys: str | int) -> object:
 
 
 def _read(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
-    """Return the value at ``at``, and the offset after it; a container with a shape by its members and their spans.
+    """Return the value at ``at``, and the offset after it.
+
+    For a container in ``shape``, return its members with their spans.
 
     Raises:
-        json.JSONDecodeError: it is no JSON, or a key stands twice.
+        json.JSONDecodeError: the text is no JSON, or a key occurs twice.
     """
     if shape is None or not raw.startswith(("{", "["), at):
         return _DECODER.raw_decode(raw, at)
@@ -182,7 +185,7 @@ def _read(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
 
 
 def _expect(raw: str, at: int, mark: str) -> int:
-    """Offset of what follows ``mark`` and the white space after it."""
+    """Return the offset after ``mark`` and the white space that follows it."""
     if not raw.startswith(mark, at):
         raise json.JSONDecodeError(f"Expecting {mark!r}", raw, at)
     return _skip(raw, at + 1)

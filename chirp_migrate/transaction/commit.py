@@ -1,4 +1,4 @@
-"""A plan written to its tree, all or nothing."""
+"""Writing of a plan to its tree, all or nothing."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class CommitResult:
     Attributes:
         applied: files that were written, in the order of the plan.
         skipped: files that were skipped because this user may not write them.
-        run: number of the run, such as ``0001``; empty when there was nothing to write.
-        linked: paths of written files that had other names (hard links): those keep the old bytes, and are separate
-            files from now on.
-        found: one sentence on an interrupted run that was brought to an end first; None when there was none.
+        run: number of the run, such as ``0001``; empty if there was nothing to write.
+        linked: paths of written files with other names (hard links). The other names keep the old bytes and are now
+            separate files.
+        found: one sentence on an interrupted run that was recovered first; None if there was none.
     """
 
     applied: tuple[FilePlan, ...]
@@ -56,21 +56,21 @@ def commit(
 ) -> CommitResult:
     """Write all files of ``plan``, or none.
 
-    The journal is on disk before the first file changes. Each file is replaced in one step and keeps its mode, and
-    its owner where this user may give it away; a link is written through when its target is under the root; other
-    hard links to a file keep the old bytes. Added files come first, so that the tree can be imported at every instant.
-    A process killed at any instant leaves a tree that :func:`.recovery.recover` puts back.
+    The journal is on disk before the first file changes. Each file is replaced atomically and keeps its mode, and its
+    owner if this user may set it. For a link, the target is replaced if it is under the root. Other hard links to a
+    file keep the old bytes. Added files are first, so that the tree can be imported at every moment. If the process is
+    killed at any moment, :func:`.recovery.recover` restores the tree.
 
     Args:
-        plan: what to write; files that would not change are left out.
-        wait_s: seconds to wait for another run that is at work.
-        on_step: called after every step. What it raises stops the commit, which is then undone.
-        documents: what is kept in the journal besides, by name (see :meth:`.JournalRun.document`).
+        plan: the plan to write; files that would not change are omitted.
+        wait_s: seconds to wait for another running process.
+        on_step: called after every step. An error of it stops the commit, which is then undone.
+        documents: further documents for the journal, by name (see :meth:`.JournalRun.document`).
 
     Raises:
-        Refused: a file is not what it was when it was planned, leads outside the root, or another run is at work;
+        Refused: a file has changed since it was planned or leads outside the root, or another process is running;
             nothing is written.
-        CommitFailed: the system did not let us write; everything is undone, unless the message says otherwise.
+        CommitFailed: a file cannot be written; everything is undone, unless the message reports otherwise.
     """
     root = plan.root.resolve()
     with alone_at_work(root, wait_s=wait_s, on_step=on_step) as found:
@@ -93,7 +93,7 @@ def commit(
 
 @dataclass(frozen=True)
 class _Target:
-    """A file of the plan, as the journal has it (its place once links are followed), and whether it has other names."""
+    """A file of the plan as recorded in the journal (path with links resolved), and whether it has other names."""
 
     plan: FilePlan
     file: JournalFile
@@ -135,7 +135,7 @@ def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tupl
 
 
 def _new_folders(root: Path, targets: Sequence[_Target]) -> tuple[str, ...]:
-    """Folders that have to be made for the targets, parents first."""
+    """Return the folders to create for the targets, parents first."""
     above = (parent for target in targets for parent in reversed(PurePosixPath(target.file.path).parents))
     return tuple(str(folder) for folder in dict.fromkeys(above) if not (root / folder).exists())
 
@@ -152,13 +152,13 @@ def _resolve_links(root: Path, path: str) -> str:
 
 
 def _free(root: Path, path: str) -> bool:
-    """Return whether a file can come to be at ``path``: nothing there, and no file where a folder must be."""
+    """Return whether a file can be created at ``path``: nothing is there, and no parent is a file."""
     above = [root / parent for parent in PurePosixPath(path).parents]
     return not os.path.lexists(root / path) and all(p.is_dir() for p in above if os.path.lexists(p))
 
 
 def _unwritable(place: Path) -> str | None:
-    """Return why this user should not write ``place``; mode bits count for root too, who could write everything."""
+    """Return why this user should not write ``place``; mode bits also count for root, who could write everything."""
     if place.exists() and not (place.stat().st_mode & stat.S_IWUSR and os.access(place, os.W_OK)):
         return "it is read-only; make it writable and run apply again"
     folder = next(parent for parent in place.parents if parent.exists())

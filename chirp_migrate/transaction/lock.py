@@ -1,7 +1,7 @@
-"""One run at a time in one tree.
+"""A lock that permits only one running process in a tree.
 
-The operating system holds the lock for the process, so it goes with the process however that ends; the file's text
-(process number and machine) only says who it is.
+The operating system holds the lock for the process, so the lock ends with the process. The file's text (process number
+and machine) only identifies the process.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _POLL_S = 0.05
 
 @contextlib.contextmanager
 def hold(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
-    """Be the only one at work in ``folder``, which is made if need be and removed in the end if it is empty.
+    """Return a context that holds the lock in ``folder``, which is created if necessary and removed if empty.
 
     Args:
-        folder: where the lock is.
-        wait_s: seconds to wait for another process that is at work there.
+        folder: folder of the lock.
+        wait_s: seconds to wait for another process that holds the lock.
 
     Raises:
-        Refused: another process is (still) at work there, or ``folder`` is not a folder of its own.
+        Refused: another process (still) holds the lock, or ``folder`` is a link or no folder.
         OSError: the folder or the lock cannot be written.
     """
     descriptor = _wait_for(folder, wait_s)
@@ -70,7 +70,7 @@ def _wait_for(folder: Path, wait_s: float) -> int:
 
 
 class _Held(Exception):
-    """Another process has the lock; the message says which."""
+    """Another process has the lock; the message names it."""
 
     def __init__(self, folder: Path, holder: tuple[int, str] | None) -> None:
         who = "" if holder is None else f" (process {holder[0]} on {holder[1]})"
@@ -135,7 +135,7 @@ def _release(folder: Path, descriptor: int) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Take the lock without waiting; false when another process has it."""
+    """Take the lock without waiting; return False if another process has it."""
     try:
         _take(descriptor)
     except OSError as error:

@@ -21,20 +21,20 @@ __all__ = ["alone_at_work", "reason", "recover"]
 def recover(
     root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[Step], None] = no_progress
 ) -> str | None:
-    """Bring to an end what was interrupted in ``root``: an apply is undone, a rollback is finished.
+    """Recover from an interrupted run in ``root``: undo an apply, or finish a rollback.
 
     Args:
         root: the tree.
         force: also restore files with later edits; these edits are lost.
-        wait_s: seconds to wait for another run that is at work.
+        wait_s: seconds to wait for another running process.
         on_step: called for every restored file.
 
     Returns:
-        One sentence on what was found and done; None when nothing was interrupted.
+        One sentence on the interruption and its recovery; None if nothing was interrupted.
 
     Raises:
-        Refused: a file was edited since, or another run is at work; nothing is changed.
-        CommitFailed: a file cannot be written; the journal stays, so that it can be tried again.
+        Refused: a file was edited since, or another process is running; nothing is changed.
+        CommitFailed: a file cannot be written; the journal stays, so that recovery can be tried again.
     """
     root = root.resolve()
     if not _needs_recovery(root):
@@ -47,12 +47,12 @@ def recover(
 def alone_at_work(
     root: Path, *, force: bool = False, wait_s: float, on_step: Callable[[Step], None]
 ) -> Iterator[str | None]:
-    """Be the only one at work on ``root`` (links resolved), with what was interrupted there brought to an end.
+    """Return a context that holds the lock of ``root`` (links resolved), after recovery from an interruption.
 
-    Gives what :func:`recover` returns, and takes its arguments.
+    The arguments, and the value of the context, are those of :func:`recover`.
 
     Raises:
-        Refused, CommitFailed: see there; and where the system does not let us write.
+        Refused, CommitFailed: as :func:`recover`; and if the lock cannot be written.
     """
     try:
         with hold(journal_folder(root), wait_s=wait_s):
@@ -111,7 +111,7 @@ def _finish_leftovers(root: Path) -> str | None:
 
 
 def _needs_recovery(root: Path) -> bool:
-    """Whether to look closer, with the lock. Another process may be at work, so what is seen may be half done."""
+    """Return whether recovery may be needed; another process may be running, so check it again with the lock."""
     if not os.path.lexists(journal_folder(root)):
         return False
     try:
@@ -122,6 +122,6 @@ def _needs_recovery(root: Path) -> bool:
 
 
 def reason(error: OSError) -> str:
-    """Return the system's error with its place."""
+    """Return the text of a system error with its path."""
     where = f"{error.filename} " if error.filename else ""
     return f"{where}cannot be written: {error.strerror or error}"

@@ -1,4 +1,4 @@
-"""Applied runs taken back: every byte, every mode, and what they added."""
+"""Undoing of applied runs: every byte, every mode, and every added file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RollbackResult:
         restored: files that have their earlier bytes and mode again.
         removed: files that the run had added.
         run: number of the run that was undone, such as ``0001``.
-        merged: files that have what the run did to them undone, and later edits kept.
+        merged: files in which the changes of the run are undone and later edits are kept.
     """
 
     restored: tuple[str, ...]
@@ -58,31 +58,29 @@ def rollback(
     wait_s: float = 0.0,
     on_step: Callable[[Step], None] = no_progress,
 ) -> tuple[RollbackResult, ...]:
-    """Undo the last applied run in ``root``, or others, newest first; each of them wholly or not at all.
+    """Undo the last applied run in ``root``, or several runs, newest first; each run completely or not at all.
 
-    Folders that a run made go too if nothing else is in them, and the journal once no run is left. Where an earlier
-    run was interrupted, bringing that to an end comes first. It is refused before anything changes where one of the
-    runs would be.
+    Folders that a run created are removed if they are empty, and the journal if no run is left. Recovery from an
+    interrupted run comes first. If the rollback of one of the runs is refused, nothing changes.
 
     Args:
         root: the tree.
-        run: number of the only run to undo, while no later run has written to one of its files; the later runs can
-            still be undone.
+        run: number of the only run to undo, if no later run has written to one of its files. The later runs can still
+            be undone.
         back_to: number of the run to undo with all later ones, in place of ``run``.
-        force: also restore files that were edited since; those edits are lost.
-        merge: keep those edits, by git's three-way merge.
+        force: also restore files that were edited since; these edits are lost.
+        merge: keep such edits, by git's three-way merge.
         wait_s: seconds to wait for another run that is at work.
-        on_step: called after every step. What it raises stops the rollback of that run, which is then
-            undone.
+        on_step: called after every step. An error of it stops the rollback of that run, which is then undone.
 
     Returns:
-        What was done, by run, newest first.
+        The result for each run, newest first.
 
     Raises:
-        UsageProblem: nothing is applied in ``root``, or no such run.
-        Refused: files were edited since (named), or cannot be merged (named), a later run wrote to the same files
-            (named), or another run is at work; nothing is changed.
-        CommitFailed: the system did not let us write; the message says how the tree stands.
+        UsageProblem: no run is applied in ``root``, or there is no such run.
+        Refused: files were edited since or cannot be merged, a later run wrote to the same files, or another process is
+            running. The message names the files, and nothing is changed.
+        CommitFailed: a file cannot be written; the message describes the state of the tree.
     """
     root = root.resolve()
     if not os.path.lexists(journal_folder(root)):
@@ -124,7 +122,7 @@ def nothing_applied(root: Path) -> UsageProblem:
 
 
 def later_runs(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
-    """Return the runs after ``run`` that wrote to its files: their names, and which files."""
+    """Return the names of the later runs that wrote to files of ``run``, and these files."""
     own = {file.path for file in run.files}
     later = {one.name: [file.path for file in one.files if file.path in own] for one in runs if one.number > run.number}
     return {name: paths for name, paths in later.items() if paths}
@@ -141,7 +139,7 @@ def _index(runs: Sequence[JournalRun], number: int) -> int:
 
 
 def _transfer_folder_ownership(run: JournalRun, later: Iterable[JournalRun]) -> None:
-    """Folders that ``run`` made are to go with the last run that has files in them."""
+    """Transfer the folders that ``run`` created to the last run with files in them, whose rollback removes them."""
     for heir in later:
         above = {str(parent) for file in heir.files for parent in PurePosixPath(file.path).parents}
         inherited = above.intersection(run.folders).difference(heir.folders)
@@ -152,12 +150,12 @@ def _transfer_folder_ownership(run: JournalRun, later: Iterable[JournalRun]) -> 
 
 @dataclass
 class _Undoing:
-    """How a run is to be undone.
+    """The plan for undoing a run.
 
     Attributes:
         run: the run.
-        files: its files with what is found in their places, and what becomes of that.
-        contents: bytes by their SHA-256 that the journal lacks: of files that were edited, and what merging gives.
+        files: its files, with the found versions and the versions to restore.
+        contents: bytes that the journal lacks, by their SHA-256: of edited files, and of merged files.
         merged: paths of files in which later edits are kept.
     """
 
@@ -168,11 +166,11 @@ class _Undoing:
 
 
 def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> list[_Undoing]:
-    """Return how ``runs``, newest first, are undone one after the other; nothing is changed.
+    """Plan the undoing of ``runs``, newest first, without changing anything.
 
     Raises:
-        Refused: files were edited and these edits are not to be lost, or cannot be kept, or there is no git.
-        JournalDamaged: bytes are gone that a run had kept.
+        Refused: files were edited, without ``force`` and ``merge``; or edits cannot be merged; or git is not installed.
+        JournalDamaged: bytes that a run had stored are missing.
     """
     versions: dict[str, Version | None] = {}  # what is in the place of each file once the runs before are undone
     bytes_of: dict[str, bytes] = {}
@@ -234,10 +232,10 @@ def _without_run(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
 
 
 def _look(root: Path, path: str) -> tuple[Version | None, bytes]:
-    """Return the file at ``path`` as it is now, and its bytes; None where there is none.
+    """Return the current version of the file at ``path``, and its bytes; None if there is no file.
 
     Raises:
-        Refused: something else is in its place.
+        Refused: ``path`` is no regular file.
     """
     now = fingerprint(root, path)
     if now == NOT_A_FILE:

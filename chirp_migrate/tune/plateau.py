@@ -1,11 +1,12 @@
-"""The rule by which a configuration is picked; docs/tune.md states it. Pure: rates in, standings out.
+"""The rule that picks a configuration, as in docs/tune.md: pure functions from rates to comparisons.
 
-The best configuration is the one with the highest mean rate. Every other one is compared with it round by round, which
-takes out what slowed both down: the ratio of the two rates of a round, averaged as logarithms, with Student's interval.
-A configuration is level with the best if that ratio is at least 0.95. Picked is the smallest that is level: fewest
-worker processes, then fewest threads, then fewest batches ahead. Rounds go on until the pick could not well change, or
-time is up: the intervals of the pick and of all that is smaller lie wholly on one side of 0.95, and no larger
-configuration may be so much faster than the best that the pick would fall below it.
+The best configuration has the highest mean rate. Every other configuration is compared with the best round by round,
+which removes common disturbances: the ratio of the two rates of a round, averaged as logarithms, with Student's
+interval. A configuration is tied with the best if that ratio is at least 0.95. The pick is the smallest tied
+configuration: fewest worker processes, then fewest threads, then fewest batches ahead. Rounds continue until the pick
+is unlikely to change, or time is up. The pick is unlikely to change if the intervals of the pick and of all smaller
+configurations are completely above or below 0.95, and no larger configuration may be so much faster than the best that
+the pick would no longer be tied.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _CONFIDENCE = 0.95
 
 
 def mean_rate(rates: Sequence[float]) -> Ratio:
-    """Geometric mean of positive rates, with Student's interval of the mean of their logarithms; of one, no width.
+    """Return the geometric mean of positive rates, with Student's interval of the mean logarithm (one rate: no width).
 
     Raises:
-        ValueError: there is none, or one is not positive.
+        ValueError: there are no rates, or one is not positive.
     """
     if not rates or min(rates) <= 0:
         raise ValueError("a mean rate needs at least one rate, all of them positive")
@@ -44,10 +45,10 @@ def mean_rates(measured: Sequence[Measured]) -> dict[Candidate, Ratio]:
 
 
 def standings(measured: Sequence[Measured]) -> list[Comparison]:
-    """Return each configuration beside the best, in the order given.
+    """Return the comparison of each configuration with the best one, in the same order.
 
-    Rounds are paired by their number: one that was given up after some rounds is compared over those, and cannot be the
-    best.
+    Rounds are paired by their number. A configuration that was given up after some rounds is compared over these
+    rounds, and cannot be the best.
     """
     rounds = max((len(configuration.rates) for configuration in measured), default=0)
     to_the_end = [configuration for configuration in measured if 0 < len(configuration.rates) == rounds]
@@ -83,14 +84,14 @@ def _compare(configuration: Measured, best: Measured | None) -> Comparison:
 
 
 def pick(measured: Sequence[Measured]) -> Measured | None:
-    """Return the smallest configuration that is the best or level with it; None where all failed."""
+    """Return the smallest configuration that is the best or tied with it; None if all failed."""
     placed = zip(measured, standings(measured), strict=True)
     level = [configuration for configuration, beside in placed if beside.place in (Place.BEST, Place.LEVEL)]
     return min(level, key=lambda configuration: configuration.candidate.size, default=None)
 
 
 def settled(measured: Sequence[Measured]) -> bool:
-    """Return whether no further round could well change the pick."""
+    """Return whether further rounds are unlikely to change the pick."""
     chosen = pick(measured)
     return chosen is None or all(
         beside.settled or (configuration.candidate.size > chosen.candidate.size and not _may_be_much_faster(beside))
@@ -99,5 +100,5 @@ def settled(measured: Sequence[Measured]) -> bool:
 
 
 def _may_be_much_faster(beside: Comparison) -> bool:
-    """Return whether a configuration may be so much faster than the best that the pick would not be level with it."""
+    """Return whether a configuration may be so much faster than the best that the pick would not be tied with it."""
     return beside.beside_best_interval is None or beside.beside_best_interval[1] >= 1 / (1 - TOLERANCE)

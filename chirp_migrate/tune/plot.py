@@ -1,4 +1,4 @@
-"""Throughput over worker processes, as a picture, drawn with matplotlib where it is installed.
+"""A picture of throughput over worker processes, drawn with matplotlib if it is installed.
 
 Colours are those of Okabe and Ito, which colour-blind people can distinguish; markers differ as well.
 """
@@ -24,10 +24,10 @@ _LONGEST_TITLE = 70
 
 
 def check(target: Path) -> None:
-    """See, before anything is measured, that a picture can be drawn and written.
+    """Check, before the measurement, that a picture can be drawn and written.
 
     Raises:
-        UsageProblem: another suffix, no such folder, or matplotlib is not installed.
+        UsageProblem: the suffix is unknown, the folder does not exist, or matplotlib is not installed.
     """
     if target.suffix.lower() not in _SUFFIXES:
         raise UsageProblem(f"{target} is no picture: give --plot a file that ends in {', '.join(_SUFFIXES)}.")
@@ -45,9 +45,9 @@ def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
     """Draw one panel for each loader.
 
     Args:
-        target: file whose suffix says the format; it is replaced.
-        loaders: what was measured.
-        machine: one line for the caption.
+        target: the file to write or replace; its suffix defines the format.
+        loaders: the results of the loaders.
+        machine: description of the machine, one line for the caption.
 
     Raises:
         UsageProblem: the file cannot be written.
@@ -131,7 +131,7 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
 
 
 def _series(ways: Sequence[Candidate]) -> dict[str, list[Candidate]]:
-    """Return lines of the plot: a prefetch factor each, from loading in the process on; threads are points."""
+    """Return the lines of the plot, one for each prefetch factor, beginning without workers; threads are points."""
     alone = [way for way in ways if way.alone]
     series: dict[str, list[Candidate]] = {}
     for way in ways:

@@ -26,9 +26,9 @@ _WORTH_IT = 1.05
 
 
 def conclude(loader: LoaderReport, training: Training | None) -> None:
-    """Fill in what follows from what was measured, with what to change for the training, too, where one is given.
+    """Add the conclusions from the measurements; with ``training``, also recommendations for the training.
 
-    Nothing is recommended where all ways of loading failed.
+    If all configurations failed, there are no recommendations.
     """
     chosen = pick(loader.measured)
     loader.picked = None if chosen is None else chosen.candidate
@@ -76,7 +76,7 @@ def _workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
 
 
 def _persistent(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
-    """Keep the workers where starting them takes a noticeable part of an epoch."""
+    """Recommend to keep the workers, if starting them takes a noticeable part of an epoch."""
     start_s = statistics.median(chosen.first_batch_s)
     epoch_s = loader.samples / mean_rate(chosen.rates).value
     if start_s < _START_SHARE * epoch_s:
@@ -94,7 +94,7 @@ def _failures(loader: LoaderReport) -> list[Recommendation]:
 
 
 def _batch_sizes(loader: LoaderReport) -> list[Recommendation]:
-    """Another size, where the training's own is clearly below it."""
+    """Recommend another batch size, if the rate with the training's own size is clearly lower."""
     placed = {
         measured.candidate.batch_size: beside
         for measured, beside in zip(loader.batch_sizes, standings(loader.batch_sizes), strict=True)

@@ -15,7 +15,7 @@ __all__ = ["show"]
 
 
 def show(report: TuneReport, screen: Screen) -> None:
-    """Print the report; with -q the recommendations alone, with -v every round, too."""
+    """Print the report: with -q only the recommendations, with -v also every round."""
     for loader in report.loaders:
         screen.line()
         if not screen.quiet:
@@ -64,7 +64,7 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
 
 
 def _is_shown(measured: Measured, beside: Comparison, loader: LoaderReport) -> bool:
-    """Whether it is shown without -v: the pick, the best, what the training has now, and loading in the process."""
+    """Return whether a configuration is shown without -v: the pick, the best, the current one, and no workers."""
     way = measured.candidate
     return way in (loader.picked, loader.now) or way.alone or beside.place is Place.BEST
 

@@ -1,4 +1,4 @@
-"""The child process: it runs the user's code and measures."""
+"""The child process, which runs the user's code and measures."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ _LEAST_S = 1.0
 def run(
     request: Request, show: Progress, begin: Callable[[str, int], None] = lambda _label, _others: None
 ) -> TuneReport:
-    """Get the loaders, measure each, and conclude; what concerns the training as a whole stands with the first loader.
+    """Measure each loader and draw the conclusions; those on the whole training are in the first loader's report.
 
     Args:
-        request: what is measured.
+        request: the task.
         show: called with the progress.
-        begin: called before an entry point is entered, with its label and how many others there are; with an empty
-            label before anything is measured.
+        begin: called before an entry point runs, with its label and the number of other entry points; with an empty
+            label before the measurement.
 
     Raises:
-        NotUsable: what was asked for cannot be measured.
-        Raised: the user's code raised.
+        NotUsable: the requested dataset or training cannot be measured.
+        Raised: the user's code raised an error.
     """
     seed_everything(_SEED)
     ends_at = request.ends_at or time.time() + request.grid.seconds
@@ -158,9 +158,9 @@ def _measure_subject(subject: Subject, request: Request, seconds: float, show: P
 
 
 def _augmentation(subject: Subject, seconds: float) -> tuple[list[float], list[float], str | None]:
-    """Seconds a batch with and without augmentation, by round, or why they are not measured.
+    """Return the seconds per batch with and without augmentation, by round, or why they are not measured.
 
-    There are five rounds, fewer where ``seconds`` are over, one at least.
+    There are five rounds; fewer if ``seconds`` are over, but at least one.
     """
     if subject.options.get("batch_sampler") is not None:
         return [], [], "its batch sampler may yield indices that another dataset does not have"
@@ -183,14 +183,14 @@ def _augmentation(subject: Subject, seconds: float) -> tuple[list[float], list[f
 
 
 def _at_sizes(subject: Subject, chosen: Candidate, sizes: list[int], seconds: float, show: Progress) -> list[Measured]:
-    """Return the pick at its own and the other batch sizes, in turns."""
+    """Measure the pick at its own and at other batch sizes, in turns."""
     ways = [replace(chosen, batch_size=size) for size in (subject.report.batch_size, *sizes)]
     show(f"{chosen} at batch sizes {', '.join(str(way.batch_size) for way in ways)}")
     return Sweep(subject, ways, seconds, show).run()
 
 
 def _threads(subject: Subject, thread_safe: bool) -> tuple[int, ...]:
-    """Numbers of prefetch threads worth trying: none where a user's code would run in them unasked."""
+    """Return the numbers of prefetching threads to try: none if they would run user code without permission."""
     if not thread_safe and not (is_in_memory(subject.dataset) and stacks_samples(subject.collate)):
         return ()
     most = usable_cpus()

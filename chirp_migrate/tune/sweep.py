@@ -1,9 +1,9 @@
-"""Measures ways of loading in turns, in the child process.
+"""Measurement of configurations in turns, in the child process.
 
-Of each measurement the start is kept apart: the first batch, and those that were begun together with it, are over
-before the clock runs (trap 8, 9). Counted are batches that came, in whole turns of the workers, and the time that was
-waited for them; nothing is divided by a number that was only asked for. Every round measures every candidate once, in
-an order that changes, so that a machine that slows down does so for all.
+The start is not part of a measurement: the clock starts after the first batch and the batches that were started
+together with it (traps 8 and 9). Batches that arrive count, in whole turns of the workers, and the time of waiting for
+them; requested batches that did not arrive do not count. Every round measures every candidate once, in a changing
+order, so that a slower machine affects all candidates alike.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def grid(
     batch_size: int | None,
     now: Candidate | None,
 ) -> list[Candidate]:
-    """Return every candidate once, smallest first; without workers there is nothing to prefetch (trap 4).
+    """Return every candidate once, smallest first; without workers there is no prefetch factor (trap 4).
 
-    Loading in the process is always among them, since everything is compared with it, and so is what the training has
-    now.
+    The candidates always include loading in the process, with which all others are compared, and the current
+    configuration of the training.
     """
     way = partial(Candidate, batch_size=batch_size)
     ways = {way(0), *([] if now is None else [now])}
@@ -56,14 +56,14 @@ def grid(
 
 
 def measure(subject: Subject, candidate: Candidate, seconds: float) -> tuple[float, Rate]:
-    """Load for about ``seconds``, one turn of the workers at least.
+    """Load for about ``seconds``, but at least one turn of the workers.
 
     Returns:
-        Samples a second, once running, and what they were computed from.
+        Samples per second after the start, and the data from which they were computed.
 
     Raises:
         RuntimeError: worker processes could not be started or died.
-        Exception: what the user's dataset or collation raises.
+        Exception: any error of the user's dataset or collation.
     """
     draws = EndlessDraws(len(subject.dataset), {**subject.options, "batch_size": candidate.batch_size})
     with warnings.catch_warnings(record=True) as warned:
@@ -81,7 +81,7 @@ def _why_lost(warned: Sequence[str]) -> str:
 
 
 def expected_s(candidate: Candidate, batch_s: float, slice_s: float, start_s: float, cpus: int) -> float:
-    """Seconds that one measurement will take, from the seconds that a batch takes in the process."""
+    """Estimate the seconds of one measurement, from the seconds that a batch takes in the process."""
     turn = candidate.at_once * batch_s / min(candidate.at_once, cpus)
     return (start_s if candidate.num_workers else 0.0) + batch_s + turn + max(slice_s, turn)
 
@@ -92,10 +92,10 @@ class Sweep:
 
     Attributes:
         subject: the dataset.
-        candidates: the ways of loading; loading in the process is among them.
-        seconds: time for it; :data:`MIN_ROUNDS` rounds are made in any case, unless it is limited.
+        candidates: the configurations, including loading in the process.
+        seconds: time limit; at least :data:`MIN_ROUNDS` rounds run unless ``is_limited``.
         show: called with the progress.
-        is_limited: whether to end when time is up, even in the first round.
+        is_limited: whether to end at the time limit, even in the first round.
     """
 
     subject: Subject
@@ -113,19 +113,19 @@ class Sweep:
 
     @property
     def cpu_share(self) -> float | None:
-        """CPU time / wall time of loading in the process, the median of the rounds; None where that failed."""
+        """Return CPU time / wall time of loading in the process, the median of the rounds; None if that failed."""
         return median(self._cpu_shares) if self._cpu_shares else None
 
     @property
     def others(self) -> float | None:
-        """Share of the CPUs that other processes used, the median of the measurements; None where not known."""
+        """Return the median share of the CPUs that other processes used; None if it is not known."""
         return median(self._others) if self._others else None
 
     def run(self) -> list[Measured]:
-        """Measure until the order is clear or time is up.
+        """Measure until the pick is unlikely to change, or time is up.
 
         Raises:
-            Exception: what the user's code raises when batches are loaded in the process.
+            Exception: any error of the user's code while batches are loaded in the process.
         """
         begun = time.monotonic()
         slice_s = min(max(self.seconds / (_WANTED_ROUNDS * len(self.measured)), _SHORTEST_S), _LONGEST_S)
@@ -164,7 +164,7 @@ class Sweep:
         return self.measured
 
     def _order(self) -> list[Measured]:
-        """Those of the next round: all at first, then those that are not clearly below; the first begins round 0."""
+        """Return the candidates of the next round in order: all at first, later those not clearly below the best."""
         contenders = self._contenders() if self.rounds >= MIN_ROUNDS else self.measured
         order = deque(configuration for configuration in contenders if configuration.error is None)
         order.rotate(-self.rounds)
@@ -201,7 +201,7 @@ class Sweep:
         configuration.batches += rate.batches
 
     def _foretell(self, slice_s: float) -> None:
-        """Say how long it will take, once a batch has been loaded."""
+        """Report the expected duration, after a batch has been loaded."""
         start_s = start_seconds(start_method(self.subject.options))
         cpus = usable_cpus()
         least = MIN_ROUNDS * sum(
@@ -220,7 +220,7 @@ class Sweep:
 
 
 def _why(error: Exception) -> str:
-    """Return one line; of what a worker raised, which PyTorch gives as a traceback, the last."""
+    """Return an error as one line; for the error of a worker, the last line of PyTorch's traceback."""
     text = first_line(error)
     if text.startswith("Caught "):
         return str(error).strip().splitlines()[-1].strip()

@@ -1,4 +1,4 @@
-"""The loaders that a training makes, and how long it waits for each: it is entered, watched, and ended again."""
+"""Watching of a training call, which is then ended: the loaders that it builds, and the waits for each."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ _LEAST_S = 6.0
 
 
 class _SeenEnough(BaseException):
-    """Ends a training call whose loaders were seen; no error, so that code that handles errors lets it pass."""
+    """Ends a training call whose loaders were seen. It is no ``Exception``, so that handlers of errors let it pass."""
 
 
 @dataclass
 class _Loader:
     """All loaders with the same kind of dataset, batches and role, such as those of the folds.
 
-    Waits and periods (from batch to batch, the training's step included) are in seconds; the first batch of each walk
-    is left out of both: it is start-up.
+    Waits and periods (from batch to batch, including the training's step) are in seconds. They omit the first batch of
+    each pass, which is start-up.
     """
 
     loader: Any
@@ -62,7 +62,7 @@ class _Loader:
 
 
 class _Watching(Interception):
-    """Sees what loaders a training makes, and how long it waits for them, until it begins its second epoch."""
+    """Records the loaders of a training, and its waits for them, until the second epoch begins."""
 
     def __init__(self, longest_s: float) -> None:
         super().__init__(self._watch)
@@ -72,10 +72,10 @@ class _Watching(Interception):
         self._entered = 0.0
 
     def run(self, call: Callable[[], Any]) -> None:
-        """Make a training call, and end it once its loaders were seen.
+        """Run a training call, and end it once its loaders were seen.
 
         Raises:
-            Exception: what the call raises.
+            Exception: any error of the call.
         """
         self.cover_new_classes()
         self._pacing = Pacing()
@@ -121,20 +121,20 @@ def watched(
     seconds: float = math.inf,
     begin: Callable[[str], None] = lambda _label: None,
 ) -> tuple[list[Subject], Training, list[str]]:
-    """Enter training calls until their first loaders have given batches, and give those worth measuring, slowest first.
+    """Run training calls until their loaders have yielded batches, and return the loaders to measure, slowest first.
 
     Args:
-        calls: of each entry point, what makes its training call.
+        calls: for each entry point, a function that returns its training call.
         show: called with the progress.
-        seconds: time for this and for measuring; a part of it is for this.
-        begin: called before each entry point is entered.
+        seconds: time limit of watching and measuring; watching uses a part of it.
+        begin: called before each entry point runs.
 
     Returns:
-        The loaders, what the training took, and notes on those left out.
+        The loaders, the times of the training, and notes on omitted loaders.
 
     Raises:
         NotUsable: the training took no batch from a loader that can be measured.
-        Raised: no entry point trains, and the first one raised this.
+        Raised: no entry point trains; this is the error of the first one.
     """
     watching = _Watching(_LONGEST_SHARE * seconds)
     monitor = DataLoaderPerformanceMonitor()

@@ -1,4 +1,4 @@
-"""The document of a verification, built from its measurements and decision."""
+"""Building of the document of a verification from its measurements and its decision."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Findings:
     """The results of a verification so far.
 
     Attributes:
-        watched: what both sides showed under the watch.
-        equivalence: what of the training differs.
-        rounds: what was timed; nothing where the sides were found to differ before.
-        measured: side → what the clocks on its loaders showed.
-        spent_s: seconds that were spent on what, by name.
+        watched: the watched runs of both versions.
+        equivalence: the differences between the trainings.
+        rounds: the timed rounds; empty if the versions differ, so that nothing was timed.
+        measured: version → results of its MEASURED pass.
+        spent_s: seconds of each activity, by name.
     """
 
     watched: Watched
@@ -51,10 +51,10 @@ class Findings:
 
 
 def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings, **conditions: Any) -> VerifyReport:
-    """Everything measured, with raw seconds of every round and what every loader yielded, and what is decided by it.
+    """Build the document from all measurements, with raw seconds of every round and all loader passes.
 
     Args:
-        found: what is reported.
+        found: the results to report.
         conditions: fields of the document that are not measured: ``before``, ``copies``, ``files``.
     """
     labels = [entry.label for entry in discovery.entry_points if entry.label not in found.watched.failing]
@@ -167,7 +167,7 @@ def _own_runs(discovery: Discovery, timed: Rounds) -> dict[str, OwnTimes]:
 
 
 def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> VerifyReport:
-    """Return the verdict ``failed``, with the end of what the project's code printed."""
+    """Return a report with the verdict ``failed``, and the end of the output of the project's code."""
     on = machine.describe(usable_cpus())
     return VerifyReport(
         verdict=Verdict.FAILED.text,
@@ -183,7 +183,7 @@ def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> V
 
 
 def rounds_line(rounds: Rounds) -> str:
-    """Return how many rounds were made, how busy the machine was, and why there were no more."""
+    """Return a line with the number of rounds, the load of the machine, and the reason for the last round."""
     timed = sum(len(each.labels) for each in rounds.made)
     text = f"{count(rounds.count, 'pair')} of processes, {count(timed, 'entry point')} timed in them"
     ended = "" if rounds.ended_with is None else f" Ended with {rounds.ended_with}."
@@ -212,7 +212,7 @@ def _describe_uncompared(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) ->
 
 
 def _provenance() -> dict[str, Any]:
-    """Return tool, time and place of the document."""
+    """Return tool, time and machine of the document."""
     return {
         "tool": f"chirp-migrate {__version__}",
         "environment": machine.describe_environment(),
@@ -233,7 +233,7 @@ def _figures(measured: SideMeasures, timed: Rounds, side: str) -> dict[str, floa
 
 
 def _describe_simulation(discovery: Discovery, settings: VerifyOptions, timed: Rounds) -> Simulated:
-    """Return the simulation, and how busy it kept the device."""
+    """Return a description of the simulation, and the share of the time that it kept the device busy."""
     step_ms = settings.simulate_step_ms
     if discovery.source is Source.COMMAND:
         text = f"SIMULATED device steps of {step_ms:g} ms were requested, but a command cannot have any: none ran."

@@ -1,6 +1,6 @@
 """The child process of a verification: it trains the backend's own entry points, in a fresh interpreter.
 
-Its working directory and first import path are the root of a copy of the backend. See :class:`.Job` for what it does.
+Its working directory and first import path are the root of a copy of the backend. :class:`.Job` lists its tasks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 @contextmanager
 def _code_of(entry: EntryPoint, stage: str) -> Iterator[None]:
-    """While code of the backend runs for an entry point: what it raises becomes :class:`Raised`, which names it."""
+    """Return a context for code of the backend, in which errors become :class:`Raised` with the entry point."""
     try:
         yield
     except NotFound:
@@ -68,8 +68,8 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
     """Do the job of ``spec``.
 
     Raises:
-        Raised: the backend's code raised where that is not a result by itself.
-        NotFound: what the user named is not there.
+        Raised: the backend's code raised an error that is no result of an entry point.
+        NotFound: an object that the user named does not exist.
     """
     result = RunResult()
     if spec.job is Job.NAMES:
@@ -98,7 +98,7 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
 
 
 def _watch(spec: RunSpec, parent: Parent, data: TrainingData) -> None:
-    """Watch each entry point in a turn of its own, and send what was seen; then with another seed."""
+    """Watch each entry point in its own turn, and send the results; then watch it with another seed."""
     torch.set_num_threads(spec.watching_threads)
     sizes = spec.sizes.watched()
     for number, entry in enumerate(spec.entry_points):
@@ -133,7 +133,7 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
 
 
 def _time(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, float]) -> None:
-    """Repeat watched runs in a first turn; then each entry point, from its call to its last epoch, in turns."""
+    """Repeat watched runs in the first turn; then time each entry point, from its call to its last epoch."""
     parent.wait_for_turn()
     with _spending(spent, "warming up"):
         parent.send(Found(REPEATED, _repeat_watched_runs(spec, small)))
@@ -175,7 +175,7 @@ def _time(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, f
 
 
 def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
-    """Results of the watched runs that are to be repeated."""
+    """Return the results of the repeated watched runs."""
     results = {}
     torch.set_num_threads(spec.watching_threads)
     with FewWorkers() as around:
@@ -187,7 +187,7 @@ def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[s
 
 
 def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
-    """Go through what has a first time in a process, as imports, compilers and allocators have: one short run."""
+    """Run an entry point once for a short time, to exclude one-time costs such as imports and compilers."""
     if entry.source in (Source.COMMAND, Source.SCRIPT) or entry.label in spec.repeats:
         return  # a script has no shorter run, and a command is a program of its own
     if entry is not spec.entry_points[0] and entry.label not in spec.whole:
@@ -198,7 +198,7 @@ def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
 
 
 def _measure(spec: RunSpec, parent: Parent) -> Any:
-    """Train each entry point once more with clocks on its loaders, as long as there is time."""
+    """Train each entry point once more with clocks on its loaders, as long as time is left."""
     torch.set_num_threads(spec.threads)
     options, data = spec.options, data_for(spec.entry_points, spec.sizes)
     measuring = Measuring(options.worker_counts, options.extra_s)
@@ -226,7 +226,7 @@ def _measure(spec: RunSpec, parent: Parent) -> Any:
 
 
 def _with_endless_epochs(sizes: Sizes) -> Sizes:
-    """So many epochs that a call never gets to its last one: what ends it begins there."""
+    """Return sizes with so many epochs that a call never reaches its last epoch, in which its final code runs."""
     return replace(sizes, epochs=sizes.epochs + LONGEST_VISIT + 2)
 
 
@@ -243,7 +243,7 @@ def _describe_error(spec: RunSpec, raised: Raised) -> tuple[str, str]:
     """Return the error of the backend's code in one line, and the end of its traceback.
 
     Raises:
-        Raised: again, where it is not that code that is wrong.
+        Raised: raised again, if the backend's code is not the cause.
     """
     error = raised.__cause__
     if error is None or (isinstance(error, NotUsable) and not spec.entry_points[0].command):
@@ -277,7 +277,7 @@ def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: S
 def _train(
     spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes, around: Interception
 ) -> tuple[float, Any]:
-    """Prepare a training call, and make it while its loaders are intercepted; gives its seconds and result."""
+    """Prepare and run a training call with intercepted loaders; return its seconds and its result."""
     call = _prepare_call(spec, entry, data, sizes)
     around.cover_new_classes()
     _let_workers_end()

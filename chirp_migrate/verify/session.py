@@ -1,8 +1,8 @@
-"""A whole verification, from the options to the document of what was found; it needs PyTorch.
+"""A whole verification, from the options to the document with the results. It needs PyTorch.
 
-Every entry point is watched on both sides, then timed in rounds of fresh processes that take turns epoch by epoch.
-:mod:`chirp_migrate.verify.watching` finds what is not the same training, ``timing.rounds`` decides how many rounds are
-made, :mod:`chirp_migrate.verify.verdict` what they show.
+Every entry point is watched in both versions, and then timed in rounds of fresh processes that take turns epoch by
+epoch. :mod:`chirp_migrate.verify.watching` finds differences between the trainings, ``timing.rounds`` decides the
+number of rounds, and :mod:`chirp_migrate.verify.verdict` draws the conclusions.
 """
 
 from __future__ import annotations
@@ -50,18 +50,19 @@ def verification(
     progress: Progress,
     began: float | None = None,
 ) -> VerifyReport:
-    """Measure and judge.
+    """Measure both versions, and return the report with the verdict.
 
     Args:
         root: the migrated project.
-        before: the side before.
-        files: SHA-256 of the files that the verdict speaks of, which the report keeps.
-        options: what is run.
+        before: the version before.
+        files: SHA-256 of the verified files, which the report stores.
+        options: the options of the verification.
         progress: called with the current and the finished steps.
-        began: when the command began, on the clock of ``time.monotonic``: the time budget runs from then on. None: now.
+        began: time of the start of the command, on the clock of ``time.monotonic``, from which the time budget counts.
+            None: now.
 
     Raises:
-        WorkloadFailed: the project's code failed on one of the sides.
+        WorkloadFailed: the project's code failed in one of the versions.
     """
     deadline = (time.monotonic() if began is None else began) + options.budget_s
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
@@ -93,14 +94,14 @@ def measure(
     """Run every process of a verification, and judge.
 
     Args:
-        trees: copies of both sides, ``before`` and ``after``.
-        discovery: entry points of the side before.
+        trees: copies of both versions, ``before`` and ``after``.
+        discovery: entry points of the version before.
         progress: called with the current and the finished steps.
-        deadline: when the budget is used up, on the clock of ``time.monotonic``.
+        deadline: end of the time budget, on the clock of ``time.monotonic``.
         conditions: see :func:`.build_report`.
 
     Raises:
-        WorkloadFailed: the backend's code crashed or hung on one of the sides.
+        WorkloadFailed: the backend's code crashed or hung in one of the versions.
     """
     children = Children(trees, discovery, settings, progress)
     began = time.monotonic()
@@ -139,7 +140,7 @@ def measure(
 
 
 def _time(children: Children, found: Findings, settings: VerifyOptions, progress: Progress, deadline: float) -> None:
-    """Time both sides, and compare what the first round repeated; then put clocks on the loaders."""
+    """Time both versions, and compare the results that the first round repeated; then run the MEASURED pass."""
     before, after = found.watched.working("before"), found.watched.working("after")
     repeats = [label for label, one in before.items() if _needs_repeating(one, after[label])]
     # The last walk of a training with one epoch is its first.
@@ -186,7 +187,7 @@ def _rounds(
     repeats: Sequence[str],
     whole: Sequence[str],
 ) -> Rounds:
-    """Time both sides, round by round, until all questions are answered or the budget is used up."""
+    """Time both versions, round by round, until all questions are answered or the budget is used up."""
 
     def make(number: int, labels: frozenset[str] | None, until: float) -> TimedRound:
         made = children.time_round(number, labels, until, deadline, () if number else repeats, whole)
@@ -215,11 +216,11 @@ def _rounds(
 
 
 def _needs_repeating(before: EntryResult, after: EntryResult) -> bool:
-    """Return whether it matters if results repeat: where they differ, or depend on random numbers of workers."""
+    """Return whether results must be repeated, because they differ or depend on random numbers of workers."""
     return before.fingerprint != after.fingerprint or any(trace.random for trace in before.traces)
 
 
 def _by_weight(rounds: Rounds, labels: list[str]) -> list[str]:
-    """Entry points by how long the user's own run of them takes, the longest first."""
+    """Return the entry points by the time of the user's own run, the longest first."""
     weights = {label: max(rounds.seconds("before", label), default=0.0) for label in labels}
     return sorted(labels, key=lambda label: -weights[label])

@@ -1,8 +1,8 @@
 """Comparison of every entry point in both versions, before anything is timed.
 
-One process a side trains each entry point on a few samples, under a watch, in a turn of its own. An entry point that
-raises, hangs, or takes its process with it is known by that; a new process goes on with the others. What fails before
-the migration is named and left out, and has to fail the same way after it.
+One process for each version trains each entry point on a few watched samples, in its own turn. An entry point may raise
+an error, hang, or end its process; a new process then continues with the others. An entry point that fails before the
+migration is reported and omitted, and must fail in the same way after it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Watched:
     """The watched runs of both versions.
 
     Attributes:
-        sides: side → entry point → what was seen of it.
-        api: side → the public names, see :mod:`.api`.
+        sides: version → entry point → its watched run.
+        api: version → its public names, see :mod:`.api`.
         failing: entry points that fail before the migration → their error there.
-        difference: entry points that fail before the migration, and otherwise or not at all after it.
-        spent_s: seconds that both processes spent on what, by name.
+        difference: entry points that fail before the migration, but differently or not at all after it.
+        spent_s: seconds of each activity of both processes, by name.
     """
 
     sides: dict[str, dict[str, EntryResult]] = field(default_factory=dict)
@@ -53,10 +53,10 @@ class Watched:
 
 
 class _Side:
-    """One side while it is watched; :meth:`advance` goes on with it, without waiting long.
+    """One version while it is watched; :meth:`advance` continues, without waiting long.
 
     Attributes:
-        found: what was seen, by entry point.
+        found: the watched runs, by entry point.
         api: the public names.
         is_over: whether every entry point was watched.
     """
@@ -76,7 +76,7 @@ class _Side:
         self._start()
 
     def advance(self) -> None:
-        """Take in what the process sends, and let it go on; raises WorkloadFailed where nothing of it can run."""
+        """Receive the messages of the process, and let it continue; raise WorkloadFailed if no entry point runs."""
         try:
             if self._child.is_busy:
                 self._child.hear(_LOOK_S)
@@ -99,7 +99,7 @@ class _Side:
         )
 
     def _lose(self, failed: WorkloadFailed) -> None:
-        """The process is gone, with the entry point that it was at."""
+        """Record the loss of the process, and the error of its current entry point."""
         self._deaths += 1
         if not self._started or not failed.ending or self._deaths > _MOST_DEATHS:
             raise failed
@@ -112,14 +112,14 @@ class _Side:
 def watch(
     children: Children, discovery: Discovery, api_names: dict[str, list[str]], twice_before: bool = False
 ) -> Watched:
-    """Watch every entry point on both sides, beside each other where they can be.
+    """Watch every entry point in both versions, at the same time if possible.
 
     Args:
         api_names: public names to look up.
-        twice_before: whether the side before is watched twice, because its runs may differ.
+        twice_before: whether the version before is watched twice, because its runs may differ.
 
     Raises:
-        WorkloadFailed: an entry point fails after the migration only, or every one before it.
+        WorkloadFailed: an entry point fails only after the migration, or all entry points fail before it.
     """
     watched = Watched()
     for together in children.beside_each_other(("before", "after")):

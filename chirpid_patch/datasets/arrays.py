@@ -20,7 +20,7 @@ from chirpid_patch.transforms.off_cpu import operand, sent
 
 @dataclass(frozen=True)
 class _MappedFile:
-    """Where in a file an array lies; what is pickled instead of its contents."""
+    """The place of an array in a file, which is pickled instead of the array's contents."""
 
     path: str
     dtype: str
@@ -29,7 +29,7 @@ class _MappedFile:
 
     @classmethod
     def behind(cls, array: Any) -> _MappedFile | None:
-        """The file behind a memory-mapped array; None for one that is not, or not only, the contents of a file."""
+        """Return the file behind a memory-mapped array; None unless the array consists of the contents of a file."""
         root = array
         while isinstance(root, np.memmap) and not isinstance(root.base, mmap.mmap):
             root = root.base
@@ -46,9 +46,9 @@ class _MappedFile:
 
 
 class _Writable:
-    """The memory of an array that is only for reading, as NumPy takes it to be writable: nothing here writes to it.
+    """Present the memory of a read-only array as writable. Nothing in this module writes to it.
 
-    PyTorch has no tensors that are only for reading, and warns of such an array.
+    PyTorch has no read-only tensors, and warns about read-only arrays.
     """
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:

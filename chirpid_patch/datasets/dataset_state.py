@@ -20,14 +20,14 @@ def dataset_state(value: Any) -> Any:
     """Return a value that compares equal as long as the samples of a dataset provably stay the same.
 
     It covers attributes of datasets and transforms, and in-place operations of PyTorch on their tensors. It does not
-    cover writes to a long sequence of indices or samples, nor writes that no tensor counts: through NumPy to shared
-    memory, or through ``Tensor.data``.
+    cover writes to a long sequence of indices or samples, nor writes that do not increase a tensor's version: writes
+    through NumPy to shared memory, or through ``Tensor.data``.
     """
     return _state(value, ())
 
 
 def _state(value: Any, within: tuple[Any, ...]) -> Any:
-    """Return the state of ``value``, a part of the objects ``within``, to one of which it may refer again."""
+    """Return the state of ``value``. It is a part of the objects ``within``, and may refer to one of them."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Tensor):
@@ -46,7 +46,10 @@ def _state(value: Any, within: tuple[Any, ...]) -> Any:
 
 
 class _Same:
-    """Equal to another one of the very same object, which it keeps: its place in memory is no other's meanwhile."""
+    """Compares equal if it wraps the same object.
+
+    It keeps the object alive, so that no other object gets the same address.
+    """
 
     __slots__ = ("value",)
     __hash__ = None  # type: ignore[assignment]

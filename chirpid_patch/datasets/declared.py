@@ -68,9 +68,10 @@ def augments_samples(
 
     Args:
         dataset: name of the attribute with the dataset.
-        transforms: names of the attributes with the transforms. Each maps to the attribute that switches it on: another
-            one, which is True or False, or its own, which is None for no transform. None: the transform is always on.
-        training: name of the attribute that switches all transforms; None: there is none.
+        transforms: names of the attributes with the transforms. Each maps to the name of the attribute that switches it
+            on: either another attribute, which is True or False, or its own attribute, which is None without a
+            transform. None: the transform is always on.
+        training: name of the attribute that switches all transforms on; None: the class has no such attribute.
         calls: as for ``standardizes_samples``.
         held: as for ``standardizes_samples``.
     """
@@ -104,13 +105,13 @@ def augments_images(
     The image is ``(x - min) / (max - min + eps) * 255``, truncated to integers. ``augmenter`` is called with it. The
     values of its result, divided by ``divisor``, become a float32 tensor (1, F, T).
 
-    The class's own code reads samples of other shapes, or without a range. It reads all samples if the augmenter does
-    not declare that it masks images (``masks_images``).
+    The class's own code reads samples of other shapes, and samples whose values are all equal. It reads all samples if
+    the augmenter has no declaration that it masks images (``masks_images``).
 
     Args:
         dataset: name of the attribute with the dataset.
         augmenter: name of the attribute with the augmenter.
-        training: name of the attribute that switches the augmenter; None: it is always on.
+        training: name of the attribute that switches the augmenter on; None: the augmenter is always on.
         eps: number that is added to the range of x.
         divisor: number that divides the values of the image.
         calls: as for ``standardizes_samples``.
@@ -155,7 +156,7 @@ def lists_samples(
 
 
 def standardized(dataset: Any, indices: Any, mean: Any, std: Any, eps: float) -> WorkerSafeStandardizedDataset | None:
-    """Return ``((x - mean) / (std + eps), y)`` of the samples (x, y) of ``dataset`` at ``indices``, as it is now.
+    """Return the current samples (x, y) of ``dataset`` at ``indices`` as ``((x - mean) / (std + eps), y)``.
 
     ``eps`` 0: nothing is added. None if the result could differ from the expression evaluated sample by sample.
     """
@@ -173,13 +174,13 @@ def _is_off(state: Mapping[str, Any], name: str, gate: str | None) -> bool:
 
 
 def _pair_rows(dataset: Any) -> tuple[torch.dtype, torch.Size] | None:
-    """Dtype and shape of the x of all samples (x, y), rows of floating-point tensors; None where that is not sure."""
+    """Return dtype and shape of x if all samples (x, y) are provably rows of floating-point tensors; else None."""
     kinds = node_of(dataset).row_kinds
     return kinds[0] if kinds is not None and len(kinds) == 2 and kinds[0][0].is_floating_point else None
 
 
 def _gives_pairs(dataset: Any) -> bool:
-    """Return whether samples are rows of tensors in pairs, or those of a list, which may be looked at one by one."""
+    """Return whether the samples are pairs of rows of tensors, or items of a list."""
     listed = dataset.data_list if type(dataset) is WorkerSafeSequenceDataset else dataset
     return type(listed) in (list, tuple) or _pair_rows(dataset) is not None
 

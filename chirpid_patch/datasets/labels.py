@@ -1,4 +1,4 @@
-"""Labels of a dataset without computing its samples, if the labels are the same; otherwise sample by sample."""
+"""Labels of a dataset, read without its samples where the labels are provably the same."""
 
 from __future__ import annotations
 
@@ -86,13 +86,16 @@ def _label(sample: Any, pairs: bool) -> Any:
 
 
 def _as_ints(indices: Iterable[Any]) -> list[Any]:
-    """Return the same indices, as ints where they come in an array: those are looked up fastest."""
+    """Return the same indices; those of an array become ints, whose lookup is fastest."""
     ints = as_ints(indices) if type(indices) in (np.ndarray, Tensor) else None
     return list(indices) if ints is None else ints
 
 
 def _reads_apart(dataset: Any, pairs: bool) -> bool:
-    """Whether labels can be read without x, which nobody could notice. ``pairs``: samples must have two parts."""
+    """Return whether labels can be read without x, with no visible effect.
+
+    ``pairs``: each sample must have two parts.
+    """
     if is_exactly(dataset, TensorDataset):
         tensors = dataset.tensors
         plain = all(type(one) is Tensor and one.layout is torch.strided and not one.is_nested for one in tensors)
@@ -108,7 +111,7 @@ def _reads_apart(dataset: Any, pairs: bool) -> bool:
 
 
 def _passes_labels_on(dataset: Any) -> bool:
-    """Whether ``dataset`` is one of ours that says by ``resolve`` whose labels its are, and nothing replaced that."""
+    """Return whether ``dataset`` is of this package, and its class's ``resolve`` finds the samples with its labels."""
     if not uses_package_read(dataset):
         return False
     owners = [next(kind for kind in type(dataset).__mro__ if name in vars(kind)) for name in ("resolve", "read_sample")]
@@ -116,7 +119,7 @@ def _passes_labels_on(dataset: Any) -> bool:
 
 
 def _labels(dataset: Any, indices: Sequence[Any], pairs: bool) -> list[Any] | None:
-    """Return labels of a dataset that reads them apart; None if an index is refused, or a label may be wrong."""
+    """Return labels that are read without x; None if the dataset refuses an index, or a label may be wrong."""
     if not all(map(is_integer, indices)):
         return None
     if type(dataset) in (list, tuple):

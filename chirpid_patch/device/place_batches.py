@@ -38,7 +38,7 @@ class MovedTo(Placement):
 
 
 class _Source:
-    """What the prefetcher iterates over: no reference to the loader, whose workers end when nobody refers to it."""
+    """The iterable of the prefetcher, without a reference to the loader, whose workers end with the loader."""
 
     batches: Iterator[Any] = iter(())
 
@@ -48,7 +48,7 @@ class _Source:
 
 
 def move_batches(device: str | torch.device) -> tuple[Placement, str]:
-    """Return what moves batches to ``device``, and its description; raise ValueError without that device."""
+    """Return an object that moves batches to ``device``, and its description; raise ValueError without that device."""
     there = numbered_device(device)
     return MovedTo(there), f"batches are {'on the CPU already' if there.type == 'cpu' else f'moved to {there}'}"
 
@@ -56,14 +56,14 @@ def move_batches(device: str | torch.device) -> tuple[Placement, str]:
 def place_batches(
     dataset: Any, batching: Mapping[str, Any], device: str | torch.device, share: float | None
 ) -> tuple[Placement, str]:
-    """Return what puts the batches of a loader with these arguments on ``device``, and its description.
+    """Return an object that puts the batches of a loader with these arguments on ``device``, and its description.
 
     Args:
         dataset: the dataset of the loader.
         batching: arguments of ``DataLoader`` that define the samples of a batch.
         device: where batches arrive.
-        share: share of its free memory that samples may take; None is 0.5, but nothing on the CPU, where ordinary
-            loading is faster.
+        share: share of the device's free memory that samples may take. None is 0.5 on an accelerator and 0 on the CPU,
+            where ordinary loading is faster.
 
     Raises:
         ValueError: the device does not exist, or ``share`` is not above 0 and at most 1.
@@ -84,7 +84,7 @@ def place_batches(
 
 
 def _draws_exact_noise(dataset: Any) -> bool:
-    """Return whether a dataset that can be resident has noise that another device computes otherwise."""
+    """Return whether a dataset that can be resident has noise whose bits differ on another device."""
     node = node_of(dataset)
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     if any(isinstance(one, GaussianNoise) and one.mode == "exact" for _, one in stages):

@@ -31,7 +31,7 @@ Copy = Callable[[Tensor], Tensor]
 
 
 def _does_as(thing: Any, kind: type) -> bool:
-    """Return whether ``thing`` is one of ``kind`` and makes batches as it does; it may be a subclass otherwise."""
+    """Return whether ``thing`` is a ``kind`` without overrides of the methods that build batches."""
     unchanged = (getattr(type(thing), name, None) == getattr(kind, name, None) for name in _READING)
     return isinstance(thing, kind) and all(unchanged)
 
@@ -41,10 +41,10 @@ def _reads_as(dataset: Any, kind: type) -> bool:
 
 
 def base_tensors(dataset: Any) -> list[Tensor]:
-    """Return the tensors of which all samples of ``dataset`` are rows.
+    """Return the tensors whose rows are the samples of ``dataset``.
 
     Raises:
-        NotResidentError: batches cannot be built from these on a device, for the reason in the message.
+        NotResidentError: batches cannot be built from these tensors on a device; the message has the reason.
     """
     if is_exactly(dataset, TensorDataset):
         return list(dataset.tensors)
@@ -89,7 +89,7 @@ def resident_view(dataset: Any, copy: Copy) -> Any:
 
 
 def _copy_without_constructor(original: Any, /, **changed: Any) -> Any:
-    """Return an object like ``original``, made without its constructor, with other values of some attributes."""
+    """Return a copy of ``original`` with other values of some attributes, without calling its constructor."""
     twin = object.__new__(type(original))
     twin.__dict__.update(vars(original), **changed)
     return twin

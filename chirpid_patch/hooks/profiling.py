@@ -43,7 +43,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         slow_factor: a batch is slow if its wait and step together take more than this multiple of the median of earlier
             batches, and at least a millisecond more. The first batch of an epoch, for which a loader starts, is never
             slow.
-        device: where the training computes; None is CUDA if this process uses it when the epoch begins.
+        device: device of the training. None is CUDA if this process uses CUDA when the epoch begins, else the CPU.
 
     Attributes:
         summaries: one summary for each epoch that has ended.
@@ -172,14 +172,14 @@ class DataLoaderProfilingHook(TrainerHooks):
 
     @property
     def _on_cuda(self) -> bool:
-        """Return whether this epoch is measured on a CUDA device, as known when that is first asked in it."""
+        """Return whether this epoch is measured on a CUDA device, as decided at the first call in the epoch."""
         if self._uses_cuda is None:
             in_use: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
             self._uses_cuda = in_use if self.device is None else self.device.type == "cuda"
         return self._uses_cuda
 
     def _mark(self) -> Any:
-        """This moment on the host's clock, or on the current CUDA stream, where it is known later."""
+        """Return the current time of the host, or an event on the current CUDA stream, whose time is known later."""
         if not self._on_cuda:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -192,7 +192,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         return self._timer.ask()
 
     def _begin_anew(self) -> None:
-        """Nothing is measured yet in this epoch."""
+        """Reset all measurements at the start of an epoch."""
         for part in (self._waiting, self._moving, self._stepping):
             part.end()
         self._timer.restart()
@@ -202,7 +202,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         self.slow_batches = []
 
     def _take_down(self) -> None:
-        """Count the steps that have ended and whose times are known, and say what is to be said of them."""
+        """Count the steps that have ended and whose times are known, and log slow batches and summaries."""
         while self._unread and self._unread[0].is_known():
             step = self._unread.popleft()
             slow = self._is_slow(step)
@@ -214,7 +214,7 @@ class DataLoaderProfilingHook(TrainerHooks):
                 self._stretch = StepTally()
 
     def _is_slow(self, step: Step) -> bool:
-        """Return whether that was a slow batch, which is then named."""
+        """Return whether ``step`` was slow; log a slow step."""
         first = not self._epoch.steps
         if first or step.wait is None or not self._usual.is_exceeded(step.wait + step.host_seconds):
             return False

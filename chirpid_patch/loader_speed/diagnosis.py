@@ -64,8 +64,9 @@ def diagnose_dataloader_speed(
     """Time a loader, and find settings that make it faster.
 
     The function times the wait for each next batch within one iteration, apart from the start. Then it tries other
-    numbers of workers, and batched reading, on a copy of the loader. It lists a setting only if the copy was faster, in
-    turns with the current settings. It tries processes only where starting them is safe.
+    numbers of workers, and batched reading, on a copy of the loader. It lists a setting only if the copy with it was
+    faster than a copy with the current settings, measured in turns. It tries processes only where starting them is
+    safe.
 
     It restores a PyTorch ``DataLoader``, including random generators and samplers, but not counters or resources of the
     dataset. Any other iterable is consumed directly.
@@ -111,7 +112,7 @@ class _Diagnosis:
         self._times = _time(loader_twin(loader), num_batches)
 
     def result(self) -> LoaderDiagnosis:
-        """Return all that was found."""
+        """Return times, findings and notes."""
         findings = self._faster() if self._can_try() else []
         without_workers = any(finding.setting == "num_workers" and not finding.suggested for finding in findings)
         others = [
@@ -128,7 +129,7 @@ class _Diagnosis:
         return pinning_finding(self._loader.pin_memory, pinning_device())
 
     def _limits_training(self) -> bool:
-        """Return whether the training waits for loading noticeably, as far as it is known how long its steps take."""
+        """Return whether the training noticeably waits for loading; True if the time of its steps is not known."""
         step = self._step_seconds
         if step is None:
             return True
@@ -143,7 +144,7 @@ class _Diagnosis:
         return self._limits_training()
 
     def _faster(self) -> list[Finding]:
-        """Other ways to load that were shown to be faster, or as fast with fewer processes."""
+        """Return the loading modes that were measured to be faster, or as fast with fewer processes."""
         workers, ratio = self._other_workers()
         found = [] if workers is None else [workers]
         if not isinstance(self._loader, BatchedDataLoader):
@@ -169,7 +170,7 @@ class _Diagnosis:
         return Finding("num_workers", now, now // 2, f"with half the processes it was {_as_fast(fewer)}"), fewer
 
     def _more_workers(self, now: int) -> tuple[Finding | None, float]:
-        """As many workers as go on being faster than fewer."""
+        """Return the largest number of workers that is still faster than fewer workers."""
         context = {"multiprocessing_context": self._loader.multiprocessing_context}
         refused = why_no_processes(context, self._seconds / _CHANGES)
         if refused is not None:
@@ -184,9 +185,9 @@ class _Diagnosis:
         return (Finding("num_workers", now, shown, f"it was {_as_fast(best)}") if shown != now else None), best
 
     def _ratio(self, make: Callable[[], DataLoader[Any]]) -> float | None:
-        """How many times as fast the loader is that ``make`` makes, in turns with this one: the lesser of two ratios.
+        """Return the speed of the loader from ``make`` as a multiple of this one's: the lesser of two measured ratios.
 
-        None where there is no time for it, or if an epoch is too short to measure.
+        None if there is no time for it, or if an epoch is too short to measure.
         """
         mean, seconds = float(self._times["mean_batch_time"]), self._seconds / (4 * _CHANGES)
         batches = min(int(seconds / max(mean, 1e-9)), _MOST_BATCHES)
@@ -219,7 +220,7 @@ class _Diagnosis:
 
 
 def _measurable(loader: DataLoader[Any], batches: int) -> int:
-    """So many of ``batches`` that those which workers had under way when the first one came can be left out."""
+    """Return ``batches`` less the batches that workers had started when the first batch arrived."""
     length = loader_length(loader)
     if not worker_processes(loader) or length is None:
         return batches

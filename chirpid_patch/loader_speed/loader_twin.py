@@ -55,11 +55,11 @@ def whole_batch_twin(loader: DataLoader[Any]) -> BatchedDataLoader[Any]:
 
 
 def _no_warning() -> None:
-    """In the place of ``DataLoader.check_worker_number_rationality``."""
+    """Replace ``DataLoader.check_worker_number_rationality``, so that the copy prints no warning."""
 
 
 def _samplers(loader: DataLoader[Any]) -> dict[str, Any]:
-    """Copies of the samplers of ``loader``, so that its own do not notice that they are asked."""
+    """Return copies of the samplers of ``loader``, so that the state of its own samplers does not change."""
     if isinstance(loader.dataset, IterableDataset):
         return {}
     batches: Any = loader.batch_sampler

@@ -85,7 +85,10 @@ def measure(
 
 
 def _waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable[[], object] | None) -> list[_Wait]:
-    """Up to ``most`` waits of one iteration; the first of them from before its iterator was asked for."""
+    """Return up to ``most`` waits of one iteration in seconds.
+
+    The first wait includes the construction of the iterator.
+    """
     restarts = worker_processes(loader) > 0 and not getattr(loader, "persistent_workers", False)
     begun = time.perf_counter()
     batches = TimedBatches(iter(loader))
@@ -132,7 +135,8 @@ def measure_rate(
 
     Args:
         make: builds the loader, which yields batches without end.
-        at_once: number of batches that load at once; only whole rounds of them count, at least one.
+        at_once: number of batches that load in parallel. Only whole rounds of that many batches count, at least one
+            round.
         seconds: duration of the measurement, without the start.
         until: latest end (``time.perf_counter``).
         step: called with each batch.
@@ -166,7 +170,7 @@ def measure_rate(
 
 
 def _nothing(batch: Any) -> None:
-    """Train nothing."""
+    """Do nothing, in place of a training step."""
 
 
 def shut_down_workers(loader: Any) -> None:

@@ -31,8 +31,8 @@ _MOST_GIVEN = 256
 class Trial:
     """One loading mode and its rate.
 
-    ``samples_per_second`` is the rate after the start, and ``start_seconds`` the time to the first batch, which occurs
-    once. ``error`` replaces the rate if that mode failed.
+    ``samples_per_second`` is the rate after the start. ``start_seconds`` is the time to the first batch. ``error``
+    replaces the rate if that mode failed.
     """
 
     num_workers: int
@@ -58,7 +58,7 @@ class LoaderChoice:
 
     @property
     def why(self) -> str:
-        """Return the choice compared with the alternative, as part of a sentence."""
+        """Return the comparison of the choice with the best alternative, as part of a sentence."""
         rates = {(trial.num_workers, trial.prefetch_threads): trial.samples_per_second for trial in self.trials}
         alone, chosen = rates[0, 0], rates[self.num_workers, self.prefetch_threads]
         assert alone is not None and chosen is not None
@@ -81,7 +81,7 @@ def choose_loading(
     seconds: float = 3.0,
     step: Callable[[Any], object] | None = None,
 ) -> LoaderChoice:
-    """Try loading modes of ``dataset`` for about ``seconds`` in all, and return the fastest.
+    """Try loading modes of ``dataset`` for about ``seconds`` altogether, and return the fastest.
 
     The search first tries loading in this process, then increasing numbers of threads or worker processes, on random
     samples, or on samples of the caller's sampler. It restores every random generator. It tries processes only if
@@ -128,7 +128,7 @@ def choose_loading(
 
 
 def _climb(trials: list[Trial], measuring: _Measuring, seconds: float, what: str, most: int) -> None:
-    """Try ever more threads or workers for as long as more are faster and there is time."""
+    """Try increasing numbers of threads or workers, as long as loading gets faster and time is left."""
     before = trials[0].samples_per_second or 0.0
     # Where loading waits, many at a time are what helps, and there may be no time for a slow approach.
     count = min(most, 8 if measuring.waits else 2)
@@ -141,7 +141,7 @@ def _climb(trials: list[Trial], measuring: _Measuring, seconds: float, what: str
 
 
 class _Measuring:
-    """Trials on one dataset until a moment on the clock."""
+    """Trials on one dataset, up to a deadline."""
 
     def __init__(
         self, dataset: Any, options: Mapping[str, Any], until: float, step: Callable[[Any], object] | None
@@ -160,11 +160,11 @@ class _Measuring:
         self.errors: list[Exception] = []
 
     def left(self) -> float:
-        """Seconds left."""
+        """Return the seconds left until the deadline."""
         return self._until - time.perf_counter()
 
     def trial(self, num_workers: int, prefetch_threads: int, seconds: float) -> Trial:
-        """Return the rate of one way of loading, over whole rounds of its threads or workers."""
+        """Measure one loading mode, over whole rounds of its threads or workers."""
         at_once = max(num_workers, prefetch_threads, 1)
         options = self._sampler.sampling() | self._options
         if num_workers:
@@ -241,6 +241,6 @@ class EndlessDraws(Sampler[Any]):
 
 
 def _draws_freely(dataset: Any, options: Mapping[str, Any]) -> bool:
-    """Return whether the indices of an epoch may be drawn early without the training's random numbers moving."""
+    """Return whether drawing the indices of an epoch early changes no random number of the training."""
     sampling = {name: options[name] for name in _SAMPLING if name in options}
     return tasks_drawn_freely(DataLoader(dataset, **sampling)) > 0

@@ -54,7 +54,7 @@ class Clocks(NamedTuple):
 
 @dataclass(frozen=True)
 class _Step:
-    """One batch: the loop was away for a step of the training, then asked and waited."""
+    """One step of the loop: the training step, and then the wait for the next batch."""
 
     away: Clocks
     wait: Clocks
@@ -68,12 +68,13 @@ class LoadController:
     """Watch the waits and steps of one loader's loop, and decide how many threads and workers load for it.
 
     Loading begins without threads. If the first batches show an idle CPU, the controller compares threads with none, in
-    turns, in the running loop. It keeps the mode with the shorter time from batch to batch, until the duration of the
-    loop's own steps changes. Batches are the same either way.
+    turns, in the running loop. It keeps the mode with the shorter time from batch to batch, until the duration of
+    training steps changes. Batches are the same either way.
 
     Args:
         threads: number of prefetching threads, without worker processes; None tries whether they help.
-        may_wait: loading may wait for other things than a CPU or memory, so that more threads than CPUs can help.
+        may_wait: whether loading may wait for something other than a CPU or memory, such as a disk, so that more
+            threads than CPUs can help.
     """
 
     def __init__(self, threads: int | None, *, may_wait: bool = False) -> None:
@@ -135,7 +136,7 @@ class LoadController:
             self._consider()
 
     def _consider(self) -> None:
-        """Begin a trial if what was watched leaves something to gain; else watch on, later."""
+        """Begin a trial if the measured waits and idle CPUs permit a gain; else watch again later."""
         steps, self._watched = self._watched, []
         load = median(step.wait.wall for step in steps)
         away = median(step.away.wall for step in steps)
@@ -159,7 +160,7 @@ class LoadController:
         self._switch(self._candidate)
 
     def _look_again(self, step: _Step) -> None:
-        """Start again if the duration of the loop's own steps has changed since the decision."""
+        """Start again if the duration of training steps has changed since the decision."""
         self._watched.append(step)
         if len(self._watched) < _LOOKED_AT:
             return
@@ -169,7 +170,7 @@ class LoadController:
             self._watch_after = _WATCHED
 
     def _watch_again(self, why: str) -> None:
-        """Not now; look again later, and ever less often."""
+        """Start no trial now, for the reason ``why``; watch again later, with growing intervals."""
         self.why = why
         self._watch_after *= 4
         self._unwatched = self._watch_after
@@ -223,7 +224,7 @@ class LoadController:
 
 
 def _idle_cpus(steps: list[_Step], cpus: int) -> float:
-    """CPUs that were idle on average while the loop was away."""
+    """Return the number of CPUs that were idle on average during training steps."""
     wall = sum(step.away.wall for step in steps)
     return cpus - sum(step.away.process for step in steps) / max(wall, 1e-9)
 
@@ -257,12 +258,15 @@ class EpochLoad:
 
 
 class WorkerCount:
-    """The number of workers for the next epoch, from the load of the last epochs. Independent of loader and clock.
+    """Decides the number of workers for the next epoch from the load of the last epochs.
+
+    It uses neither a loader nor a clock.
 
     * After an epoch that waited more than ``RAISE_ABOVE`` of its time, it doubles the workers (first to 2).
     * After ``PATIENCE`` epochs in a row that waited less than ``LOWER_BELOW``, it tries half of them.
-    * It keeps a change with the expected effect: more workers must shorten the time from batch to batch by ``WORTH``,
-      and fewer must not lengthen it by as much. Otherwise it undoes the change and does not try that number again.
+    * It keeps a change that has the expected effect: more workers must shorten the time from batch to batch by
+      ``WORTH``, and fewer must not lengthen it by as much. Otherwise it undoes the change and does not try that number
+      again.
 
     Between the two shares, and in epochs of fewer than ``LEAST_BATCHES`` batches, nothing changes. It starts with
     ``workers``, and never exceeds ``most``.
@@ -307,7 +311,10 @@ class WorkerCount:
         return self.workers
 
     def _missed_expectation(self, before: int, ratio: float) -> bool:
-        """Whether a change from ``before`` gave ``ratio`` times the seconds from batch to batch that it should not."""
+        """Return whether a change from ``before`` workers had an unwanted effect.
+
+        ``ratio``: the seconds from batch to batch after the change, divided by those before.
+        """
         return ratio > 1 - self.WORTH if self.workers > before else ratio > 1 + self.WORTH
 
     def _try(self, workers: int, load: EpochLoad, reason: str) -> None:

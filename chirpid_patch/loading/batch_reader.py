@@ -10,7 +10,7 @@ from chirpid_patch.loading.batch_requests import Request
 
 
 class BatchReader:
-    """Reads the requests of one loader: each at once, or its samples in parts with collation at the end."""
+    """Reads the requests of one loader: each at once, or in parts whose samples are collated at the end."""
 
     def __init__(self, dataset: Any, collate: Collate, *, batches: bool) -> None:
         self.dataset = dataset

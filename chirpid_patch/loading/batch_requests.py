@@ -24,13 +24,13 @@ class Request(NamedTuple):
 
 
 class RequestKind(NamedTuple):
-    """Properties of all requests for a dataset.
+    """Properties that all requests for a dataset share.
 
     Attributes:
         rank: rank of this process; separates its random numbers from those of other ranks.
         keyed: whether batches have keys, because the dataset uses them.
-        listed: called for indices that are no list. Batches of them become lists, unless they are objects of a user's
-            class and have no key. Otherwise all are passed on unchanged.
+        listed: called if indices are not in a list; returns whether to convert them. It converts batches of indices to
+            lists, except objects of a user's class without a key.
     """
 
     rank: int
@@ -123,5 +123,8 @@ class EpochRequests:
 
 
 def _can_iterate_early(indices: Any, keyed: bool) -> bool:
-    """Whether ``indices`` may be iterated over now. What a user's object does then happens where the batch is read."""
+    """Return whether ``indices`` may be iterated over now.
+
+    A user's object is iterated over only when the batch is read.
+    """
     return keyed or type(indices) in WRITTEN_DOWN or isinstance(indices, Iterator)

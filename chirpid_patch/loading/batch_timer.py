@@ -1,4 +1,4 @@
-"""The one clock of all measurements: how long a loop waits for each batch, and how long its steps take."""
+"""The clock of all measurements, which times how long a loop waits for each batch, and how long its steps take."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class BatchTimer:
 
 
 class TimedBatches(Iterator[Any]):
-    """Yield batches, and record how long each was waited for.
+    """Yield batches, and record how long the loop waited for each.
 
     Args:
         batches: the batches.

@@ -26,8 +26,8 @@ class EpochReading(NamedTuple):
     Attributes:
         read: PyTorch's code, which reads the samples of indices; None if ``reader`` reads.
         reader: reads whole batches; None if ``read`` reads the samples.
-        controller: decides how many threads load ahead; None: none may.
-        pin: pins a batch; None does not pin.
+        controller: decides how many threads load ahead; None: no threads.
+        pin: function that pins a batch; None does not pin.
     """
 
     read: Callable[[Any], Any] | None
@@ -37,9 +37,10 @@ class EpochReading(NamedTuple):
 
 
 class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
-    """An epoch of a loader, read in this process; it uses random generators as the original's iterator would.
+    """An epoch of a loader, read in this process. It uses random generators exactly as PyTorch's iterator does.
 
-    The constructor does the same as PyTorch's, in the same order. All other work starts when it is needed.
+    The constructor performs the same operations as PyTorch's iterator, in the same order. All other work starts later,
+    when it is needed.
 
     Args:
         parts: attributes of the loader.
@@ -48,7 +49,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         ahead: number of index batches to draw in advance, as a loader with workers does. 0 draws each when it is
             needed, except for threads, if the sampler's random calls do not depend on the moment.
         threads: the prefetching threads.
-        seed: the base seed if it was drawn before; then the iterator only draws what a next epoch draws.
+        seed: the base seed if it is already drawn. The iterator then makes only the random calls of a next epoch.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         self._begin(epoch, ask_again=ahead > 0 or was_drawn)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        """The next epoch of a loader that keeps its iterator, as one with persistent workers does."""
+        """Begin the next epoch of a loader that keeps its iterator, as a loader with persistent workers does."""
         self._drop_queue()
         self._begin(loader._epoch_here(self._parts), ask_again=True)
 
@@ -156,12 +157,12 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         return batch
 
     def _order(self, queue: PrefetchQueue, pause: float) -> None:
-        """Order as many requests as keep the threads at work."""
+        """Queue enough requests to keep the threads busy."""
         while queue.wants_more and self._is_drawn(len(queue)):
             queue.order(self._undelivered[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
-        """Return whether the request that many places after the next one is drawn, or may be, and now is."""
+        """Return whether the request ``position`` places after the next one is drawn; draw it if that is permitted."""
         while len(self._undelivered) <= position:
             # Short of the epoch's end: what a sampler does there happens when the loop gets there.
             if self._free is None:

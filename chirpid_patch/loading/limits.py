@@ -1,4 +1,4 @@
-"""Limits on how much is loaded at once, shared by all modules that decide about it."""
+"""Limits on how much is loaded at once, for all modules that choose a loading mode."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ LoaderParts = Any
 
 
 def parts_of(loader: DataLoader[Any], **changed: Any) -> LoaderParts:
-    """Return the attributes of ``loader``, with those ``changed``."""
+    """Return the attributes of ``loader``, with the values in ``changed`` instead of its own."""
     parts: DataLoader[Any] = DataLoader.__new__(DataLoader)
     vars(parts).update({**vars(loader), "_iterator": None, **changed})
     return parts

@@ -1,4 +1,4 @@
-"""Pinning of batches that the loader allocated itself; without a request by the caller, so it never fails."""
+"""Pinning of batches that the loader allocated itself. The caller did not request it, so it never fails."""
 
 from __future__ import annotations
 

@@ -19,10 +19,10 @@ from torch.utils.data import (
 
 
 def tasks_drawn_freely(loader: Any) -> int:
-    """Return how many tasks of an epoch of ``loader`` may be drawn early without a change of any random number.
+    """Return how many tasks of an epoch of ``loader`` may be drawn early without changing a random number.
 
-    The result is 0 for unknown samplers, and for a sampler that uses a generator during the epoch which the training
-    may use, too.
+    The result is 0 for unknown samplers, and for samplers that use, during the epoch, a generator that the training may
+    use, too.
     """
     if not draws_from_torch_alone(loader):
         return 0
@@ -49,7 +49,7 @@ _DRAWING_AT_ONCE = (SequentialSampler, RandomSampler, SubsetRandomSampler, Weigh
 
 
 def sampler_twin(sampler: Any) -> Any:
-    """Return a copy of a sampler and its inner samplers, so that its use does not affect the caller's own."""
+    """Return a copy of a sampler and its inner samplers, whose use does not affect the caller's sampler."""
     twin = copy.copy(sampler)
     for name, part in getattr(twin, "__dict__", {}).items():
         if isinstance(part, Sampler):

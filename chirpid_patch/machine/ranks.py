@@ -21,7 +21,8 @@ def current_world_size() -> int:
 def local_ranks() -> int:
     """Return the number of ranks on this machine, which share its CPUs: torchrun's ``LOCAL_WORLD_SIZE``, at least 1.
 
-    Without it, but with ``torch.distributed`` initialised: all ranks, or as many as there are CUDA devices here.
+    Without ``LOCAL_WORLD_SIZE``, but with ``torch.distributed`` initialised, the result is the number of all ranks, but
+    at most the number of CUDA devices of this machine.
     """
     told = _number("LOCAL_WORLD_SIZE", 0)
     if told or not _is_initialized():

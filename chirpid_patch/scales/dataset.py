@@ -26,7 +26,7 @@ class MultiScaleDataset(WrappingDataset):
 
     * ``"base_image"``, the image (C, H, W) of the base dataset, and ``"scales"``, int64 of shape (S,).
       ``get_scale_image``, ``scaling.scale_images`` and ``step.MultiScaleStep`` compute scales when they are needed.
-    * with ``memory_efficient=False`` instead ``"image_224"`` and so on: every scale at once, floating-point (C, scale,
+    * or, with ``memory_efficient=False``, ``"image_224"`` and so on: every scale at once, floating-point (C, scale,
       scale). This needs several times the memory, and exists for comparison.
 
     8-bit base images stay 8-bit until they are scaled, which needs a quarter of the memory of float32.
@@ -73,7 +73,7 @@ class MultiScaleDataset(WrappingDataset):
 
     @property
     def base_dataset(self) -> Any:
-        """Return the dataset underneath."""
+        """Return the inner dataset."""
         return self._images.base_dataset
 
     @base_dataset.setter

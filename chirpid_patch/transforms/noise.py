@@ -1,15 +1,12 @@
-"""Normal noise for samples, each wholly determined by its 64-bit key, in three modes.
+"""Normal noise for samples in three modes; the 64-bit key of a sample determines its noise completely.
 
-``table``
-    Independent values from 16 random bits each. The bits are SplitMix64's (Steele, Lea & Flood 2014) from the key on;
-    a table of 65,536 quantiles of the normal distribution, rescaled to exactly unit variance, turns them into values
-    within ±4.4. A compiled module adds them to the samples without the interpreter lock; where it could not be
-    compiled, NumPy computes the same numbers.
-``exact``
-    Independent values from ``torch.Tensor.normal_``. PyTorch's CPU generator takes 32 bits of the key as its seed.
-``pooled``
-    A stretch, at a random place, of noise that was drawn once. *Not independent*: two samples can share part of
-    their noise, shifted. Costs no more than adding it.
+``table`` Independent values from 16 random bits each. SplitMix64 (Steele, Lea & Flood 2014), seeded with the key,
+    generates the bits. A table of 65,536 quantiles of the normal distribution, rescaled to exactly unit variance, turns
+    them into values within ±4.4. A compiled module adds them to the samples without the interpreter lock; if it could
+    not be compiled, NumPy computes the same numbers. ``exact`` Independent values from ``torch.Tensor.normal_``.
+    PyTorch's CPU generator takes 32 bits of the key as its seed. ``pooled`` A range, at a random place, of noise that
+    was drawn once. *Not independent*: two samples can share part of their noise, shifted. It costs no more than the
+    addition.
 """
 
 from __future__ import annotations
@@ -43,7 +40,7 @@ def _unit_quantiles() -> npt.NDArray[np.float64]:
 
 @lru_cache(maxsize=8)
 def scaled_quantiles(std: float) -> npt.NDArray[np.float32]:
-    """Return the table times ``std``: float32 of shape (65536,), so that scaling costs nothing for each value."""
+    """Return the table times ``std``, float32 of shape (65536,), so that single values need no scaling."""
     return (_unit_quantiles() * std).astype(np.float32)
 
 
@@ -54,7 +51,7 @@ _BLOCK = 1 << 16
 
 
 class _Scratch(threading.local):
-    """What a thread draws noise with. Made for each sample anew, it would cost as much again in page faults."""
+    """Buffers in which a thread draws noise. New buffers for each sample would double the time through page faults."""
 
     def __init__(self) -> None:
         self.words = np.empty((2, 0), dtype=np.uint64)
@@ -62,7 +59,7 @@ class _Scratch(threading.local):
         self.values = np.empty(0, dtype=np.float32)
 
     def room(self, values: int) -> None:
-        """Make room for noise of so many values."""
+        """Make the buffers large enough for noise of ``values`` values."""
         words = min((values + 3) // 4, _BLOCK)
         if self.words.shape[1] < words:
             self.words = np.empty((2, words), dtype=np.uint64)
@@ -76,7 +73,7 @@ _scratch = _Scratch()
 
 @lru_cache(maxsize=8)
 def _steps(words: int) -> npt.NDArray[np.uint64]:
-    """Return what SplitMix64 adds to its seed for each of the first ``words`` words."""
+    """Return the numbers that SplitMix64 adds to its seed for each of the first ``words`` words."""
     steps: npt.NDArray[np.uint64] = np.arange(1, words + 1, dtype=np.uint64) * _GOLDEN
     return steps
 
@@ -158,7 +155,7 @@ def normal_noise(key: int, count: int, std: float, mode: str = "table", out: Val
 def add_noise_(batch: Tensor, rows: Sequence[int], keys: npt.NDArray[np.uint64], std: float, mode: str) -> None:
     """Add noise to the given rows of ``batch`` (B, …) in place and clamp them to [0, 1].
 
-    ``keys`` are those of the given rows, uint64 of shape (len(rows),).
+    ``keys`` are the keys of the given rows, uint64 of shape (len(rows),).
     """
     if not rows:
         return

@@ -22,15 +22,15 @@ _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 def early_binding_problem(
     module: Module, project: Project, node: cst.CSTNode, captured: Iterable[Capture]
 ) -> str | None:
-    """Return why binding ``captured`` where ``node`` creates an object could change values that it reads.
+    """Return why binding ``captured`` at ``node`` could change the values that the created object reads.
 
-    ``None`` when it cannot. Each name has its value before ``node`` on every path, and is never bound again; or it is
-    bound again only after the last use of the object.
+    ``None`` if it cannot: each name has its value before ``node`` on every path, and is never rebound, or is rebound
+    only after the last use of the object.
 
     Args:
         module: the module.
         project: the project around it.
-        node: the expression that makes the object, or the definition of a function or class.
+        node: the expression that creates the object, or the definition of a function or class.
         captured: the names.
     """
     problems = (_problem(module, project, node, capture) for capture in captured)
@@ -68,7 +68,7 @@ def _problem(module: Module, project: Project, node: cst.CSTNode, captured: Capt
 def _use_after(
     module: Module, project: Project, node: cst.CSTNode, captured: Capture, again: Iterable[Binding]
 ) -> str | None:
-    """Return why an object may be used after one of the bindings ``again`` gives a captured name another value."""
+    """Return why an object may be used after one of the bindings ``again`` rebinds a captured name."""
     rebound = f"`{captured.name}` is assigned again"
     scope = module.scopes.scope_of(node)
     while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
@@ -88,7 +88,7 @@ def _use_after(
 
 
 def _only_annotates(node: cst.CSTNode) -> bool:
-    """Return whether a node names the type of a variable, and gives it no value."""
+    """Return whether a node annotates a variable without assigning a value."""
     return isinstance(node, cst.AnnAssign) and node.value is None
 
 
@@ -97,7 +97,7 @@ def _repeats(node: cst.CSTNode) -> bool:
 
 
 def _place(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTNode:
-    """Return ``node`` as seen from ``function``: the definition straight inside it that holds ``node``."""
+    """Return the definition directly inside ``function`` that contains ``node``, or ``node`` itself."""
     place = node
     for ancestor in module.ancestors(node):
         if ancestor is function:
@@ -108,7 +108,7 @@ def _place(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTN
 
 
 def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
-    """Return whether a binding is executed after ``place``, going by the text."""
+    """Return whether a binding is executed after ``place``, judged by their order in the text."""
     if module.span(binding.node)[0] > module.span(place)[0]:
         return True
     # ``x = f(lambda: x)``: the target stands first, and is bound last.
@@ -124,7 +124,7 @@ def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
 
 
 def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
-    """Return whether ``later`` can run after ``place`` in one call: not in the other branch, nor after a ``return``."""
+    """Return whether ``later`` can run after ``place`` in one call, considering branches and ``return``."""
     around = set(module.ancestors(later))
     unclear = (cst.For, cst.While, cst.Try, cst.TryStar)
     child, excluded = place, False
@@ -209,7 +209,7 @@ class _Definite:
         return self._always(statement)
 
     def _with(self, items: Iterable[cst.WithItem], body: cst.BaseSuite) -> bool:
-        """Return whether a ``with`` statement always binds: the block of a manager that swallows errors may not."""
+        """Return whether a ``with`` statement always binds; its block may not if the manager swallows errors."""
         for item in items:
             if self._always(item):
                 return True
@@ -218,22 +218,22 @@ class _Definite:
         return self._block(body)
 
     def _block(self, body: cst.BaseSuite) -> bool:
-        """Return whether a block binds, or is left for a place to which no code leads that follows it."""
+        """Return whether a block always binds, or is always left, so that the code after it does not run."""
         return any(map(self._statement, body.body)) or _leaves(body, cst.Return, cst.Raise, cst.Continue, cst.Break)
 
     def _when_true(self, test: cst.BaseExpression) -> bool:
-        """Return whether an expression has bound if its value is true."""
+        """Return whether an expression binds whenever its value is true."""
         if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
             return self._when_true(test.left) or self._when_true(test.right)
         return self._always(test)
 
     def _always(self, node: cst.CSTNode) -> bool:
-        """Whether a statement without blocks, or an expression, always binds: parts that may not run do not count."""
+        """Return whether a simple statement or expression always binds; parts that may not run do not count."""
         return node in self._nodes or any(map(self._always, _evaluated_parts(node)))
 
 
 def _evaluated_parts(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
-    """Parts of a node that are evaluated whenever the node is."""
+    """Yield the parts of a node that are evaluated whenever the node is."""
     match node:
         case cst.BooleanOperation(left=first) | cst.IfExp(test=first) | cst.Assert(test=first):
             return (first,)

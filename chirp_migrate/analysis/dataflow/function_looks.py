@@ -25,11 +25,11 @@ _STRING = r"""["']({0})["'](?!\s*:)|(?:[^\s{{,]\s*|,[ \t]*)["']({0})["']"""
 
 
 def place_of_look(project: Project, attributes: frozenset[str]) -> str | None:
-    """Where a file reads one of some attributes of what may be a function, as ``path:line``; those of classes aside.
+    """Return where a file reads one of ``attributes`` of an object that may be a function, as ``path:line``.
 
     Args:
         project: the files.
-        attributes: ``CODE`` or ``DETAILS``.
+        attributes: ``CODE`` or ``DETAILS``. Attributes of classes do not count.
     """
     words = (*sorted(attributes), *(_TELLING if attributes == CODE else ()))
     for path, text in project.matching(re.compile("|".join(words)), *words):
@@ -62,7 +62,7 @@ def _reads(tree: ast.AST, attributes: Collection[str]) -> Iterator[int]:
 
 
 def _is_class(node: ast.expr, classes: Collection[str]) -> bool:
-    """Return whether an expression is a class, or the class of a call's result: ``type(…)`` as a rule."""
+    """Return whether an expression is a class, or the result of a call that returns a class, such as ``type(…)``."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name in classes or name == "__class__" or _CLASS.fullmatch(name) is not None

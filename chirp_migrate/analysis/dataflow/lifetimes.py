@@ -1,8 +1,8 @@
 """Lifetimes of objects: an allow-list of uses, and the end of the last use.
 
-The object, and a loader or dataset of PyTorch that holds it, may be given to a loader call, iterated over, measured
-with ``len``, kept in a local variable for the statements that follow in the same block, or given to a function of the
-project that does only these. Any other use may keep the object.
+The permitted uses of the object, and of a loader or dataset of PyTorch that contains it: pass it to a loader call,
+iterate over it, call ``len`` on it, store it in a local variable for the following statements of the same block, or
+pass it to a function of the project that only does these things. Any other use may keep the object.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ _LONGEST_CODE = 60
 
 
 class Outlives(Exception):
-    """An object may be kept for longer than can be followed; the message shows the code that may keep it."""
+    """An object may be kept for longer than can be traced; the message shows the code that may keep it."""
 
 
 def last_use(module: Module, project: Project, made: cst.CSTNode) -> int:
-    """Return the offset after which nothing uses an object again, until the code that makes it runs again.
+    """Return the offset after which no code uses an object, until the code that creates it runs again.
 
     Args:
         module: the module.
         project: the project around it.
-        made: the expression that makes the object, or the definition of a function or class. The objects of a class
-            count, too.
+        made: the expression that creates the object, or the definition of a function or class. Uses of the objects of a
+            class count as uses of the class.
 
     Raises:
         Outlives: an object may be kept.
@@ -82,9 +82,9 @@ def last_use(module: Module, project: Project, made: cst.CSTNode) -> int:
 
 
 def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
-    """Return whether an object that ``made`` makes may be held by an object that code of the project copies deeply.
+    """Return whether code of the project may copy an object that contains the object of ``made`` deeply.
 
-    It may if it is returned, or used by code that cannot be followed (see :func:`last_use`).
+    It may if the object is returned, or used by code that cannot be traced (see :func:`last_use`).
     """
     if not any(_copies(text) for _, text in project.matching(_COPIES, *_COPYING, "dumps")):
         return False
@@ -97,7 +97,7 @@ def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
 
 @lru_cache(maxsize=1024)
 def _copies(text: str) -> bool:
-    """Return whether code copies objects deeply, but for the state of models."""
+    """Return whether code copies objects deeply, apart from the state of models."""
     try:
         tree = syntax_tree(text)
     except UnparsableModule:
@@ -128,15 +128,15 @@ class _UseAnalysis:
     Args:
         module: the module.
         project: the project around it.
-        may_return: whether the function around may return a value. A function that is called may not.
-        depth: how many calls of functions of the project led here. Their variables end with them.
+        may_return: whether the enclosing function may return the value. A called function may not.
+        depth: number of traced calls of functions of the project up to this one. Their variables end with the calls.
     """
 
     def __init__(self, module: Module, project: Project, *, may_return: bool = True, depth: int = 0) -> None:
         self._module, self._project, self._may_return, self._depth = module, project, may_return, depth
 
     def of_made(self, made: cst.CSTNode) -> int:
-        """Return the end of the last use of an object that is made here."""
+        """Return the end of the last use of an object that ``made`` creates."""
         if isinstance(made, cst.FunctionDef | cst.ClassDef):
             return self.of_variable(made.name, made)
         return self.of_value(made)
@@ -165,9 +165,9 @@ class _UseAnalysis:
         raise Outlives(self._shorten_code(node))
 
     def of_variable(self, name: cst.Name, made: cst.CSTNode) -> int:
-        """The end of the last use of a variable with the value that ``made``, an assignment or definition, gives it.
+        """Return the end of the last use of a variable with its value from ``made``, an assignment or definition.
 
-        Each use stands in a statement that follows in the same block, so that no other way leads there.
+        Each use is in a following statement of the same block, so that no other path leads to it.
         """
         module, scope = self._module, self._module.scopes.scope_of(name)
         line = statement_around(module, made)
@@ -207,7 +207,7 @@ class _UseAnalysis:
         return module.span(call)[1]
 
     def _only_uses(self, argument: cst.Arg, call: cst.Call) -> bool:
-        """Return whether a call is one of a function of the project that keeps nothing of an argument."""
+        """Return whether a call is of a function of the project that does not keep an argument."""
         names = self._project.resolved_names(self._module, call.func)
         found = self._project.function_definition(next(iter(names))) if len(names) == 1 else None
         if found is None or self._depth == _CALLS_LIMIT:
@@ -232,7 +232,7 @@ class _UseAnalysis:
         return True
 
     def _is_evaluated_in(self, read: cst.Name, scope: Scope) -> bool:
-        """Whether a name is read by the code of a function itself, and of comprehensions that it evaluates at once."""
+        """Return whether a read is in the function's own code, or in a comprehension that is evaluated at once."""
         found: Scope | None = self._module.scopes.scope_of(read)
         while found is not None and found is not scope:
             if not isinstance(found.node, _COMPREHENSIONS) or isinstance(found.node, _LAZY):
@@ -253,7 +253,7 @@ def statement_around(module: Module, node: cst.CSTNode) -> cst.CSTNode:
 
 
 def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> cst.Name | None:
-    """Return the parameter that takes an argument of a call; ``None`` for ``*``, ``**`` and what is not certain."""
+    """Return the parameter that gets an argument of a call; ``None`` for ``*`` and ``**``, and if it is not certain."""
     given = function.params
     if argument.keyword is not None:
         named = (*given.params, *given.kwonly_params)
@@ -266,7 +266,7 @@ def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> 
 
 
 def _has_finally(module: Module, statement: cst.CSTNode) -> bool:
-    """Return whether code of the same function still runs after a ``return``."""
+    """Return whether a ``finally`` of the same function still runs after a ``return``."""
     for around in module.ancestors(statement):
         if isinstance(around, cst.FunctionDef | cst.Lambda):
             return False

@@ -14,7 +14,7 @@ from chirp_migrate.syntax.queries import assigned_pairs, binding_scope, dotted, 
 
 @dataclass(frozen=True)
 class Origin:
-    """A value given to a name: all of ``value``, or its element at position ``part``."""
+    """A value that is assigned to a name: all of ``value``, or its element at position ``part``."""
 
     value: cst.BaseExpression
     part: int | None = None
@@ -29,7 +29,7 @@ class _Given:
 
 
 def origins(module: Module, scope: cst.CSTNode, name: str) -> tuple[list[Origin], list[cst.BaseExpression]]:
-    """Values that ``name`` is given in ``scope`` by assignments and ``with``, and its annotations there."""
+    """Return the values that assignments and ``with`` assign to ``name`` in ``scope``, and its annotations there."""
     given = module.once(_names_given, scope).get(name) or _Given()
     parameter = parameters(scope).get(name)
     written = None if parameter is None else parameter.annotation
@@ -43,7 +43,10 @@ def values_of(module: Module, node: cst.CSTNode) -> list[Origin]:
 
 
 def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
-    """Where ``name`` gets its value: see ``binding_scope``; of what the module binds, a function around may set it."""
+    """Return the scope that binds ``name`` (see ``binding_scope``).
+
+    For a name of the module, that is the enclosing function that sets it, if there is one.
+    """
     scope = binding_scope(module, node, name)
     if not isinstance(scope, cst.Module):
         return scope

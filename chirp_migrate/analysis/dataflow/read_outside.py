@@ -12,7 +12,7 @@ _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 
 
 def is_read_outside(module: Module, loop: cst.For, name: str) -> bool:
-    """Return whether the value that ``loop`` leaves in ``name`` may be read somewhere else in its scope."""
+    """Return whether code elsewhere in the scope may read the value that ``name`` has after ``loop``."""
     scope = module.enclosing_scope(loop)
     if looks_at_names(module, scope) is not None:
         return True
@@ -28,7 +28,7 @@ def is_read_outside(module: Module, loop: cst.For, name: str) -> bool:
 
 
 def _is_given_first(module: Module, read: cst.CSTNode, name: str, loop: tuple[int, int]) -> bool:
-    """Return whether an assignment, with no iteration of the loop after it, always runs before ``read`` does."""
+    """Return whether an assignment always runs before ``read``, without an iteration of the loop between them."""
     offset = module.span(read)[0]
     for ancestor in module.ancestors(read):
         start, end = module.span(ancestor) if isinstance(ancestor, cst.For | cst.While) else (0, 0)
@@ -56,7 +56,7 @@ def _assignments(module: Module, name: str) -> dict[cst.CSTNode, list[cst.CSTNod
 
 
 def _binds(module: Module, binder: cst.CSTNode, read: cst.CSTNode, name: str) -> bool:
-    """Return whether ``read`` gets its value from ``binder``: a loop, comprehension or function that binds ``name``."""
+    """Return whether ``read`` gets its value from ``binder``, a loop, comprehension or function that binds ``name``."""
     if isinstance(binder, cst.FunctionDef | cst.Lambda):
         return name in parameters(binder)
     if isinstance(binder, cst.For):

@@ -1,6 +1,6 @@
 """Flow of the value of an expression: one step, which callers repeat to trace it.
 
-Loaders, functions and classes go the same ways; what a step means for them is the business of who follows them.
+Loaders, functions and classes flow in the same ways. The callers decide what a step means for each of them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from chirp_migrate.syntax.module import Module
 
 @dataclass(frozen=True)
 class Chosen:
-    """It may be the value of ``whole``, a conditional expression, ``and`` or ``or``."""
+    """The value may become the value of ``whole``, a conditional expression, ``and`` or ``or``."""
 
     whole: cst.IfExp | cst.BooleanOperation
 
 
 @dataclass(frozen=True)
 class Kept:
-    """It is an element of ``display``, or with a star several."""
+    """The value becomes an element of ``display``; with a star, its items become elements."""
 
     element: cst.Element | cst.StarredElement
     display: cst.CSTNode
@@ -29,7 +29,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Entry:
-    """It is kept under a key of ``display``."""
+    """The value becomes the value of a key of ``display``."""
 
     key: cst.BaseExpression
     display: cst.CSTNode
@@ -37,7 +37,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Assigned:
-    """Each of ``targets`` gets it."""
+    """The value is assigned to each of ``targets``."""
 
     targets: tuple[cst.BaseExpression, ...]
     statement: cst.Assign | cst.AnnAssign | cst.NamedExpr
@@ -52,7 +52,7 @@ class Default:
 
 @dataclass(frozen=True)
 class Given:
-    """A call is given it."""
+    """The value becomes an argument of a call."""
 
     argument: cst.Arg
     call: cst.Call
@@ -60,28 +60,28 @@ class Given:
 
 @dataclass(frozen=True)
 class Inherited:
-    """A class inherits from it, or has it as a keyword."""
+    """A class inherits from the value, or has it as a keyword argument."""
 
     definition: cst.ClassDef
 
 
 @dataclass(frozen=True)
 class Called:
-    """It is called."""
+    """The value is called."""
 
     call: cst.Call
 
 
 @dataclass(frozen=True)
 class Returned:
-    """A function returns it."""
+    """A function returns the value."""
 
     statement: cst.Return
 
 
 @dataclass(frozen=True)
 class Iterated:
-    """A loop or comprehension iterates over it."""
+    """A loop or comprehension iterates over the value."""
 
     loop: cst.For | cst.CompFor
 

@@ -1,7 +1,7 @@
 """Function values that escape to workers, because a loader, dataset or transform stores them.
 
-Lambdas and the names of local functions go to the same places. A value is followed through lists, conditional
-expressions, ``functools.partial``, variables, attributes of ``self``, parameters, and the functions that return it.
+Lambdas and names of local functions flow in the same ways. A value is traced through lists, conditional expressions,
+``functools.partial``, variables, attributes of ``self``, parameters, and functions that return it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _MAKER = re.compile(r"_*(get|make|build|create|new|setup)_+(?=\w)")
 
 @lru_cache(maxsize=8)
 def may_have_destinations(text: str, project: Project) -> bool:
-    """Return whether a text has a word for an object that passes functions to worker processes."""
+    """Return whether a text contains a word for an object that passes functions to worker processes."""
     if any(word in text for word in _WORDS) or may_name_dataset(text, project):
         return True
     return "ransform" in text and _TRANSFORM.search(text) is not None and _ABOUT_TORCH.search(text) is not None
@@ -77,18 +77,21 @@ class Destinations:
         self._known: dict[cst.CSTNode, str | None] = {}
 
     def of(self, node: cst.CSTNode) -> str | None:
-        """Return what an expression is for its owner, as a name; ``None`` if no worker needs it."""
+        """Return the purpose of an expression for the object that stores it, as a name.
+
+        The result is ``None`` if no worker needs it.
+        """
         if node not in self._known:
             self._known[node] = None  # a circle of names leads nowhere
             self._known[node] = self._direct(node) or self._used_inside(node)
         return self._known[node]
 
     def of_function(self, node: cst.FunctionDef) -> str | None:
-        """Return the same for a local function, from the uses of its name."""
+        """Return the purpose of a local function, from the uses of its name."""
         return self._first(reads_of(self._module, node.name.value, self._module.scopes.scope_of(node)))
 
     def of_class(self, node: cst.ClassDef) -> str | None:
-        """Return the name of a local class if it makes datasets."""
+        """Return the name of a local class if its objects are datasets."""
         names = base_names(self._module, self._project, node)
         return node.name.value if any(inherits(self._project, name, DATASET) for name in names) else None
 
@@ -137,7 +140,7 @@ class Destinations:
         return None
 
     def _takes_data(self, call: cst.Call, called: set[str]) -> bool:
-        """Return whether a callee is about data, by its names: other code has a ``transform``, too."""
+        """Return whether a callee is about data, by its names, because other code has a ``transform``, too."""
         names = {*called, self._module.source(call.func)}
         return any(_DATA.search(name) or inherits(self._project, name, DATASET) for name in names)
 
@@ -145,14 +148,14 @@ class Destinations:
         return not called or any(_TRANSFORM_MODULES.search(name) for name in called)
 
     def _key(self, key: cst.BaseExpression, holder: cst.CSTNode) -> str | None:
-        """What an entry of a dict is for: by its key, and for transforms only where the dict becomes arguments."""
+        """Return the purpose of an entry of a dict, by its key; for transforms only if the dict becomes arguments."""
         name = str(key.evaluated_value) if isinstance(key, cst.SimpleString) else ""
         if name in _LOADER_KEYWORDS or (name in self._keywords and self._becomes_keywords(holder)):
             return name
         return None
 
     def _becomes_keywords(self, node: cst.CSTNode) -> bool:
-        """Return whether a dict, or the variable it is assigned to, is given to a call as its keywords."""
+        """Return whether a call gets a dict, or the variable with it, as its keywords."""
         module = self._module
         parent = module.parents[node]
         if isinstance(parent, cst.Arg):
@@ -193,7 +196,7 @@ class Destinations:
         return None
 
     def _on_self(self, owner: cst.ClassDef, name: str) -> list[cst.Attribute]:
-        """Reads of ``self.name`` in a class."""
+        """Return the reads of ``self.name`` in a class."""
         module = self._module
         return [
             parent
@@ -261,7 +264,7 @@ def _is_called_elsewhere(project: Project, maker: str) -> bool:
 
 
 def _assigned_to(module: Module, node: cst.CSTNode) -> cst.Name | None:
-    """Return the variable that an assignment gives the value of ``node`` first."""
+    """Return the first variable to which an assignment assigns the value of ``node``."""
     match module.parents[node]:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as name), *_]):
             return name
@@ -269,7 +272,7 @@ def _assigned_to(module: Module, node: cst.CSTNode) -> cst.Name | None:
 
 
 def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
-    """Return whether a name refers to a function with any arguments, such as a decorator's wrapper."""
+    """Return whether a name refers to a function with ``*args`` and ``**kwargs``, such as a decorator's wrapper."""
     owner = module.scopes.lookup(value.value, value) if isinstance(value, cst.Name) else None
     for one in owner.bindings if owner is not None else ():
         match one.node:
@@ -285,13 +288,13 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def lambdas_may_go(outline: Outline, project: Project) -> bool:
-    """Return whether a lambda of a module may have a destination."""
+    """Return whether any lambda of a module may escape to workers."""
     may = _MayGo(outline, project)
     return any(may.go(node) for node in outline.find(ast.Lambda))
 
 
 def local_functions_may_go(outline: Outline, project: Project) -> bool:
-    """Return whether a function that is defined in another one may have a destination."""
+    """Return whether any function that is defined in another function may escape to workers."""
     may = _MayGo(outline, project)
     around = [(node.name, may.function_around(node)) for node in outline.functions]
     return any(may.named(name, owner) for name, owner in around if owner is not None)
@@ -305,7 +308,7 @@ class _MayGo:
         self._seen: set[ast.AST | tuple[str, ast.AST | None]] = set()  # a circle of names leads nowhere
 
     def go(self, node: ast.AST) -> bool:
-        """Return whether the value of an expression may go to workers."""
+        """Return whether the value of an expression may escape to workers."""
         if node in self._seen:
             return False
         self._seen.add(node)
@@ -331,11 +334,11 @@ class _MayGo:
         return False
 
     def function_around(self, node: ast.AST) -> _Function | None:
-        """Return the innermost function that holds a node."""
+        """Return the innermost function that contains a node."""
         return next((ancestor for ancestor in self._outline.ancestors(node) if isinstance(ancestor, _Function)), None)
 
     def named(self, name: str, owner: ast.AST | None) -> bool:
-        """Return whether the variable ``name`` of a function, or of the module, may go to workers."""
+        """Return whether the variable ``name`` of a function, or of the module, may escape to workers."""
         if (name, owner) in self._seen:
             return False
         self._seen.add((name, owner))
@@ -346,7 +349,7 @@ class _MayGo:
         return any(self.go(read) or (owner is not None and self._is_taken_along(read, owner)) for read in reads)
 
     def _is_taken_along(self, read: ast.Name, owner: ast.AST) -> bool:
-        """See ``Destinations._used_inside``."""
+        """Return whether a function that captures the name may escape (see ``Destinations._used_inside``)."""
         for around in takewhile(lambda node: node is not owner, self._outline.ancestors(read)):
             match around:
                 case ast.Lambda():
@@ -364,7 +367,7 @@ class _MayGo:
         return any(inherits(self._project, name, DATASET) for name in bases)
 
     def _is_target(self, target: ast.expr) -> bool:
-        """See ``Destinations._target``."""
+        """Return whether an assigned variable or attribute may escape (see ``Destinations._target``)."""
         match target:
             case ast.Subscript(slice=key):
                 return _is_key(key)
@@ -383,7 +386,7 @@ class _MayGo:
         return False
 
     def _is_default(self, arguments: ast.arguments, default: ast.AST) -> bool:
-        """See ``Destinations._parameter``."""
+        """Return whether the parameter with this default may escape (see ``Destinations._parameter``)."""
         function = self._outline.parents[arguments]
         positional = [*arguments.posonlyargs, *arguments.args]
         pairs = [
@@ -394,7 +397,7 @@ class _MayGo:
         return any(name in _LOADER_KEYWORDS or self.named(name, function) for name in names)
 
     def _is_taken(self, call: ast.Call, keyword: str | None) -> bool:
-        """Return whether a call may hand an argument on to workers; see ``Destinations._argument``."""
+        """Return whether a call may pass an argument on to workers (see ``Destinations._argument``)."""
         if keyword in _KEYWORDS or last_name(call.func) in _TRANSFORM_HOLDERS:
             return True
         return any(
@@ -406,7 +409,7 @@ class _MayGo:
         )
 
     def _is_returned(self, statement: ast.Return) -> bool:
-        """See ``Destinations._purpose_of_result``."""
+        """Return whether the result of the function may escape (see ``Destinations._purpose_of_result``)."""
         function = self.function_around(statement)
         maker = function.name if function is not None else ""
         names = (maker, last_name(statement.value) if statement.value is not None else "")
@@ -417,7 +420,7 @@ class _MayGo:
 
 
 def _declared_elsewhere(outline: Outline) -> set[str]:
-    """Return names that some function declares ``global`` or ``nonlocal``."""
+    """Return the names that any function declares ``global`` or ``nonlocal``."""
     statements = outline.find(ast.Global), outline.find(ast.Nonlocal)
     return {name for kind in statements for statement in kind for name in statement.names}
 

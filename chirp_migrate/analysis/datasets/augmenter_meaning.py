@@ -1,7 +1,7 @@
-"""Whether a class augments with the same distribution as a transform of the runtime, by its source.
+"""Checks of whether a class, by its source, augments with the same distribution as a transform of the runtime.
 
-The checks know one grammar of statements, and refuse all others. Names may be any, sizes may be kept
-in names or not, the gate may return early or enclose the work, and a mask may be a method of its own.
+The checks accept one grammar of statements and refuse all others. Names are arbitrary, sizes may be stored in names,
+the gate may return early or enclose the masking, and a mask may be a separate method.
 """
 
 from __future__ import annotations
@@ -48,24 +48,29 @@ class _Fails(Exception):
 def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
     """Return the arguments of ``masks_spectrograms`` with which ``SpecAugment`` masks as the class does.
 
-    With probability 1 - p the sample is returned; else a clone of it, in which so many stretches of each axis are
-    overwritten with ``mask_value``, of widths uniform in 0..min(parameter, size) and starts uniform where they fit.
+    With probability 1 - p the class returns the sample. Otherwise it returns a clone in which a number of ranges of
+    each axis are overwritten with ``mask_value``; their widths are uniform in 0..min(parameter, size), and their starts
+    are uniform over all places where they fit.
 
     Raises:
-        AugmentsOtherwise: where that is not certain; the message says why.
+        AugmentsOtherwise: that is not certain; the message has the reason.
     """
     return _masking_arguments(class_source, "forward", (2, 3, 4))
 
 
 def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
-    """As :func:`masks_like_spec_augment` for the decorator ``masks_images``: grey images (F, T), and ``__call__``."""
+    """Check as :func:`masks_like_spec_augment` for the decorator ``masks_images``.
+
+    The sample is a grey image (F, T), and the method is ``__call__``.
+    """
     return _masking_arguments(class_source, "__call__", (2,))
 
 
 def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> tuple[str, ...]:
     """Return whether axes not longer than their parameter are skipped, as arguments of the decorator.
 
-    ``entry`` is the method that takes a sample, ``ndims`` are the numbers of axes of samples, 4 standing for more, too.
+    ``entry`` is the method that takes a sample. ``ndims`` are the numbers of axes of samples; 4 stands for four or
+    more.
     """
     methods = methods_of(class_source)
     guarded: set[bool] = set()
@@ -80,7 +85,7 @@ def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> t
 
 
 def _same(ndim: int) -> _Names:
-    """What stands for expressions of samples of a number of axes: sizes, numbers of axes, an axis put in front."""
+    """Return the replacements of expressions for samples with ``ndim`` axes: sizes, numbers of axes, an added axis."""
     same: _Names = {}
     counts = {count: ast.Constant(count) for count in (ndim, ndim + 1)}
     for array, lifted in ((_SAMPLE, _LIFTED), (_COPY, _LIFTED_COPY)):
@@ -96,8 +101,8 @@ def _same(ndim: int) -> _Names:
 class _Masks:
     """The grammar of masks, for samples of a number of axes.
 
-    What stands outside of the loops is followed as it runs: names of sizes, an axis put in front of samples of two
-    axes and taken away again, and tests whether there are two.
+    Code outside of the loops is traced in its order: names of sizes, an axis that is added in front of samples with two
+    axes and removed again, and tests of whether there are two axes.
     """
 
     def __init__(self, methods: Mapping[str, ast.FunctionDef], images: bool, ndim: int) -> None:
@@ -140,7 +145,7 @@ class _Masks:
         return bool(self._guarded)
 
     def _run(self, statements: Sequence[ast.stmt]) -> bool:
-        """Follow statements outside of the loops; whether they end in a ``return``."""
+        """Trace statements outside of the loops, and return whether they end in a ``return``."""
         for statement in statements:
             match statement:
                 case ast.Return():
@@ -163,7 +168,7 @@ class _Masks:
         return False
 
     def _assign(self, statement: ast.stmt, names: _Names) -> None:
-        """Names of sizes; outside of the loops also of arrays, and whether there are two axes."""
+        """Trace an assignment of sizes; outside of the loops also of arrays, and of whether there are two axes."""
         for target, value in assigned_pairs(statement):
             if isinstance(target, ast.Tuple):
                 self._unpack(target, value, statement, names)
@@ -179,7 +184,7 @@ class _Masks:
             self._bind(target.id, meant, statement, names)
 
     def _copy(self, text: str) -> ast.expr | None:
-        """Return the copy that an expression makes; there is only one."""
+        """Return the copy that an expression creates; only one copy is permitted."""
         copy = self._copied.get(text)
         self._copies += copy is not None
         if self._copies > 1:
@@ -187,7 +192,7 @@ class _Masks:
         return copy
 
     def _bind(self, name: str, meant: ast.expr, statement: ast.stmt, names: _Names) -> None:
-        """Give a name its meaning; arrays and answers may change, a size means one size throughout."""
+        """Record the meaning of a name. Names of arrays and tests may be rebound, names of sizes may not."""
         known = names.get(name, meant)
         changes = (known in _ARRAYS and meant in _ARRAYS) or (_is_bool(known) and _is_bool(meant))
         if name == "self" or (known is not meant and not changes):
@@ -195,7 +200,7 @@ class _Masks:
         names[name] = meant
 
     def _unpack(self, target: ast.Tuple, value: ast.expr, statement: ast.stmt, names: _Names) -> None:
-        """``*_, rows, columns = x.shape``, or as many names as there are axes; ``[:2]`` of two axes is all of it."""
+        """Trace ``*_, rows, columns = x.shape``, or a name for each axis; ``[:2]`` of two axes is the whole shape."""
         shape = self._text(value, names)
         if self._ndim == 2 and not shape.startswith((_LIFTED.id, _LIFTED_COPY.id)):
             shape = shape.removesuffix("[:2]")
@@ -216,7 +221,7 @@ class _Masks:
             self._bind(name.id, _SIZES.get(place, _UNKNOWN) if name is one else _UNKNOWN, statement, names)
 
     def _loop(self, loop: ast.For, asked: frozenset[str]) -> None:
-        """Read a loop of masks; ``asked`` are the conditions under which it runs."""
+        """Check a loop of masks; ``asked`` are the conditions under which it runs."""
         count = next((name for name in _AXES if ast.unparse(loop.iter) == f"range(self.{name})"), None)
         unused = isinstance(loop.target, ast.Name) and self._names.get(loop.target.id, _UNKNOWN) is _UNKNOWN
         if count is None or loop.orelse or not unused or ast.unparse(loop.target) == "self":
@@ -240,7 +245,7 @@ class _Masks:
         return name in self._methods and name != "forward" and not name.startswith("__")
 
     def _mask(self, steps: Sequence[ast.stmt], names: _Names, count: str, asked: frozenset[str]) -> None:
-        """One mask: sizes, perhaps a guard, a width, a start and the stretch."""
+        """Check the statements of one mask: sizes, optionally a guard, a width, a start and the assignment."""
         parameter, axis = _AXES[count]
         steps = list(steps)
         while len(steps) > 1 and not _is_draw(steps[0]):
@@ -271,7 +276,7 @@ class _Masks:
             raise AugmentsOtherwise(f"the rule does not recognise `{first_line(steps[-1])}`")
 
     def _places(self, axis: int, stretch: str, count: int) -> list[str]:
-        """Subscripts for a stretch of an axis of an array with so many, all others whole."""
+        """Yield the subscripts of a range of one axis of an array with ``count`` axes, with all other axes whole."""
         places = [f"..., {stretch}" if axis == -1 else f"..., {stretch}, :"]
         if self._ndim < 4:
             axes = [":"] * count
@@ -281,7 +286,7 @@ class _Masks:
         return places
 
     def _draw(self, statement: ast.stmt, names: _Names) -> tuple[str, str]:
-        """Name and source of the upper end of ``name = random.randint(0, end)``."""
+        """Return name and source of the upper end of ``name = random.randint(0, end)``."""
         match assigned_pairs(statement):
             case [(ast.Name(id=name), ast.Call(func=function, args=[low, high]) as drawn)] if ast.unparse(
                 function
@@ -323,10 +328,10 @@ def _is_draw(statement: ast.stmt) -> bool:
 def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
     """Return the arguments of ``adds_noise`` with which ``GaussianNoise`` does the same as the class.
 
-    With probability 1 - p the sample is returned; else ``clamp(x + randn_like(x) * std, 0, 1)``.
+    With probability 1 - p the class returns the sample, else ``clamp(x + randn_like(x) * std, 0, 1)``.
 
     Raises:
-        AugmentsOtherwise: where that is not certain; the message says why.
+        AugmentsOtherwise: that is not certain; the message has the reason.
     """
     x, body = taking_one_sample(methods_of(class_source)["forward"])
     *steps, last = _work(x, body)
@@ -349,7 +354,7 @@ def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
 
 
 def _work(x: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements that a gate which comes first lets run, their ``return`` the last."""
+    """Return the statements that run if the gate at the beginning is passed, up to their ``return``."""
     before, work, left = parts_by_gate(body)
     if before:
         raise AugmentsOtherwise("it is not gated by one `random.random() > self.p`")

@@ -1,4 +1,4 @@
-"""Loops that only collect: whether what they read may be read before their first iteration."""
+"""Loops that only collect values, and whether these values may be read before the first iteration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
 
 
 def is_collecting(statements: Sequence[cst.CSTNode]) -> bool:
-    """Return whether statements do nothing but assign, count and append (to and from any object)."""
+    """Return whether statements only assign, count and append (to and from any object)."""
     return all(map(_is_collecting, statements))
 
 
@@ -57,8 +57,8 @@ def problem_of(
     """Return why reading everything before the first iteration of ``loop`` is visible; ``None`` if it is not.
 
     Args:
-        statements: the body, as far as it stays; :func:`is_collecting` holds for it.
-        read: the expressions whose values are read early; the body must not change what they mean.
+        statements: the part of the body that stays; :func:`is_collecting` holds for it.
+        read: the expressions that are read early; the body must not change their values.
     """
     scope = module.enclosing_scope(loop)
 

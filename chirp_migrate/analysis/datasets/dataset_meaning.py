@@ -1,7 +1,7 @@
 """Semantics of a dataset's ``__getitem__``: standardise, augment, or return the samples of a sequence.
 
-Works on symbolic values (``dataflow.symbolic``), so that it does not matter whether the code is a class,
-a function-local class or a dictionary of lambdas, nor how its steps are spelled.
+The module works on symbolic values (``dataflow.symbolic``). So it does not matter whether the code is a class, a
+function-local class or a dictionary of lambdas, nor how its steps are spelled.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Standardizing:
 
 @dataclass(frozen=True)
 class Stage:
-    """One augmentation: ``function`` applied to x when ``gate`` holds (``None``: always)."""
+    """One augmentation: ``function`` applied to x if ``gate`` holds (``None``: always)."""
 
     function: Value
     gate: Value | None
@@ -60,7 +60,7 @@ class Augmenting:
 
 @dataclass(frozen=True)
 class SequenceSamples:
-    """The samples of ``samples``, as they are."""
+    """The samples of ``samples``, unchanged."""
 
     samples: Value
 
@@ -73,12 +73,12 @@ class Samples:
     """The inferred samples of a ``__getitem__``.
 
     Attributes:
-        conditions: what it depends on being true, or not None.
-        outcomes: its value by which of the conditions hold.
-        complete: whether that is all it does: every value that is kept is part of it, every call is made once, every
-            condition decides about something, and nothing is tested both for being None and for being true.
-        reads_once: whether nothing is subscripted twice alike.
-        none_tested: what is compared with None.
+        conditions: the values whose truth, or difference from None, the result depends on.
+        outcomes: its value for each combination of conditions.
+        complete: whether the method does nothing else: every stored value is part of the result, every call occurs
+            once, every condition makes a difference, and no value is tested both for None and for truth.
+        reads_once: whether no object is subscripted twice with the same index.
+        none_tested: the values that are compared with None.
     """
 
     conditions: Sequence[Value]
@@ -89,7 +89,7 @@ class Samples:
 
 
 def samples_of(paths: Sequence[Path]) -> Samples | None:
-    """Return the samples of all paths through a ``__getitem__``; ``None`` with too many conditions."""
+    """Return the samples of all paths through a ``__getitem__``; ``None`` if there are too many conditions."""
     conditions = sorted({condition for path in paths for condition in path.truths}, key=str)
     if len(conditions) > MAX_CONDITIONS:
         return None
@@ -140,14 +140,14 @@ def _decides(outcomes: Mapping[tuple[bool, ...], Value], position: int) -> bool:
 
 
 def subvalues(value: Value) -> Iterator[Value]:
-    """Yield ``value`` and all that it is made of."""
+    """Yield ``value`` and all values inside it."""
     yield value
     for part in value.parts:
         yield from subvalues(part)
 
 
 def is_part(one: Value, value: Value) -> bool:
-    """Return whether ``one`` is a part of ``value``, or a tuple of such, or a literal."""
+    """Return whether ``one`` is a part of ``value``, a tuple of such parts, or a literal."""
     if isinstance(one, Tuple):
         return all(is_part(item, value) for item in one.items)
     return isinstance(one, Const) or one in subvalues(value)
@@ -166,7 +166,7 @@ def meaning_of(samples: Samples) -> Meaning | None:
 
 
 def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
-    """Sample, mean, std and eps of ``((sample[0] - mean) / (std + eps), sample[1])``, or ``None``."""
+    """Return sample, mean, std and eps of ``((sample[0] - mean) / (std + eps), sample[1])``, else ``None``."""
     match pair:
         case Tuple((Op("/", Op("-", Item(x, Const("0")), mean), divisor), Item(sample, Const("1")))) if x == sample:
             std, eps = divisor, 0.0
@@ -183,7 +183,7 @@ def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
 
 
 def finite(number: str) -> float:
-    """Return the value of a literal; 0 where it is no finite number."""
+    """Return the value of a literal; 0 if it is no finite number."""
     try:
         value = float(number)
     except ValueError:
@@ -192,7 +192,7 @@ def finite(number: str) -> float:
 
 
 def augmenting(samples: Samples) -> Augmenting | None:
-    """Read ``(transform(x), y)`` with ``x, y = dataset[index]``, one transform or several, each perhaps switched."""
+    """Return the semantics of ``(transform(x), y)`` of ``x, y = dataset[index]``, for one or more transforms."""
     chains: dict[tuple[bool, ...], tuple[Value, ...]] = {}
     datasets: set[Value] = set()
     for truths, value in samples.outcomes.items():
@@ -220,7 +220,7 @@ def augmenting(samples: Samples) -> Augmenting | None:
 
 
 def _chain(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
-    """Base dataset and the functions applied to x, innermost first, of a sample without conditions."""
+    """Return the base dataset and the functions applied to x, innermost first, of a sample without conditions."""
     match value:
         case Item(dataset, at) if at == INDEX:
             return dataset, ()

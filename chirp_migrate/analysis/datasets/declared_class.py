@@ -1,4 +1,4 @@
-"""The declaration that fits a dataset class, by its ``__getitem__`` and the methods it calls."""
+"""Finding of the declaration that fits a dataset class, from its ``__getitem__`` and the methods that it calls."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ DECORATORS = frozenset(_DECORATORS.values())
 
 
 class _NotOwn(Exception):
-    """A value is no attribute of the object."""
+    """A part of the result is no attribute of the object."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Declared:
 
 
 def may_declare(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether ``node`` can declare its samples, or could after a small change."""
+    """Return whether a declaration may fit the class ``node``, possibly after a small change."""
     return read_declared(module, project, node, lambdas=True) is not None
 
 
@@ -74,13 +74,13 @@ def read_declared(
 ) -> Declared | str | None:
     """Return the declaration that fits ``node``, or the reason why none fits; ``None`` for other classes.
 
-    See ``chirp_migrate.rules.chp002_dataset_class`` for what it takes.
+    ``chirp_migrate.rules.chp002_dataset_class`` describes the conditions.
 
     Args:
         module: where the class is.
         project: the backend.
         node: the class.
-        lambdas: read lambdas that ``__init__`` keeps in attributes as the methods that CHP007 makes of them.
+        lambdas: treat lambdas that ``__init__`` stores in attributes as methods, which CHP007 turns them into.
     """
     if node.keywords or node.decorators:
         return None
@@ -110,7 +110,7 @@ def read_declared(
 
 
 def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
-    """Return whether a list contains paths, by its name or its source: nothing can be read at once."""
+    """Return whether a list contains paths, by its name or its source; such samples cannot be read at once."""
     attribute = samples.name if isinstance(samples, Attr) else ""
     if _PATHS.fullmatch(attribute):
         return True
@@ -120,7 +120,7 @@ def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], sa
 
 
 class _DeclaredReader:
-    """Reads a ``__getitem__`` and the methods it calls."""
+    """Evaluates a ``__getitem__`` and the methods that it calls."""
 
     def __init__(self, module: Module, project: Project, methods: Mapping[str, cst.FunctionDef]) -> None:
         self._module, self._project = module, project
@@ -152,7 +152,7 @@ class _DeclaredReader:
         return method
 
     def unclear_name(self, more: frozenset[str] = frozenset()) -> str | None:
-        """Return why a name in the methods read may mean anything: it is none of their own, nor provably PyTorch."""
+        """Return why a name in the evaluated methods may mean anything: it is not local, and not provably PyTorch's."""
         read = {"__getitem__", *self._calls, *(self._held[name] for name in self._called_held)}
         unclear = (self._unclear_name(self._methods[method], _CLEAR | more) for method in sorted(read))
         name = next((one for one in unclear if one is not None), None)
@@ -185,7 +185,7 @@ class _DeclaredReader:
 
 
 def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
-    """Return the names of the ``count`` parameters of a plain method. Raises NotStraightLine if it is none."""
+    """Return the names of the ``count`` parameters of a plain method; raise NotStraightLine for other methods."""
     names = [parameter.name.value for parameter in function.params.params]
     unusual = function.decorators or function.asynchronous or not takes_plain_arguments(function)
     if unusual or len(names) != count:
@@ -194,14 +194,14 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
 
 
 def _held_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
-    """Attributes to which ``__init__`` assigns a method of the object: ``self.scale = self._scale``."""
+    """Return the attributes to which ``__init__`` assigns a method of the object: ``self.scale = self._scale``."""
     assigns = find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []
     stores = (re.fullmatch(r"self\.(\w+) = self\.(\w+)", plain_source(module, assign)) for assign in assigns)
     return {store[1]: store[2] for store in stores if store is not None and store[2] in methods}
 
 
 def _kept_lambdas(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst.FunctionDef]:
-    """Lambdas that ``__init__`` assigns to attributes, as methods of these names."""
+    """Return the lambdas that ``__init__`` assigns to attributes, as methods with the names of the attributes."""
     found: dict[str, cst.FunctionDef] = {}
     for assign in find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []:
         match assign:
@@ -237,7 +237,7 @@ def _attribute(value: Value) -> str:
 
 
 def short(number: float) -> str:
-    """Return ``1e-8`` for 1e-08."""
+    """Return the short spelling of a number: ``1e-8`` for 1e-08."""
     return re.sub("e-0", "e-", repr(number))
 
 

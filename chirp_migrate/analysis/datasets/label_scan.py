@@ -1,7 +1,8 @@
-"""Reading code that iterates over a dataset for its labels: which dataset, which indices, which name is the label.
+"""Recognition of code that iterates over a dataset for its labels: the dataset, the indices, the label's name.
 
 The forms differ in spelling only: ``dataset[i][1]`` for every ``i``; ``_, y = dataset[i]``, or ``sample = dataset[i]``
-and ``sample[1]``; ``for _, y in dataset``; ``for sample in dataset`` and ``sample[1]``; each also under ``enumerate``.
+and ``sample[1]``; ``for _, y in dataset``; ``for sample in dataset`` and ``sample[1]``; each of these also with
+``enumerate``.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ class Scan:
     """One pass over the samples of a dataset in which only their labels are used.
 
     Attributes:
-        dataset: what is read.
-        target: the target of the loop that a label takes the place of.
-        iterable: what the loop runs over, ``enumerate`` left out.
+        dataset: the dataset expression.
+        target: the target of the loop, which a label replaces.
+        iterable: the iterable of the loop, without ``enumerate``.
         index: the index of a sample, in terms of the loop's variable; None for iteration.
-        unpack: whether samples are taken apart, so that they have to be pairs.
-        label: name of the label in the code; None where expressions in ``reads`` stand for it.
+        unpack: whether samples are unpacked, so that they must be pairs.
+        label: name of the label in the code; None if the expressions in ``reads`` are the label.
         reads: expressions that are the label.
-        opening: statement that only takes the label from the sample, and goes with it.
-        dropped: names that the loop binds no more.
-        problem: why labels cannot be read before the first iteration of the loop, in words; None where they can.
+        opening: statement that only unpacks the label from the sample; the rewrite removes it.
+        dropped: names that the rewritten loop no longer binds.
+        problem: why labels cannot be read before the first iteration of the loop; None if they can.
     """
 
     dataset: cst.BaseExpression
@@ -51,7 +52,7 @@ class Scan:
     problem: str | None = None
 
     def arguments(self, module: Module) -> str:
-        """Return source of the dataset, and of the indices of its samples if it is not iterated over."""
+        """Return the source of the dataset, and of the indices of its samples if the dataset is not iterated over."""
         dataset, iterable = module.source(self.dataset).strip(), module.source(self.iterable).strip()
         if self.index is None:
             return dataset
@@ -71,7 +72,7 @@ def read_scan(
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> Scan | None:
-    """Return the scan that ``for target in iterable`` with ``code`` in it is, if it is one."""
+    """Return the label scan of ``for target in iterable`` with the body ``code``; None if it is none."""
     match target, iterable:
         case cst.Tuple(elements=[cst.Element(value=cst.Name(value=count)), cst.Element(value=each)]), cst.Call(
             args=[cst.Arg(value=counted, keyword=None, star=""), *_]
@@ -104,7 +105,7 @@ def _pair(target: cst.BaseExpression) -> tuple[str, str] | None:
 
 
 def _subscript(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """Return ``(a, b)`` of ``a[b]``."""
+    """Return ``(a, b)`` for ``a[b]``."""
     if isinstance(node, cst.Subscript) and len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index):
         index = node.slice[0].slice
         return None if index.star else (node.value, index.value)
@@ -112,13 +113,13 @@ def _subscript(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpressio
 
 
 def _second(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """Return ``a`` of ``a[1]``."""
+    """Return ``a`` for ``a[1]``."""
     parts = _subscript(node)
     return parts[0] if parts is not None and is_integer(parts[1], "1") else None
 
 
 def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list[cst.CSTNode]:
-    """Return ``sample[1]`` wherever it is read in ``code``."""
+    """Return every ``sample[1]`` in ``code``, if ``code`` uses the sample in no other way."""
     around = [(use, module.parents[use]) for use in uses(module, code, sample)]
     return [parent for use, parent in around if _second(parent) is use and mention(module, parent) is Mention.READ]
 
@@ -126,7 +127,7 @@ def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list
 def _sample(
     module: Module, is_dataset: IsDataset, node: cst.CSTNode, name: str
 ) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """Return ``dataset`` and the index of ``dataset[… name …]``."""
+    """Return dataset and index of ``dataset[… name …]``."""
     parts = _subscript(node)
     if parts is None or not uses(module, [parts[1]], name) or uses(module, [parts[0]], name):
         return None
@@ -153,7 +154,7 @@ def _indexed_scan(
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> Scan | None:
-    """Return ``dataset[i][1]`` in code for every ``i``."""
+    """Return the scan of a loop over ``i`` whose code reads ``dataset[i][1]``."""
     samples = list(_samples(module, is_dataset, code, target.value))
     reads = [module.parents[sample] for sample, _, _ in samples]
     if not samples or any(_second(read) is not sample for read, (sample, _, _) in zip(reads, samples, strict=True)):
@@ -177,7 +178,7 @@ def _unpacking_scan(
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> Scan | None:
-    """Return a loop whose first statement takes the label from the sample."""
+    """Return the scan of a loop whose first statement unpacks the label from the sample."""
     match code[0]:
         case (
             cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=left)], value=value)]) as first
@@ -217,7 +218,10 @@ def _unpacking_scan(
 
 
 def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Scan | None:
-    """The samples whose x ``torch.stack([…])`` stacks: every ``dataset[i][0]``, or x of ``for x, _ in dataset``."""
+    """Return the samples whose x ``torch.stack([…])`` stacks.
+
+    The forms are ``dataset[i][0]`` for each ``i``, and x of ``for x, _ in dataset``.
+    """
     if module.qualified_names(call.func) != {"torch.stack"} or module.names_from_later_stars(call.func):
         return None
     match call.args:
@@ -245,7 +249,7 @@ def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Sc
 
 
 def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
-    """Return why the dataset cannot be named before its indices are computed, and the samples before it read."""
+    """Return why the dataset cannot be evaluated before its indices, or the samples cannot be read before the loop."""
     parts = [scan.iterable, *([scan.index] if scan.index is not None else [])]
     if any(suspends_or_binds(part) for part in parts):
         return "its indices contain `await` or bind names"
@@ -263,7 +267,7 @@ def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
 
 
 def may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) -> bool:
-    """Return whether code that runs in between may give a name, or an attribute of one, another value."""
+    """Return whether code that runs in between may rebind a name or one of its attributes."""
     path = dotted(node) or ""
     while isinstance(node, cst.Attribute):
         if is_assigned_later(project, node.attr.value):
@@ -277,7 +281,7 @@ def may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) 
 
 
 def _is_local(module: Module, node: cst.BaseExpression) -> bool:
-    """Return whether no call can rebind the name: a variable of a function that no inner function rebinds."""
+    """Return whether no call can rebind the name: it is a local variable that no inner function rebinds."""
     if not isinstance(node, cst.Name) or isinstance(binding_scope(module, node, node.value), cst.Module):
         return False
     return not any(item.name.value == node.value for item in module.find(cst.NameItem))

@@ -1,4 +1,4 @@
-"""Semantics of a dataset whose class ``type(...)`` creates, by the lambdas that are its members."""
+"""Semantics of a dataset whose class ``type(...)`` creates, from the lambdas that are its members."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def meaning_of_members(module: Module, node: cst.Call, entries: cst.Dict) -> Aug
     """Return the semantics of the members; ``None`` if the runtime's class would do something else.
 
     Args:
-        module: where the class is made.
+        module: the module of the call.
         node: the call of ``type``.
-        entries: its third argument.
+        entries: the third argument of the call.
     """
     members: dict[str, cst.Lambda] = {}
     for entry in entries.elements:
@@ -65,7 +65,7 @@ def _paths_of(module: Module, node: cst.Call, function: cst.Lambda, *arguments: 
 
 
 def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:
-    """Return an evaluator that looks into functions defined right where ``node`` is."""
+    """Return an evaluator that inlines functions which are defined in the same scope as ``node``."""
     around = module.scopes.scope_of(node)
 
     def inline(function: Value) -> cst.FunctionDef | None:

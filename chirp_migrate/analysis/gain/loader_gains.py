@@ -1,8 +1,8 @@
-"""Gains of migrating each loader, and the objects in loaders: the one place that decides about them.
+"""Gains of migrating each loader and the objects in loaders; no other module decides about them.
 
-The program is run on abstract values (``analysis/objects``), so that a dataset is known wherever it was made: in a
-function that is called, in an attribute, in a list. *Nothing* is said only where every dataset that a loader may be
-given is known, and none of them can be read a batch at a time; all others are decided when the program runs.
+The program runs on abstract values (``analysis/objects``), so that a dataset is known wherever it is created: in a
+called function, in an attribute, in a list. The gain is *nothing* only if every possible dataset of a loader is known,
+and none of them can be read a batch at a time. For all other loaders, the program decides at run time.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class LoaderGains:
     """The gains of the loaders of a project, and of the objects in them.
 
     Args:
-        project: the backend, as it was read.
-        objects: what its loaders hold.
+        project: the backend before any rewrite.
+        objects: the objects in its loaders.
     """
 
     def __init__(self, project: Project, objects: Unpicklable) -> None:
@@ -81,9 +81,9 @@ class LoaderGains:
         """Return the gain of rewriting a call that builds a loader.
 
         Args:
-            module: where the call is.
+            module: the module of the call.
             call: the call.
-            moves: whether what the loader holds is made something that can be pickled.
+            moves: whether the objects in the loader are rewritten such that they can be pickled.
         """
         unused = _function_without_calls(module, self._project, call)
         if unused is not None:
@@ -99,7 +99,7 @@ class LoaderGains:
 
     @cached_property
     def _reads_one_by_one(self) -> bool:
-        """Whether the project has datasets, and none of them is, or may become, one that is read a batch at a time."""
+        """Return whether the project has datasets, and none of them is, or may become, readable a batch at a time."""
         readings = [
             own_reading(self._project, Instance(cls.place, cls), cls) for cls in self._run.classes if is_dataset(cls)
         ]
@@ -117,9 +117,9 @@ class LoaderGains:
         """Return the gain of making an object of loaders picklable.
 
         Args:
-            module: where it is made.
-            offset: where; of a definition, its name.
-            reads_batches: whether loaders that hold it then read whole batches.
+            module: the module that creates it.
+            offset: offset of the code that creates it; for a definition, of its name.
+            reads_batches: whether loaders that contain it then read whole batches.
         """
         nodes = module.once(self._code_of_objects).get(offset, ())
         holders = [loader for node in nodes for loader in self._holders[module.path][node]]
@@ -137,17 +137,17 @@ class LoaderGains:
 
     @cached_property
     def _may_have_workers(self) -> bool:
-        """Return whether any loader of the project may have workers, or files name a number of them."""
+        """Return whether any loader of the project may have workers, or a file contains a number of workers."""
         return any(one.may_have_workers for one in self._run.loaders) or self._project.holds(_WORKERS)
 
     def pinned_in(self, module: Module, loop: cst.For) -> tuple[Place, ...]:
-        """Return the calls that build the loaders that a loop iterates over and that provably pin their batches."""
+        """Return the calls that build the loaders of a loop, if these loaders provably pin their batches."""
         now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
         value = self._run.loops.get(Place(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
         return tuple(dict.fromkeys(one.place for one in _loaders_in(value) if self._pins(one)))
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
-        """File and line, as read, of the loops over the loaders that a call builds, if they provably pin batches."""
+        """Yield original file and line of the loops over a call's loaders, if these provably pin batches."""
         own = self._loaders_at(module, module.span(call)[0])
         return [
             (place.path, getattr(place.node, "lineno", 1))
@@ -156,7 +156,7 @@ class LoaderGains:
         ]
 
     def _pins(self, loader: Loader) -> bool:
-        """Return whether a loader provably pins its batches where there is a device to copy them to."""
+        """Return whether a loader provably pins its batches if there is a device to copy them to."""
         given = loader.arguments.get("pin_memory", NONE)
         if given == NONE:  # then the factory pins the batches that it allocates itself
             collation = loader.arguments.get("collate_fn", ())
@@ -169,7 +169,7 @@ class LoaderGains:
         return [loader for node in nodes for loader in self._loaders[module.path][node]]
 
     def _calls(self, module: Module) -> dict[int, list[ast.AST]]:
-        """Return the calls that build loaders, by where a module has them now."""
+        """Return the calls that build loaders, by their current places in a module."""
         return self._by_offset(module, self._loaders)
 
     def _code_of_objects(self, module: Module) -> dict[int, list[ast.AST]]:
@@ -216,7 +216,7 @@ class LoaderGains:
         return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
 
     def _replaced_by(self, loaders: list[Loader]) -> Place | None:
-        """Return the call that builds other loaders from these, if nothing else uses them."""
+        """Return the call that builds other loaders from these loaders, if no other code uses them."""
         if not all(one.replaced_by for one in loaders) or any(
             held is one for value in self._run.loops.values() for held in _loaders_in(value) for one in loaders
         ):
@@ -224,7 +224,7 @@ class LoaderGains:
         return loaders[0].replaced_by
 
     def _sets_collation(self, loaders: list[Loader]) -> bool:
-        """Whether the function around a call sets its ``collate_fn``, to functions of the project in each case."""
+        """Return whether the function around a call always sets ``collate_fn`` to functions of the project."""
         place = loaders[0].place
         given = [one.value for one in getattr(place.node, "keywords", ()) if one.arg == "collate_fn"]
         values = [one for loader in loaders for one in loader.arguments.get("collate_fn", ())]
@@ -241,9 +241,9 @@ class LoaderGains:
         return readings_of(self._project, loader.arguments.get("dataset", ()))
 
     def _has_all_callers(self, place: Place, readings: list[Reading]) -> bool:
-        """Return whether a loader can only get the datasets of the abstract run.
+        """Return whether a loader can only get the datasets that the abstract run found.
 
-        It can if the function around it, or the class, may have calls that the run has not reached.
+        It can get others if the enclosing function or class may have calls that the run has not reached.
         """
         tree = syntax_tree(self._project.text(place.path))
         around = [node for node in _ancestors(tree, place.node) if isinstance(node, (*_FUNCTIONS, ast.ClassDef))]
@@ -279,7 +279,7 @@ def _gain_at(kind: GainKind, why: str, place: Place | None) -> Gain:
 
 
 def _loaders_in(value: Value, depth: int = 4) -> Iterator[Loader]:
-    """Yield the loaders that a loop over a value gets its batches from."""
+    """Yield the loaders whose batches a loop over a value gets."""
     for thing in value:
         match thing:
             case Loader() as loader:
@@ -293,7 +293,7 @@ def _loaders_in(value: Value, depth: int = 4) -> Iterator[Loader]:
 
 
 def _is_pinning(given: Thing) -> bool:
-    """Return whether a `pin_memory` is true, or checks for CUDA."""
+    """Return whether a `pin_memory` argument is true, or checks for CUDA."""
     match given:
         case Constant(value=value, is_whole=True):
             return bool(value)
@@ -318,12 +318,12 @@ def _checks_for_cuda(call: ast.AST) -> bool:
 
 
 def _gives_single_samples(loader: Loader) -> bool:
-    """Return whether a loader provably puts no samples together: ``batch_size=None``."""
+    """Return whether a loader provably collates no samples: ``batch_size=None``."""
     return loader.arguments.get("batch_size") == NONE and loader.arguments.get("batch_sampler", NONE) == NONE
 
 
 def _stacks(collation: Thing) -> bool:
-    """Return whether a `collate_fn` puts samples together as the runtime does."""
+    """Return whether a `collate_fn` collates samples as the runtime does."""
     match collation:
         case Constant(value=None):
             return True
@@ -333,7 +333,7 @@ def _stacks(collation: Thing) -> bool:
 
 
 def _names_collation(call: ast.AST, own: list[Place], collations: list[Thing]) -> bool:
-    """Return whether a call names a function of the project as its ``collate_fn``: the batches are then its own."""
+    """Return whether a call passes a function of the project as ``collate_fn``, which then builds the batches."""
     given = [one.value for one in getattr(call, "keywords", ()) if one.arg == "collate_fn"]
     name = (
         given[0].attr if given and isinstance(given[0], ast.Attribute) else getattr(next(iter(given), None), "id", "")
@@ -347,7 +347,7 @@ def _is_own_function(collation: Thing) -> TypeGuard[FunctionThing]:
 
 
 def _ancestors(tree: ast.Module, node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that hold another one, innermost first."""
+    """Yield the nodes that contain ``node``, innermost first."""
     line, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
     holding = [
         one
@@ -358,7 +358,7 @@ def _ancestors(tree: ast.Module, node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_inside(path: str, node: ast.AST, readings: list[Reading]) -> bool:
-    """Return whether the datasets are all made in the code of a definition."""
+    """Return whether all datasets are created in the code of a definition."""
     first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
     made = [place for one in readings for place in one.made]
     return bool(made) and all(
@@ -377,7 +377,7 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 
 
 def _mentions(project: Project, name: str) -> int:
-    """Return how often the files of a project name a definition, apart from defining and importing it."""
+    """Return how often files of a project mention a definition, besides its definition and imports."""
     word = re.compile(rf"^(?![ \t]*(?:from|import)\b).*?\b(?<!def )(?<!class ){re.escape(name)}\b", re.MULTILINE)
     return sum(len(word.findall(project.text(path))) for path in project.holding(name))
 

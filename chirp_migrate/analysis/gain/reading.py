@@ -1,6 +1,6 @@
 """How the runtime reads a dataset: whole batches, single samples, or not known before the program runs.
 
-It is the static side of ``chirpid_patch.datasets.gather.node_of``.
+This is the static counterpart of ``chirpid_patch.datasets.gather.node_of``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Reading:
     Attributes:
         why: the reason, as the end of a sentence.
         place: the code that is the reason.
-        made: the call that makes the dataset, and datasets inside of it.
+        made: the calls that create the dataset and the datasets inside it.
         in_memory: whether batches are provably gathered from tensors.
     """
 
@@ -58,7 +58,7 @@ _UNKNOWN = Reading(Way.UNKNOWN)
 
 
 def readings_of(project: Project, value: Iterable[Thing], depth: int = 0) -> list[Reading]:
-    """Return how each possible dataset of a value is read; ``None`` is no dataset."""
+    """Return how each possible dataset of a value is read; ``None`` stands for a value that is no dataset."""
     things = [one for one in value if getattr(one, "value", one) is not None]
     return [_reading(project, thing, depth) for thing in things] or [_UNKNOWN]
 
@@ -73,7 +73,7 @@ def _reading(project: Project, thing: Thing, depth: int) -> Reading:
 
 
 def _of_library(project: Project, made: Instance, name: str, depth: int) -> Reading:
-    """Return how an object is read whose way of reading is that of a library's class."""
+    """Return how an object is read if its class takes the methods of reading from a library."""
     short = name.rpartition(".")[2]
     if name.startswith(_SHIPPED):
         return Reading(Way.AT_ONCE, f"`{short}` reads whole batches", made.place, (made.place,))
@@ -108,7 +108,7 @@ def _combine_readings(parts: list[Reading], made: Instance) -> Reading:
 
 
 def _of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> Reading:
-    """Return how objects of a class of the project are read: as its first base with a method for that does it."""
+    """Return how objects of a class of the project are read: by its first class with a method of reading."""
     order = bases_of(cls)
     libraries = [one.name for one in order if isinstance(one, External)]
     if any(map(ITERABLE_DATASET.fullmatch, libraries)):
@@ -157,7 +157,7 @@ def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
 
 
 def _declared_reading(made: Instance, cls: ClassThing, decorator: str, arguments: Sequence[str]) -> Reading:
-    """Return how an object of a class with a decorator of the runtime is read; subclasses may be read in other ways."""
+    """Return how an object of a declared class is read; subclasses may be read in other ways."""
     if made.cls is not cls:
         return _UNKNOWN
     if decorator == "lists_samples":  # what is indexed may be an array: only lists are stacked at once

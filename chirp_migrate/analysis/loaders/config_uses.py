@@ -1,4 +1,4 @@
-"""Whether code only reads single keys of a configuration, so that a further key has no visible effect."""
+"""Checks of whether code only reads single keys of a configuration, so that a further key has no visible effect."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _WHOLE = frozenset({"items", "keys", "values", "pop", "popitem", "clear", "fromk
 
 
 def taken_whole(project: Project) -> str | None:
-    """Return the first use of anything called ``…config`` in the backend that is no look-up, copy, test or merge.
+    """Return the first use of a name ``…config`` in the backend that is no look-up, copy, test or merge.
 
-    A configuration may be given on under a name of this kind, also to functions of the backend.
+    Passing a configuration on under such a name, also to functions of the backend, is permitted.
     """
     outlines = []
     for text in (*project.texts("config"), *project.texts("CONFIG")):
@@ -42,7 +42,7 @@ def taken_whole(project: Project) -> str | None:
 
 
 def _definitions(outline: Outline) -> Iterator[tuple[str, list[str]]]:
-    """Functions, methods and classes that can be called, with the names of their parameters after ``self``."""
+    """Return the functions, methods and classes with the names of their parameters after ``self``."""
     for function in outline.functions:
         names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
         names = names[1:] if names[:1] in (["self"], ["cls"]) else names

@@ -1,8 +1,8 @@
 """Classes and functions that load batches by hand: worker pools, prefetch threads and CUDA streams around the data.
 
-Each is known by what it does: a pool is handed a function that reads samples of a dataset, a thread puts what it reads
-from a dataset or loader into a queue, a stream is current where an iterator moves what it got from one to the device.
-Pools, threads and streams for anything else are none of these, and neither is code that trains.
+Each is recognised by its operations: a pool gets a function that reads samples of a dataset, a thread puts data from a
+dataset or loader into a queue, or a stream is current while an iterator moves data from a dataset or loader to the
+device. Pools, threads and streams for other purposes do not count, nor does code that trains.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ class CustomLoading:
     """A class, a function, or a script that loads by hand.
 
     Attributes:
-        node: what it is; the module itself for code at top level.
-        machinery: the first place of each kind of it, in order of the text: what makes it is called, or inherited from.
-        around_loader: whether it reads from a loader, and not from a dataset.
+        node: the class or function; the module itself for code at the top level.
+        machinery: the first place of each kind of pool, thread or stream, in order of the text: a call that creates it,
+            or a base class.
+        around_loader: whether it reads from a loader instead of a dataset.
     """
 
     node: Unit
@@ -81,7 +82,7 @@ def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
 
 
 def _refers_to(module: Module, project: Project, node: cst.CSTNode, pattern: re.Pattern[str]) -> bool:
-    """Return whether a name or attribute refers to one of these."""
+    """Return whether a name or attribute refers to a name that ``pattern`` matches."""
     if not isinstance(node, cst.Name | cst.Attribute):
         return False
     if resolves_to(module, node, pattern, project):
@@ -92,7 +93,7 @@ def _refers_to(module: Module, project: Project, node: cst.CSTNode, pattern: re.
 
 
 def _modules(module: Module, project: Project, node: cst.BaseExpression) -> set[str]:
-    """Return the possible modules of an expression: variables with one, and multiprocessing contexts."""
+    """Return the possible modules of an expression, which may be a variable or a multiprocessing context."""
     values = [origin.value for origin in values_of(module, node)]
     modules: set[str] = set()
     for value in (part for whole in (node, *values) for part in contents(module, module.tree, whole)):
@@ -111,7 +112,7 @@ def _unit(module: Module, node: cst.CSTNode) -> Unit:
 
 
 class _Loading(DataReading):
-    """Which pools, threads and streams of one unit are there to load data."""
+    """The test of which pools, threads and streams of one unit load data."""
 
     def __init__(self, module: Module, project: Project, unit: Unit) -> None:
         super().__init__(module, project, unit)
@@ -129,7 +130,7 @@ class _Loading(DataReading):
     # Pools
 
     def _hands_out(self, call: cst.Call) -> bool:
-        """Whether a call has a pool read samples that are then used, or iterate over the dataset of an iterator."""
+        """Return whether a call lets a pool read samples that are then used, or iterate over an iterator's dataset."""
         if not isinstance(call.func, cst.Attribute) or not call.args or not self._is_pool(call.func.value):
             return False
         method = call.func.attr.value
@@ -190,7 +191,7 @@ class _Loading(DataReading):
         return any(self.has_samples(argument.value, taken) for call in puts for argument in call.args)
 
     def _queues(self, method: cst.Attribute) -> bool:
-        """Return whether a method is one that puts something into a queue."""
+        """Return whether a method puts an object into a queue."""
         if method.attr.value not in _APPENDS:
             return method.attr.value in _PUTS
         values = values_of(self._module, method.value)
@@ -199,18 +200,18 @@ class _Loading(DataReading):
 
     @cached_property
     def _is_iterator(self) -> bool:
-        """Return whether the unit gives things one after another."""
+        """Return whether the unit is an iterator or a generator."""
         if isinstance(self._unit, cst.ClassDef):
             return any(self.methods(name) for name in _GIVES)
         return any(isinstance(node, cst.Yield) for node in self._nodes)
 
     @cached_property
     def _used_on_data(self) -> bool:
-        """Return whether the module gives it a loader or dataset, or the iterator of one."""
+        """Return whether the module passes a loader or dataset, or an iterator of one, to the unit."""
         return not isinstance(self._unit, cst.Module) and self._is_given_data(self._unit, 0)
 
     def _is_given_data(self, called: cst.ClassDef | cst.FunctionDef, depth: int) -> bool:
-        """Whether the module calls something with a loader or dataset, also by way of another function or class."""
+        """Return whether the module calls it with a loader or dataset, also through another function or class."""
         own = f"{self._module.name}.{called.name.value}"
         for call in self._module.find(cst.Call):
             if not call.args or own not in self._module.qualified_names(call.func):
@@ -222,7 +223,7 @@ class _Loading(DataReading):
         return False
 
     def _handing_on(self, call: cst.Call) -> Iterator[cst.ClassDef | cst.FunctionDef]:
-        """Yield the function whose parameter, and the class whose attribute, a call is given."""
+        """Yield the enclosing function whose parameter a call gets, and the class whose attribute it gets."""
         function, owner = self._module.enclosing_function(call), self._module.enclosing_class(call)
         given = {dotted(argument.value) or "" for argument in call.args}
         if function is not None and given & parameters(function).keys():
@@ -231,7 +232,7 @@ class _Loading(DataReading):
             yield owner
 
     def _is_own_iterator(self, node: cst.BaseExpression) -> bool:
-        """Return whether it is ``super().__iter__()`` in a subclass of a loader."""
+        """Return whether an expression is ``super().__iter__()`` in a subclass of a loader."""
         owner = self._module.enclosing_class(node)
         if owner is None or method_called(node) != "__iter__":
             return False
@@ -263,5 +264,5 @@ class _Loading(DataReading):
 
 
 def _trains(function: Function) -> bool:
-    """Return whether a function is a training step, besides its other loops."""
+    """Return whether a function contains a training step."""
     return any(isinstance(node, cst.Attribute) and node.attr.value in _TRAINS for node in walk(function))

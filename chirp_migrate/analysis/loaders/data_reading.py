@@ -1,4 +1,4 @@
-"""Code of a class, function or script that reads samples from a dataset or batches from a loader."""
+"""Recognition of code in a class, function or script that reads samples from a dataset or batches from a loader."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DataReading:
         self.from_loader = False
 
     def is_data(self, node: cst.CSTNode) -> bool:
-        """Return whether an expression stands for a loader or dataset, or the iterator of one."""
+        """Return whether an expression refers to a loader or dataset, or the iterator of one."""
         return self._stands_for(self._is_loader, node) or self._stands_for(self._is_dataset, node)
 
     def _stands_for(self, is_kind: Callable[[cst.CSTNode], bool], node: cst.CSTNode, depth: int = 0) -> bool:
@@ -94,7 +94,7 @@ class DataReading:
         return any(map(self._iterates, nodes)) or self.takes_samples(nodes)
 
     def _iterates(self, node: cst.CSTNode) -> bool:
-        """Return whether a loop iterates over data, or a call gives an iterator of it."""
+        """Return whether a loop iterates over data, or a call returns an iterator of data."""
         if not isinstance(node, cst.For | cst.CompFor):
             return self._takes(node, _ITERATORS)
         if self.is_data(node.iter):
@@ -104,16 +104,16 @@ class DataReading:
         return known
 
     def _takes(self, node: cst.CSTNode, functions: Set[str]) -> bool:
-        """Return whether one of these built-in functions is given data."""
+        """Return whether one of these built-in functions is called with data."""
         match node:
             case cst.Call(func=function, args=[first, *_]):
                 return bool(self._module.qualified_names(function) & functions) and self.is_data(first.value)
         return False
 
     def taken(self, functions: Sequence[Function], *, every_loop: bool) -> set[str]:
-        """Return names of the data that these functions, which call each other, read.
+        """Return the names to which these functions, which call each other, assign data that they read.
 
-        ``every_loop``: also what any loop iterates over is data.
+        ``every_loop``: the iterable of any loop counts as data.
         """
         nodes = [node for function in functions for node in walk(function)]
         known = {id(function): function for function in functions}
@@ -136,12 +136,12 @@ class DataReading:
                 return found
 
     def has_samples(self, node: cst.CSTNode, taken: Set[str]) -> bool:
-        """Whether an expression takes samples or batches from data, or mentions one of the names that hold some."""
+        """Return whether an expression reads samples or batches from data, or contains a name of ``taken``."""
         parts = list(walk(node))
         return any(isinstance(part, cst.Name) and part.value in taken for part in parts) or self.takes_samples(parts)
 
     def functions_in(self, node: cst.BaseExpression) -> list[Function]:
-        """Functions of the module that an expression names or makes, with those that they call."""
+        """Return the functions of the module that an expression names or defines, with the functions that they call."""
         found: list[Function] = []
         for part in walk(node):
             if isinstance(part, cst.Lambda):
@@ -151,7 +151,7 @@ class DataReading:
         return found
 
     def followed(self, function: Function) -> list[Function]:
-        """Return a function with those of the module, and of the same class, that it calls."""
+        """Return a function and the functions of the module, and of the same class, that it calls."""
         found = [function]
         for one in found:
             for call in find_in(one, cst.Call):
@@ -159,7 +159,7 @@ class DataReading:
         return found
 
     def methods(self, name: str) -> list[Function]:
-        """Definitions of a method of the unit."""
+        """Return the definitions of a method of the unit."""
         body = self._unit.body.body if isinstance(self._unit, cst.ClassDef) else ()
         return [one for one in body if isinstance(one, cst.FunctionDef) and one.name.value == name]
 
@@ -171,7 +171,7 @@ class DataReading:
 
 
 def _bound(target: cst.CSTNode) -> set[str]:
-    """Return names that an assignment or loop gives a value, those of attributes included."""
+    """Return the names that an assignment or loop binds, those of attributes included."""
     if isinstance(target, cst.Tuple | cst.List):
         return set[str]().union(*(_bound(element.value) for element in target.elements))
     name = dotted(target)

@@ -1,4 +1,4 @@
-"""The role of a loader by the call that builds it: training, validation or test."""
+"""The role of a loader, from the call that builds it: training, validation or test."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.BaseExpression]) -> str:
     """Return the role of the loader that ``call`` builds with ``arguments`` (by name of the parameter).
 
-    Names decide: of the loader and its dataset, or of the functions around.
+    The names of the loader and its dataset decide, or those of the enclosing functions.
 
     Returns:
-        ``training``, ``validation`` or ``test``, as in the names of the factory's methods; "" where that is not clear,
-        or where the method would mean something else than the call.
+        ``training``, ``validation`` or ``test``, as in the names of the factory's methods; "" if that is not clear, or
+        if the method would behave differently from the call.
     """
     named = {_role_in_name(_given_name(module, call)), *_roles_of_dataset(module, arguments["dataset"])} - {""}
     by_names = _only(named - {_OTHER})
@@ -51,7 +51,7 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
 
 
 def _only(said: set[str | None]) -> str | None:
-    """Return the only one of some roles; "" of none, ``None`` of several."""
+    """Return the only role among ``said``; "" without a role, ``None`` for several."""
     return next(iter(said)) if len(said) == 1 else None if said else ""
 
 
@@ -88,7 +88,7 @@ def _role_of_argument(module: Module, argument: cst.Arg) -> str | None:
 
 
 def _given_name(module: Module, call: cst.Call) -> str:
-    """Return the name that a loader gets where it is built: of a variable, a parameter or a key."""
+    """Return the name that a loader gets at its call: of a variable, a parameter or a key."""
     for ancestor in module.ancestors(call):
         if isinstance(ancestor, cst.Assign | cst.AnnAssign):
             target = ancestor.targets[0].target if isinstance(ancestor, cst.Assign) else ancestor.target
@@ -105,7 +105,7 @@ def _given_name(module: Module, call: cst.Call) -> str:
 
 
 def _last_name(module: Module, node: cst.BaseExpression) -> str:
-    """Return ``val_set`` of ``self.val_set``, ``'val'`` of ``sets['val']``, "" of nameless expressions."""
+    """Return ``val_set`` for ``self.val_set``, ``'val'`` for ``sets['val']``, "" for nameless expressions."""
     match node:
         case cst.Attribute(attr=cst.Name(value=name)) | cst.Name(value=name):
             return name
@@ -116,7 +116,7 @@ def _last_name(module: Module, node: cst.BaseExpression) -> str:
 
 
 def _constructs(node: cst.BaseExpression) -> bool:
-    """Return whether an expression makes an object of a class, by the way classes are named."""
+    """Return whether an expression calls a class, judged by the spelling of its name."""
     called = node.func if isinstance(node, cst.Call) else None
     last = called.attr if isinstance(called, cst.Attribute) else called
     return isinstance(last, cst.Name) and last.value.lstrip("_")[:1].isupper()

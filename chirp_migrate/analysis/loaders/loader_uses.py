@@ -39,7 +39,7 @@ _FUNC = r"(?<!\bself)\.\s*func\b(?!\s*(?:\(|=(?!=)))"
 
 
 def may_build(outline: Outline, spellings: Set[str]) -> bool:
-    """Return whether the class, or the factory, under one of these names is more than imported and annotated with."""
+    """Return whether code uses the class or factory, under these names, for more than imports and annotations."""
     if any(alias.asname and alias.name in spellings for alias in outline.find(ast.alias)):
         return True
     named = (node for node in outline.find(ast.Name, ast.Attribute) if last_name(node) in spellings)
@@ -60,9 +60,9 @@ class Use:
     """The purpose of a mention of the class.
 
     Attributes:
-        why: ``called``, only ``named``, ``called-later`` and for nothing else, ``subclass`` or ``used-as-value``.
-        what: the subclass, or where the class goes as a value, in words.
-        call: what builds a loader from it.
+        why: ``called``, ``named`` (no other use), ``called-later`` (no other use), ``subclass`` or ``used-as-value``.
+        what: the subclass, or a description of where the class goes as a value.
+        call: the call that builds a loader from it.
     """
 
     why: str
@@ -90,7 +90,7 @@ def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> 
 
 
 def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> Use:
-    """Return the purpose by the flow of the value, if it is not called directly."""
+    """Return the purpose of a class that is not called directly, from the flow of its value."""
     match step:
         case Inherited(definition):
             return Use("subclass", definition.name.value)

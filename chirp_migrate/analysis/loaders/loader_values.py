@@ -1,8 +1,8 @@
 """Expressions that are a DataLoader, and how certain that is.
 
-A loader is known by the call that made it, also in a helper function of the project or on ``self``; by its annotation;
-or only by a name that people give to loaders. What is plainly something else, such as an object of a class of the
-project that is no subclass of PyTorch's, is none, for every name.
+A loader is recognised by the call that created it, also in a helper function of the project or on ``self``; by its
+annotation; or only by a name that is typical for loaders. A value that is clearly something else, such as an object of
+a class of the project that is no subclass of PyTorch's, is no loader, whatever its name is.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _DEPTH_LIMIT = 8
 
 @lru_cache(maxsize=8)
 def may_use_loader(text: str) -> bool:
-    """Return whether a module may iterate over a loader, by its words."""
+    """Return whether a module may iterate over a loader, judged by its words."""
     if "oader" in text or ("dl" in text and _SHORT.search(text) is not None):
         return True
     return "atch" in text and _BATCHES.search(text) is not None
@@ -59,8 +59,8 @@ class Loader:
     """A loader, as far as it is known.
 
     Attributes:
-        calls: the calls that may have made it, each with its module.
-        complete: whether it cannot come from anywhere else.
+        calls: the calls that may have built it, each with its module.
+        complete: whether no other code can have built it.
     """
 
     calls: tuple[tuple[Module, cst.Call], ...] = ()
@@ -71,8 +71,8 @@ class LoaderNames:
     """The names of loaders in one module.
 
     Args:
-        module: the module that is read.
-        project: where helper functions and subclasses are looked up.
+        module: the module of the names.
+        project: the project with helper functions and subclasses.
     """
 
     def __init__(self, module: Module, project: Project) -> None:
@@ -88,7 +88,7 @@ class LoaderNames:
         """Return the project's definitions of a callee, with their modules: a function, or a method of the same class.
 
         Args:
-            call: a call in ``module``, which is the one that is read where none is given.
+            call: a call in ``module``, by default in the module of this object.
         """
         module = module or self._module
         if is_on_self(call.func):
@@ -106,7 +106,10 @@ class LoaderNames:
     def _value(
         self, module: Module, node: cst.BaseExpression, depth: int, part: int | None = None, inside: bool = False
     ) -> Loader | None:
-        """Return the loader that a value is; with ``part`` its element there, with ``inside`` any of its elements."""
+        """Return the loader of a value.
+
+        With ``part``, return that of its element there; with ``inside``, that of any element.
+        """
         if depth > _DEPTH_LIMIT:
             return None
         match node:
@@ -170,7 +173,7 @@ class LoaderNames:
         return Loader()
 
     def _annotates(self, module: Module, node: cst.BaseExpression, inside: bool) -> bool:
-        """Return whether an annotation names a loader, or with ``inside`` something that holds loaders."""
+        """Return whether an annotation names a loader; with ``inside``, a container of loaders."""
         if isinstance(node, cst.SimpleString):
             return _QUOTED.search(node.value) is not None and not inside
         if isinstance(node, cst.BinaryOperation):
@@ -195,7 +198,10 @@ class LoaderNames:
 
 
 def _is_called_loader(name: str) -> bool:
-    """Whether people give this name to loaders. It may be of any length, so a pattern must not backtrack over it."""
+    """Return whether a name is typical for loaders.
+
+    A name may have any length, so the pattern must not backtrack over it.
+    """
     name = name.lower()
     _, found, suffix = name.rpartition("loader")
     return bool(found and _SUFFIX.fullmatch(suffix)) or name == "dl" or name.endswith("_dl")
@@ -213,5 +219,5 @@ def _either(found: Iterable[Loader | None]) -> Loader | None:
 
 
 def _named(body: Sequence[cst.CSTNode], name: str) -> list[cst.FunctionDef]:
-    """Functions of that name among statements."""
+    """Yield the functions called ``name`` among statements."""
     return [one for one in body if isinstance(one, cst.FunctionDef) and one.name.value == name]

@@ -1,4 +1,4 @@
-"""Expressions in the body of a loop that are its batch, or an unchanged part of it."""
+"""Expressions in the body of a loop that are the batch of the loop, or an unchanged part of the batch."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Batch(LoopNames[Path | None]):
     """The batch in the body of one loop.
 
     Args:
-        module: the module that holds the loop.
+        module: the module of the loop.
         loop: the loop.
-        targets: the parts of its target that batches are bound to, one for each loader it iterates over.
+        targets: the parts of its target that batches are assigned to, one for each loader that it iterates over.
     """
 
     def __init__(self, module: Module, loop: cst.For, targets: list[cst.BaseExpression]) -> None:
@@ -54,7 +54,7 @@ class Batch(LoopNames[Path | None]):
         return None
 
     def used_after(self, call: cst.Call, path: Path) -> str | None:
-        """Return why the memory that is copied might be written before the copy is done, in words."""
+        """Return why code might write to the copied memory before the copy is done; None if it cannot."""
         start, end = self._module.span(call)
         inner = [a for a in self._module.ancestors(call) if isinstance(a, cst.For | cst.While)]
         inner = inner[: inner.index(self._loop)]
@@ -82,7 +82,7 @@ class Batch(LoopNames[Path | None]):
         return None
 
     def _paths(self, node: cst.CSTNode, moving: cst.CSTNode) -> Iterator[Path]:
-        """Yield where in the batch a value may lie when the statement ``moving`` has run."""
+        """Yield the places in the batch where a value may be after the statement ``moving``."""
         if isinstance(node, cst.Subscript):
             yield from ((*one, _key(node)) for one in self._paths(node.value, moving))
             return
@@ -106,7 +106,10 @@ class Batch(LoopNames[Path | None]):
                     return
 
     def _earlier_paths(self, node: cst.CSTNode) -> Iterator[Path]:
-        """Yield where in the batch of an earlier iteration a value may lie: it has none in this one, or runs later."""
+        """Yield the places in an earlier iteration's batch where a value may be.
+
+        That is so if this iteration has not set it yet, or if inner functions read it.
+        """
         functions = (cst.FunctionDef, cst.Lambda)
         name = owner_name(node)
         around = [a for a in self._module.ancestors(node) if isinstance(a, (cst.For, *functions))]

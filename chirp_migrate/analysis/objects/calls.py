@@ -46,15 +46,15 @@ _SAME = 2
 
 
 class Calls(ObjectAccess):
-    """Calls that are followed into the project.
+    """Calls that are traced into the project.
 
     Attributes:
-        instances: the objects of the project's classes that were made.
-        called: the functions of the project that were run.
-        callers: the calls that a function was run from, by its definition.
-        loops: what a loop iterates over, by its statement.
-        iterated: the loaders that importing a module iterates over, or hands to code that is not known, each with the
-            calls that led there, outermost first.
+        instances: the created objects of the project's classes.
+        called: the functions of the project that ran.
+        callers: the calls of each function, by its definition.
+        loops: the values that each loop iterates over, by its statement.
+        iterated: the loaders that the import of a module iterates over, or passes to unknown code, each with the calls
+            that lead there, outermost first.
     """
 
     def __init__(self) -> None:
@@ -120,13 +120,13 @@ class Calls(ObjectAccess):
         return arguments
 
     def _hand_over(self, arguments: Arguments, place: Place) -> None:
-        """Code that is not known may do anything with its arguments."""
+        """Record that unknown code gets these arguments, with which it may do anything."""
         for value in arguments.values():
             for loader in loaders_in(value):
                 self._use(loader, place)
 
     def _use(self, loader: Loader, place: Place) -> None:
-        """A loader is iterated over: its workers, or this process, read samples."""
+        """Record that code iterates over a loader, whose samples are then read."""
         if self._is_import:
             self.iterated.append((loader, (*(one for _, one in self._stack), place)))
 
@@ -189,7 +189,7 @@ class Calls(ObjectAccess):
         arguments: Arguments,
         scope: Scope,
     ) -> None:
-        """Give the parameters of a function their values."""
+        """Assign the arguments to the parameters of a function."""
         parameters = node.args
         names = [*parameters.posonlyargs, *parameters.args]
         cells, given = scope.cells, dict(arguments.keywords)
@@ -225,7 +225,7 @@ class Calls(ObjectAccess):
         return unite(default or (), unknown if more or default is None else ())
 
     def _construct(self, cls: ClassThing, arguments: Arguments, place: Place) -> Value:
-        """Return the object that calling a class of the project gives."""
+        """Return the object that a call of a class of the project creates."""
         made = Instance(place, cls)
         self.instances.append(made)
         for base in bases_of(cls):
@@ -243,7 +243,7 @@ class Calls(ObjectAccess):
         return (made,)
 
     def _fill(self, made: Instance, cls: ClassThing, arguments: Arguments, place: Place) -> None:
-        """Give the fields of a dataclass their values."""
+        """Assign the arguments to the fields of a dataclass."""
         given = dict(zip(cls.fields or (), arguments.positional, strict=False)) | arguments.keywords
         for name in cls.fields or ():
             if name in given:

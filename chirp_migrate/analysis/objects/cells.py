@@ -14,11 +14,11 @@ ALONE = 8_000
 
 
 class Stopped(Exception):
-    """The steps of an entry point are used up."""
+    """The limit of steps of an entry point is reached."""
 
 
 class State:
-    """The cells of names, attributes and containers, written through here so that branches can be united."""
+    """The cells of names, attributes and containers. All writes use this class, so that branches can be united."""
 
     def __init__(self) -> None:
         self._log: list[tuple[Cells, object, Value | None]] | None = None
@@ -39,10 +39,10 @@ class State:
             del cells[key]
 
     def _either(self, alternatives: Sequence[Callable[[], bool]]) -> bool:
-        """Run each from the same state, and unite the states that they lead to; those that raise lead nowhere.
+        """Run each alternative from the same state, and unite the resulting states, except those that raise an error.
 
         Returns:
-            Whether no alternative goes on behind it.
+            Whether no alternative continues after its end.
         """
         finals: list[dict[tuple[int, object], tuple[Cells, Value | None]]] = []
         ends = True

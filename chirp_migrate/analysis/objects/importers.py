@@ -1,4 +1,4 @@
-"""Files that may import a module, by the words of their imports; the result may contain too many."""
+"""Files that may import a module, by the words of their imports; the results may contain too many files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def last_name_of(path: str) -> str:
 
 
 def with_importers(project: Project, paths: Iterable[str], depth: int = _DEPTH) -> list[str]:
-    """Files, the files that may import them, and so on."""
+    """Return ``paths``, the files that may import them, the files that may import those, and so on."""
     found = dict.fromkeys(paths)
     new = {last_name_of(path) for path in found} - {""}
     seen: set[str] = set()

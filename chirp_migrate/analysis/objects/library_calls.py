@@ -1,4 +1,4 @@
-"""Calls of libraries, of Python's own functions and of methods that no class of the project has."""
+"""Calls of libraries, of Python's built-in functions, and of methods that no class of the project defines."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class LibraryCalls(State, ABC):
     def _hand_over(self, arguments: Arguments, place: Place) -> None: ...
 
     def _initialise(self, made: Instance, base: str, arguments: Arguments, place: Place) -> bool:
-        """Give the arguments to the constructor of a library's class; whether it keeps them."""
+        """Pass the arguments to the constructor of a library's class, and return whether the object stores them."""
         if LOADER.fullmatch(base):
             made.loader = self._loader(base, arguments, place)
             return True
@@ -108,7 +108,7 @@ class LibraryCalls(State, ABC):
             self._add(made.cells, key, value)
 
     def _all_of(self, value: Value) -> Value:
-        """Return the contents of the containers of a value."""
+        """Return the contents of the containers in a value."""
         return unite(*(one for thing in value if isinstance(thing, Container) for one in thing.cells.values()))
 
     def _loader(self, name: str, arguments: Arguments, place: Place) -> Loader:
@@ -226,7 +226,7 @@ class LibraryCalls(State, ABC):
         return (Instance(place, "pathlib.Path", {0: as_part(end)}),)
 
     def _named_tuple(self, arguments: Arguments, place: Place, scope: Scope) -> Value:
-        """Return the class that ``collections.namedtuple`` makes."""
+        """Return the class that ``collections.namedtuple`` creates."""
         name = next(iter(texts_of(arguments.first("typename"))), "?")
         given = arguments.positional[1] if len(arguments.positional) > 1 else arguments.keywords.get("field_names", ())
         fields = [word for text in texts_of(given) for word in text.replace(",", " ").split()]
@@ -241,7 +241,7 @@ class LibraryCalls(State, ABC):
         return (ClassThing(place, name, scope, [External("builtins.tuple")], body, fields),)
 
     def _made_class(self, arguments: Arguments, place: Place, scope: Scope) -> Value:
-        """Return the class that ``type(name, bases, body)`` makes."""
+        """Return the class that ``type(name, bases, body)`` creates."""
         title, bases, members = arguments.positional
         body = Scope(place.path, scope, "class")
         for one in members:
@@ -338,7 +338,7 @@ class LibraryCalls(State, ABC):
     def _call_inherited(
         self, owner: Instance, cls: ClassThing, name: str, arguments: Arguments, place: Place, below: ClassThing | None
     ) -> Value:
-        """Return a method that only a library's base has."""
+        """Return the result of a method that only a base class from a library defines."""
         order = bases_of(cls)
         above = order[order.index(below) + 1 :] if below in order else order
         libraries = [one.name for one in above if isinstance(one, External)]

@@ -53,7 +53,7 @@ class ObjectAccess(LibraryCalls):
     def _use(self, loader: Loader, place: Place) -> None: ...
 
     def _in_class(self, cls: ClassThing, name: str, below: ClassThing | None = None) -> Value:
-        """Return the attribute of a class, by the order of its bases; with ``below``, after that class."""
+        """Return the attribute of a class, in method resolution order; with ``below``, only after that class."""
         order = bases_of(cls)
         if below is not None:
             order = order[order.index(below) + 1 :] if below in order else order[1:]
@@ -173,7 +173,7 @@ class ObjectAccess(LibraryCalls):
         return UNKNOWN
 
     def _elements(self, value: Value, node: ast.expr, scope: Scope) -> Value:
-        """Return the items of iterating over an object."""
+        """Return the items that iteration over an object yields."""
         found: list[Value] = []
         for thing in value:
             match thing:

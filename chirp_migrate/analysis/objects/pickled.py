@@ -1,7 +1,7 @@
-"""Objects of a project that would be pickled for worker processes, and cannot be.
+"""Objects of a project that a loader would pickle for worker processes, but that cannot be pickled.
 
-Every file that has to do with loading is run on abstract values: its top level, what stands behind its guard, and what
-nobody called. What a loader with workers is given is then walked like ``pickle`` walks it.
+Every file that concerns loading runs on abstract values: its top level, the code behind its ``__main__`` guard, and
+functions that no code calls. Then the objects in each loader with workers are visited in the way of ``pickle``.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class Sort(Enum):
 
 @dataclass(frozen=True)
 class Found:
-    """An object that worker processes are sent and that cannot be pickled.
+    """An object that is sent to worker processes and cannot be pickled.
 
     Attributes:
-        sort: which rule it concerns.
-        place: what makes it.
-        holder: who holds it, as a message names it: ```Compose.steps` ``.
-        kind: of state, what it is.
-        attribute: where an object of the class holds it in whose body it is made: the attribute.
+        sort: the kind of object, which determines the rule.
+        place: the code that creates it.
+        holder: the object that contains it, as named in messages: ```Compose.steps` ``.
+        kind: for state, its type.
+        attribute: name of the attribute, if an object of the class stores it whose body creates it.
     """
 
     sort: Sort
@@ -96,11 +96,11 @@ class Unpicklable:
     """The objects of a project that cannot be pickled for workers, by file.
 
     Args:
-        project: the backend, as it was read.
+        project: the backend before any rewrite.
 
     Attributes:
-        run: the run of the project that showed it.
-        held: what each loader of the run holds that cannot be pickled.
+        run: the abstract run of the project.
+        held: the objects in each loader of the run that cannot be pickled.
     """
 
     def __init__(self, project: Project) -> None:
@@ -143,7 +143,7 @@ class Unpicklable:
         self._read = {path: project.text(path) for path in paths}
 
     def run_of(self, path: str) -> Run:
-        """Return a run that knows the modules of the project; of one that has been rewritten since, not as it was."""
+        """Return a run of the project's modules, without the old text of a module that was rewritten since."""
         is_as_read = self._read.setdefault(path, self._project.text(path)) == self._project.text(path)
         return self.run if is_as_read else self.run.without(path)
 
@@ -152,11 +152,11 @@ class Unpicklable:
         return [one for one in self._by_path.get(path, ()) if one.sort is sort]
 
     def is_idle(self, path: str, name: str) -> bool:
-        """Whether all loaders that are given a dataset class have no workers, or no loader of the project has any."""
+        """Return whether all loaders with a dataset class have no workers, or no loader of the project has any."""
         return (path, name) in self._idle or not (self._others_are_sent or (path, name) in self._busy)
 
     def words(self, sort: Sort) -> frozenset[str]:
-        """Words that the files have in which something is made: of the function or class around it."""
+        """Return words of the files that create such objects: names of the enclosing functions and classes."""
         return self._words.get(sort, frozenset())
 
     @cached_property
@@ -188,7 +188,7 @@ class Unpicklable:
     def _run_uncalled_code(self, path: str, about: Set[str]) -> Iterator[None]:
         """Run the functions and classes about loading that no code has called.
 
-        Methods are called on objects of which nothing is known.
+        Methods are called on unknown objects.
         """
         run = self.run
         for name, value in list(run.module(path).cells.items()):
@@ -205,7 +205,7 @@ class Unpicklable:
         return is_dataset(cls) or self._words_of_loaders.search(self._text_of(cls.place)) is not None
 
     def _all_about_loading(self) -> tuple[list[str], set[str]]:
-        """Files that have to do with loading, and names of the functions and classes in them that have.
+        """Return the files about loading, and the names of the functions and classes in them that are about loading.
 
         A name is about loading if its text has a word for it, or the name of such a text; a file if it has such a word,
         or imports from such a file and has such a name.
@@ -277,7 +277,7 @@ class Unpicklable:
         return self._words_of_loading.search(text) is not None or not about.isdisjoint(_WORD.findall(text))
 
     def _settle(self) -> None:
-        """Walk the loaders and datasets that have been made since."""
+        """Visit the loaders and datasets that were created since the last call."""
         run = self.run
         loaders, instances = run.loaders[self._seen_loaders :], run.instances[self._seen_instances :]
         for loader in loaders:
@@ -313,11 +313,11 @@ def is_dataset(cls: ClassThing) -> bool:
 
 
 class _Walk:
-    """The objects that ``pickle`` visits in an object.
+    """Visits the objects that ``pickle`` would visit.
 
     Attributes:
-        found: what it cannot pickle.
-        met: the project's classes of which it meets objects: file, name and definition.
+        found: the objects that cannot be pickled.
+        met: the project's classes of the visited objects: file, name and definition.
     """
 
     def __init__(self, run: Run) -> None:
@@ -338,7 +338,7 @@ class _Walk:
         self.found.append(Found(sort, place, holder, kind, self._attribute_around(place)))
 
     def _attribute_around(self, place: Place) -> str:
-        """Return the attribute that is walked, if its object's class has the place in its body."""
+        """Return the visited attribute, if the class of its object contains the place in its body."""
         if self._holder is None:
             return ""
         cls, name = self._holder

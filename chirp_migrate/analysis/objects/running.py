@@ -1,7 +1,7 @@
-"""A program run on abstract values: statements in their order, calls followed into the functions of the project.
+"""Execution of a program on abstract values: statements in order, and calls of functions of the project.
 
-Branches that nothing decides are both taken, and what they assign is united. Loops are run once. Each run has a number
-of steps and a depth of calls; further calls return an unknown object.
+If a condition is unknown, both branches run, and their assignments are united. Loops run once. The number of steps and
+the depth of calls are limited; further calls return an unknown object.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Run(Calls):
 
     @contextmanager
     def _from_start(self, steps: int = STEPS) -> Iterator[None]:
-        """Run with steps of its own; an entry point that is inside of another one leaves that one's as they were."""
+        """Run with a separate limit of steps, which does not affect the limit of an outer entry point."""
         before = self._left, self._stack, self._log, self._is_import
         self._left, self._stack, self._log, self._is_import = steps, list(self._stack), None, False
         try:
@@ -132,7 +132,7 @@ class Run(Calls):
             self._left, self._stack, self._log, self._is_import = before
 
     def _block(self, statements: Iterable[ast.stmt], scope: Scope) -> bool:
-        """Run statements; whether none behind them is reached."""
+        """Run statements, and return whether no statement after them is reached."""
         return any(self._statement(statement, scope) for statement in statements)
 
     def _statement(self, node: ast.stmt, scope: Scope) -> bool:
@@ -249,7 +249,7 @@ class Run(Calls):
         self._write(owner.cells, name, value)
 
     def _owner(self, name: str, scope: Scope | None) -> Scope | None:
-        """Return the scope that defines a name, from ``scope`` outwards; only its own code sees a class body."""
+        """Return the scope that defines a name, from ``scope`` outwards; functions in a class do not see its body."""
         inner = scope
         while scope is not None:
             if name in scope.elsewhere:
@@ -297,7 +297,7 @@ class Run(Calls):
         return unite(*found) if found else (External(name),)
 
     def _folder(self, name: str, path: str) -> Value:
-        """What ``import a.b`` binds where the folder ``a`` is no module of the project but ``a.b`` may be one."""
+        """Return the object of ``import a.b`` if the folder ``a`` is no module of the project, but ``a.b`` may be."""
         inner = self._imported(path, name)
         first, *parts = name.split(".")
         if inner == (External(name),):

@@ -1,4 +1,4 @@
-"""Questions about abstract values that need no run: truth, text, base classes."""
+"""Queries of abstract values that need no run: truth, text, base classes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Arguments:
     Attributes:
         positional: the values by position.
         keywords: the values by name.
-        more: whether there may be others: of ``*`` or ``**`` over an unknown object.
+        more: whether there may be other arguments, from ``*`` or ``**`` of an unknown object.
     """
 
     positional: list[Value] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Arguments:
         return Arguments([first, *self.positional], self.keywords, self.more)
 
     def first(self, keyword: str = "") -> Value:
-        """Return the first value, or that of a keyword."""
+        """Return the first positional value, or the value of ``keyword``."""
         if self.positional:
             return self.positional[0]
         return self.keywords.get(keyword, UNKNOWN)
@@ -157,19 +157,19 @@ def loaders_in(value: Value, depth: int = 2) -> Iterator[Loader]:
 
 
 def texts_of(value: Value) -> list[str]:
-    """Return the texts that a value may be, or end with; also those of paths."""
+    """Return the texts that a value, or the path that it is, may be or end with."""
     found = [one.value for one in value if isinstance(one, Constant) and isinstance(one.value, str)]
     paths = (one.cells.get(0, ()) for one in value if isinstance(one, Instance) and one.cls == "pathlib.Path")
     return found + [text for path in paths for text in texts_of(path)]
 
 
 def as_part(value: Value) -> Value:
-    """Return the end of a text that is put together."""
+    """Return a value as the end of a text that is built from parts."""
     return tuple(Constant(text, is_whole=False) for text in texts_of(value)) or UNKNOWN
 
 
 def placed_at(value: Value, place: Place) -> Value:
-    """Modules and standard streams, which no call makes, are made where they are named."""
+    """Return the value; modules and standard streams in it get the place where they are named."""
     return tuple(
         replace(thing, place=place)
         if isinstance(thing, ModuleThing)
@@ -181,7 +181,7 @@ def placed_at(value: Value, place: Place) -> Value:
 
 
 def key_of(keys: Value) -> object:
-    """Return the one key of a value; ``None`` if it is not known."""
+    """Return the only possible key of a value; ``None`` if it is not known."""
     match keys:
         case (Constant(value=str() | int() as key, is_whole=True),):
             return key

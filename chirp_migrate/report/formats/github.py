@@ -15,14 +15,14 @@ __all__ = ["workflow_commands"]
 def workflow_commands(check: Check, *, verbose: bool = False) -> Iterator[str]:
     """Yield lines without newline for each finding that counts, and an error for each file that was not handled.
 
-    What rules find that know bugs (``Rule.finds_bugs``) is a warning, anything else a notice.
+    Findings of rules with ``Rule.finds_bugs`` are warnings, all others are notices.
 
-    Names are relative to the top of the repository (see ``places.top_of``). A line in a notebook
-    is the one in its JSON at which the cell's code begins.
+    Paths are relative to the top of the repository (see ``places.top_of``). The line in a notebook is the line of its
+    JSON at which the cell's code begins.
 
     Args:
-        check: what was found.
-        verbose: also for remarks and suggestions that do not count.
+        check: the result of ``check``.
+        verbose: include remarks and suggestions that do not count.
 
     Raises:
         UsageProblem: a file changed while it was checked.
@@ -51,7 +51,7 @@ def _command(level: str, properties: dict[str, str], message: str) -> str:
 
 
 def _in_message(text: str) -> str:
-    """Escaped as GitHub's own toolkit does it."""
+    """Escape text as GitHub's own toolkit does."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -1,4 +1,4 @@
-"""A report as one HTML file: it loads nothing, only its own script can run, and it can be read without it."""
+"""A report as one HTML file, which loads no other file, runs only its own script, and is readable without it."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _DIFFERENCES_SHOWN = 20
 def render_page(story: Story) -> str:
     """Return the whole document.
 
-    Only the script and the style in it are allowed to do anything (a content security policy with their hashes), and
-    they may load nothing: a source that got past the escaping could still not run.
+    A content security policy permits only the script and the style of the page, by their hashes, and no loading. So
+    even source code that was not escaped could not run.
     """
     style, script = style_sheet(), _asset("report.js")
     policy = (
@@ -80,7 +80,7 @@ def render_page(story: Story) -> str:
 
 
 def environment() -> Environment:
-    """Jinja with everything escaped, hidden characters spelled out, and an error for a name that is missing."""
+    """Return a Jinja environment that escapes all text and invisible characters, and refuses missing names."""
     made = Environment(
         loader=PackageLoader("chirp_migrate.report.page"),
         autoescape=True,
@@ -114,7 +114,7 @@ def _asset(name: str) -> str:
 
 
 def style_sheet() -> Markup:
-    """The style sheet, with the dark colours in both of their places and a class for every width of an indent."""
+    """Return the style sheet, with the dark colours in both places, and a class for every width of indentation."""
     indents = "".join(f".code .w{width} {{ --in: min({width}ch, 30%); }}\n" for width in range(1, LARGEST_INDENT + 1))
     text = _asset("report.css").replace("/* dark */", _asset("dark.css").strip())
     return Markup(text.replace("/* indents */\n", indents))
@@ -178,7 +178,7 @@ def _percent(ratio: Ratio) -> tuple[str, str]:
 
 
 def _figures(found: VerifyReport) -> dict[str, Any]:
-    """Return the values for the template of the figures."""
+    """Return the values for the template of the metrics."""
     each, together = entry_times(found), all_together(found)
     entries = [*each, *([together] if together is not None and len(each) > 1 else [])] if together is not None else []
     # All together is the sum: on one scale with it the others could not be compared.
@@ -248,7 +248,7 @@ def _ledger_parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
 
 
 def _statuses(ledger: Ledger) -> list[tuple[Status, str]]:
-    """Return the statuses of a rule's findings, with their words."""
+    """Return the statuses of a rule's findings with the texts for them."""
     together = Counter(status for counts in ledger.rules.values() for status in counts if counts[status])
     return [(status, word) for status, word, _ in outcomes(together)]
 

@@ -1,4 +1,4 @@
-"""Output of ``apply`` and ``plan``: what they did, or would do."""
+"""Output of ``apply`` and ``plan``: the changes that they made or would make."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _NOTHING_FOUND = (
 
 
 def totals(plan: Plan) -> str:
-    """Return one line: how many files change, by how many lines."""
+    """Return one line with the number of changed files and lines."""
     return (
         f"{_count_files(plan.files, ' to rewrite', ' to add')} Nothing was written."
         if plan.files
@@ -71,7 +71,7 @@ def _message_without_changes(plan: Plan) -> str:
 
 
 def gains_nothing(plan: Plan) -> bool:
-    """Return whether nothing is rewritten, and loaders stay as they are because nothing would be gained."""
+    """Return whether nothing is rewritten, and loaders are unchanged because nothing would be gained."""
     return not plan.files and any(finding.status is Status.UNCHANGED for finding in plan.findings)
 
 
@@ -82,7 +82,7 @@ def _count_files(files: Sequence[FilePlan], rewritten: str, created: str) -> str
 
 
 def show_planned(plan: Plan, screen: Screen) -> None:
-    """The report on a plan that is not applied."""
+    """Print the report on a plan that is not applied."""
     if screen.quiet:
         _show_attention(plan, (), screen)
         return
@@ -95,7 +95,7 @@ def show_planned(plan: Plan, screen: Screen) -> None:
 
 
 def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, following: Sequence[str] = ()) -> None:
-    """The report after an apply, with the line numbers of the files as they are now.
+    """Print the report after an apply, with the line numbers of the new files.
 
     Args:
         following: lines on what to do next.
@@ -127,7 +127,7 @@ def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, f
 
 
 def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: Screen) -> None:
-    """How much of each file changes, and the rewrites: a line for those of one rule in one file."""
+    """Print the number of changed lines of each file, and a line for the rewrites of each rule in a file."""
     rewrites: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.status is Status.REWRITE:
@@ -207,7 +207,7 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
 
 
 def _counts(findings: Sequence[Finding]) -> str:
-    """How many there are of each status, and of which rules: ``24 suggested (CHP024), 21 listed (11 CHP024, …)``."""
+    """Return the number of findings by status and rule: ``24 suggested (CHP024), 21 listed (11 CHP024, …)``."""
     by_status: dict[Status, Counter[str]] = {}
     for finding in findings:
         by_status.setdefault(finding.status, Counter())[finding.rule] += 1
@@ -261,8 +261,8 @@ def show_account(
 def _show_findings(findings: Sequence[Finding], screen: Screen, *, is_alone: bool = False) -> None:
     """Print the findings of each rule in a file, one line with all places; with -v one by one and in full.
 
-    What makes results wrong or keeps workers from starting is said in full in any case, each message once; so is what
-    stands alone under its heading.
+    Findings that make results wrong or keep workers from starting are always printed in full, each message once; also a
+    finding that is alone under its heading.
     """
     urgent = {rule.code for rule in all_rules() if rule.finds_bugs or rule.stops_workers}
     for same in [[finding] for finding in findings] if screen.verbose else _by_rule(findings, urgent):
@@ -275,7 +275,7 @@ def _show_findings(findings: Sequence[Finding], screen: Screen, *, is_alone: boo
 
 
 def _by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> list[list[Finding]]:
-    """Findings of the same rule; those of rules in ``apart`` only where they say the same."""
+    """Return the findings grouped by rule; for rules in ``apart``, grouped by equal messages."""
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         message = finding.message if finding.rule in apart else ""
@@ -284,7 +284,7 @@ def _by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> list[l
 
 
 def _name(same: Sequence[Finding]) -> str:
-    """Code and name of the rule of some findings; of loaders the code and what they gain."""
+    """Return code and name of the rule of some findings; for loaders, code and gain."""
     rule, counting = same[0].rule, {one.code for one in all_rules() if one.counts_sites}
     kinds = Counter(one.gain.kind for one in same if one.gain is not None)
     if rule not in counting or not kinds:
@@ -295,7 +295,7 @@ def _name(same: Sequence[Finding]) -> str:
 
 
 def _places(findings: Sequence[Finding], most: int) -> str:
-    """Return ``3, 9``, or of more than ``most`` the first ones and how many there are: ``3, 9, … (12)``."""
+    """Return ``3, 9``; for more than ``most`` places, the first ones and the number of all: ``3, 9, … (12)``."""
     places = list(dict.fromkeys(finding.place for finding in findings))
     if len(places) <= most:
         return ", ".join(places)

@@ -1,7 +1,7 @@
 """Changes of a run or a plan: the ledger, the rules with their reasons, and every hunk.
 
-Lines of source stand one under the other as in a unified diff, or before and after side by side. Nothing of a line is
-left out: what does not fit goes on below it, without a number.
+Lines of source are printed as in a unified diff, or before and after side by side. Lines are complete: the part that
+does not fit continues below, without a number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SIDE_BY_SIDE = 160
 
 
 def show_run(run: RunStory, screen: Screen) -> None:
-    """Everything about one run."""
+    """Print everything about one run."""
     planned = run.number is None
     screen.title("The plan" if planned else f"Run {run.number} of apply")
     by = f" by {run.tool}" if run.tool else ""
@@ -103,7 +103,7 @@ def _hunk(hunk: HunkStory, name: str, screen: Screen) -> None:
 
 
 def _section(section: Section, screen: Screen) -> None:
-    """The lines of one section of a hunk."""
+    """Print the lines of one section of a hunk."""
     numbers = [number for row in section.rows for number in (row.before, row.after) if number is not None]
     digits = len(str(max(numbers, default=0)))
     if screen.width < _SIDE_BY_SIDE:
@@ -117,7 +117,7 @@ def _section(section: Section, screen: Screen) -> None:
 
 
 def _half(row: Row | None, side: Literal["before", "after"]) -> list[tuple[str, str]]:
-    """Number, sign and text of a line, or room for one."""
+    """Return number, sign and text of a line, or blanks in place of a line."""
     if row is None:
         return [("", ""), ("", ""), ("", "")]
     style = diff_style(row.sign)
@@ -136,7 +136,7 @@ def _finding(finding: Finding, screen: Screen, places: str | None = None) -> Non
 
 
 def _show_added_files(files: list[FileStory], screen: Screen, *, planned: bool) -> None:
-    """Files that are added are not shown line by line: they are new, and can be read where they are."""
+    """Print the names of added files; their contents can be read in the files."""
     if not files:
         return
     screen.heading("Files to add" if planned else "Added files")

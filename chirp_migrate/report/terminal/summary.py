@@ -21,7 +21,7 @@ _LINES = {"inconclusive": 3, "own run": 2, "differs": 4, "left out": 2, "the sam
 def show_verify(report: VerifyReport, screen: Screen) -> None:
     """Print the verdict, the total, the share of the possible saving, best and worst, and open points.
 
-    With -q it is the verdict alone, with -v also everything behind it.
+    With -q, print only the verdict; with -v, also all details.
     """
     style = style_of(report.verdict)
     screen.term(f"Verdict: {report.verdict}.", sentence(report.reason), indent=0, style=style, hang=2)
@@ -89,7 +89,7 @@ def _describe_headroom(saved: float, headspace: float) -> str:
 
 
 def _describe_saving(ratio: Ratio) -> str:
-    """Return ``38 % less time [31, 45]``, or ``more``; the interval is of what is named, the smaller end first."""
+    """Return ``38 % less time [31, 45]``, or ``more``, with the interval of that number, the smaller end first."""
     value, low, high = (100 * one for one in ratio.saved)
     if value >= 0:
         return f"{value:.0f} % less time [{low:.0f}, {high:.0f}]"

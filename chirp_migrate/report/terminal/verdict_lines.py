@@ -56,7 +56,7 @@ def show_head(verdict: VerifyReport, screen: Screen) -> None:
 
 
 def show_details(verdict: VerifyReport, screen: Screen) -> None:
-    """Everything behind the verdict."""
+    """Print all details of the verdict."""
     _measures(verdict, screen)
     _times(verdict, screen)
     _training(verdict, screen)
@@ -120,13 +120,13 @@ def _time_row(entry: EntryTimes, room: int, beside: bool) -> list[str]:
 
 
 def _bar(ratio: Ratio, room: int) -> str:
-    """The time after as a share of the time before, which is the whole bar; ``>`` where it is longer than that."""
+    """Return a bar of the time after; the full width is the time before, and ``>`` marks a longer time."""
     full = min(room, max(1, round(room * ratio.value)))
     return f"{'#' * full}{'.' * (room - full)}{'>' if ratio.value > 1 + 0.5 / room else ''}"
 
 
 def _saving_text(ratio: Ratio | None) -> str:
-    """Return ``38 % [31, 45]``; negative where time is lost."""
+    """Return ``38 % [31, 45]``; negative if time is lost."""
     if ratio is None:
         return "-"
     share, low, high = (f"{100 * value:.0f}" for value in ratio.saved)
@@ -198,7 +198,7 @@ def _percent(share: float) -> str:
 
 
 def _training(report: VerifyReport, screen: Screen) -> None:
-    """How many samples an epoch had, and the last losses; nothing where no loader was seen."""
+    """Print the number of samples in an epoch, and the last losses; nothing if no loader was seen."""
     before, after = (report.passes.get(side, {}) for side in ("before", "after"))
     if not any(before.values()):
         return
@@ -212,7 +212,7 @@ def _training(report: VerifyReport, screen: Screen) -> None:
 
 
 def _loading(report: VerifyReport, screen: Screen) -> None:
-    """Growth of memory, why there is no GPU figure, and how fast the migrated data loads by itself."""
+    """Print the growth of memory, why there is no GPU metric, and the rate of loading the migrated data alone."""
     for side, slope in report.measures.memory_slope_mib.items():
         if slope is not None:
             text = f"Memory growth {side}: {slope.value:+.2f} MiB/epoch [{slope.low:+.2f}, {slope.high:+.2f}]."
@@ -244,7 +244,7 @@ def _both(before: str, after: str) -> str:
 
 
 def _losses(passes: Sequence[Trace]) -> str:
-    """Mean loss of the last training pass and of the last validation pass in which a loss was computed."""
+    """Return the mean losses of the last training pass and the last validation pass with a loss."""
     texts = []
     for role in ("train", "validation"):
         means = [loss for record in passes if record.role == role and (loss := record.mean_loss()) is not None]
@@ -253,7 +253,7 @@ def _losses(passes: Sequence[Trace]) -> str:
 
 
 def _plateau(rates: Sequence[LoaderRate]) -> str:
-    """From how many workers on PyTorch's loader gains nothing more, and the setting that follows (R-004)."""
+    """Print the number of workers from which PyTorch's loader gets no faster, and the resulting setting (R-004)."""
     plain = {rate.workers: rate.samples_per_second or 0.0 for rate in rates if rate.loader == "plain"}
     ours = next((rate.samples_per_second or 0.0 for rate in rates if rate.loader == "factory"), 0.0)
     if len(plain) < 2:

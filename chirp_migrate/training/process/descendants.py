@@ -1,6 +1,6 @@
-"""Ends what a child process started, also what left its process group by starting a session of its own.
+"""Ending of all processes that a child process started, including those that left its process group.
 
-Every process of a run inherits a variable with a word that exists nowhere else. Those that cleared their environment
+Every process of a run inherits an environment variable with a unique value. Processes that cleared their environment
 are found as long as their parents live.
 """
 
@@ -23,14 +23,14 @@ _ROUNDS = 50
 
 
 def end_all(mark: str, child: int | None = None, *, alive: bool = False) -> None:
-    """Kill every process that carries ``mark`` with all that descends from it, and the process group of a child.
+    """Kill every process with ``mark`` and its descendants, and the process group of a child.
 
-    What they start while they are being killed is looked for again.
+    Processes that they start meanwhile are killed as well.
 
     Args:
-        mark: what :data:`MARKER` is in its environment.
-        child: process and group, a child of this one; None for none.
-        alive: whether the child has not been waited for, so that its number is still its own.
+        mark: value of :data:`MARKER` in the environment of the processes.
+        child: process and group of a child of this process; None if there is none.
+        alive: whether the child has not been waited for, so that its process number still belongs to it.
     """
     for _ in range(_ROUNDS):
         left = {one.pid: one for one in psutil.process_iter() if _is_left(one, mark)}
@@ -73,7 +73,7 @@ def resume_all(stopped: Sequence[psutil.Process]) -> None:
 
 
 def own_cpus() -> list[int]:
-    """CPUs that this process may run on; none where the system cannot restrict a process to some of them."""
+    """Return the CPUs on which this process may run; empty if the system cannot restrict a process to some CPUs."""
     with suppress(AttributeError, psutil.Error):
         return list(psutil.Process().cpu_affinity())
     return []
@@ -81,10 +81,10 @@ def own_cpus() -> list[int]:
 
 @contextmanager
 def woken_on(pid: int, cpu: int | None) -> Iterator[None]:
-    """Wake a process meanwhile, on this CPU; then the system moves it as ever.
+    """Return a context in which a process wakes on this CPU; after it, the system schedules the process as usual.
 
-    A process that slept wakes where it ran last, and some CPUs are busier than others: two processes that take turns
-    are to begin on the same.
+    A process wakes on the CPU where it ran last, and some CPUs are busier than others. Two processes that take turns
+    must therefore begin on the same CPU.
     """
     process, usual = psutil.Process(), None
     if cpu is not None:

@@ -1,7 +1,7 @@
-"""Ends the processes of a run whose parent process is gone: a suspended process cannot notice that by itself.
+"""Ending of the processes of a run whose parent process has ended, which a suspended process cannot notice.
 
 The guard is a small process that is never suspended. It waits until its standard input ends, which happens at the
-latest when the parent process does, however that ends.
+latest when the parent process ends, for any reason.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOTHING_LEFT = b"."
 
 @contextmanager
 def guarded(mark: str) -> Iterator[None]:
-    """Start a guard for processes that carry ``mark``. The caller ends them before it leaves this context."""
+    """Start a guard for processes with ``mark``; the caller ends these processes before it leaves this context."""
     guard = subprocess.Popen(
         [sys.executable, "-m", __name__, mark],
         cwd=PACKAGE_ROOT,

@@ -15,7 +15,7 @@ class Ready(msgspec.Struct, tag="ready", frozen=True):
     """The child waits for its next turn.
 
     Attributes:
-        cpu_s: CPU seconds it has used; those of processes that it started count from their end on.
+        cpu_s: CPU seconds that it has used, including those of its ended child processes.
         at: time stamp (``time.time()``).
     """
 
@@ -24,7 +24,7 @@ class Ready(msgspec.Struct, tag="ready", frozen=True):
 
 
 class Said(msgspec.Struct, tag="said", frozen=True):
-    """A line of progress that stays."""
+    """A line of progress that stays on the screen."""
 
     text: str
 
@@ -33,7 +33,7 @@ class Found(msgspec.Struct, tag="found", frozen=True):
     """A partial result of the child, sent early.
 
     Attributes:
-        name: of the part.
+        name: name of the part.
         value: a dataclass, which arrives as plain values.
     """
 
@@ -42,11 +42,11 @@ class Found(msgspec.Struct, tag="found", frozen=True):
 
 
 class Failed(msgspec.Struct, tag="failed", frozen=True):
-    """The child came to nothing.
+    """The child failed.
 
     Attributes:
-        sentence: why, for the user.
-        usage: whether that lies in what was asked for, and not in the user's code.
+        sentence: the reason, for the user.
+        usage: whether the cause is the task, and not the user's code.
     """
 
     sentence: str
@@ -54,7 +54,7 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
 
 
 class Answer(msgspec.Struct, tag="answer", frozen=True):
-    """The answer of the child: a dataclass, which arrives as plain values."""
+    """The result of the child: a dataclass, which arrives as plain values."""
 
     value: Any
 

@@ -1,4 +1,4 @@
-"""The entry points that a verification runs: ``-k EXPRESSION``, as in pytest, and their display by ``--list``."""
+"""Selection of entry points by ``-k EXPRESSION``, as in pytest, and their display by ``--list``."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["call_of", "chosen", "parse_expression"]
 
 
 def parse_expression(text: str) -> Callable[[str], bool]:
-    """Return whether a name fits: parts of it, in any case, with ``and``, ``or``, ``not`` and brackets.
+    """Return a test of names: parts of the name, in upper or lower case, with ``and``, ``or``, ``not`` and brackets.
 
-    A part that is no dotted name stands in quotes.
+    A part that is no dotted name must be in quotes.
 
     Raises:
-        ValueError: it is no such expression.
+        ValueError: the text is no such expression.
     """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
@@ -53,10 +53,10 @@ def _fits(node: ast.expr, name: str) -> bool:
 
 
 def chosen(discovery: Discovery, expression: str | None) -> Discovery:
-    """Return the entry points whose labels fit; all where nothing is asked for.
+    """Return the entry points whose labels match; all without an expression.
 
     Raises:
-        UsageProblem: none of them does.
+        UsageProblem: no label matches.
     """
     if expression is None:
         return discovery

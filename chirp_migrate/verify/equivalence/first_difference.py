@@ -1,4 +1,4 @@
-"""The first difference of two traces, how much values differ, and the effect of seeds."""
+"""The first difference of two traces, the size of differences between values, and the effect of seeds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TOLERANCE = 1e-4
 
 
 def compare_entry(before: Sequence[Trace], after: Sequence[Trace]) -> list[Found]:
-    """Differences in one entry point; of each role the first, as later ones follow from it."""
+    """Return the first difference of each role in one entry point; later differences follow from it."""
     found: list[Found] = []
     augmented = any(record.random for record in before)
     for role in ("train", "validation"):
@@ -48,7 +48,7 @@ def compare_entry(before: Sequence[Trace], after: Sequence[Trace]) -> list[Found
 
 
 def _first_of_role(role: str, old: list[Trace], new: list[Trace], augmented: bool) -> list[Found]:
-    """Return the first difference; ``augmented`` says that random samples occur in the entry point."""
+    """Return the first difference of a role; ``augmented``: the entry point has random samples."""
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
         difference = _numbers(a, b) or _kind(a, b) or _samples(a, b, augmented) or _losses(a, b, augmented)
         if difference is not None:
@@ -60,7 +60,7 @@ def _first_of_role(role: str, old: list[Trace], new: list[Trace], augmented: boo
 
 
 def _numbers(a: Trace, b: Trace) -> Found | None:
-    """Return how many samples of which class, in how many batches."""
+    """Return a difference in the number of samples, classes or batches."""
     counts = f"{a.samples} samples before, {b.samples} after"
     gone = [label for label in a.labels if label not in b.labels]
     others_stay = all(b.labels[label] == a.labels.get(label) for label in b.labels)
@@ -91,7 +91,7 @@ def _name_shortened_epochs(a: Trace, b: Trace) -> str:
 
 
 def _which(a: Trace, b: Trace) -> str:
-    """Return which samples are missing, and from which batch on."""
+    """Return a text on missing samples, and the first batch that lacks one."""
     first = _first_unequal(a.sizes, b.sizes)
     text = f": batch {first} is the first that {'differs' if first <= len(b.sizes) else 'is missing'}"
     gone = _only_in(a, b)
@@ -114,7 +114,7 @@ def _kind(a: Trace, b: Trace) -> Found | None:
 
 
 def _samples(a: Trace, b: Trace, augmented: bool) -> Found | None:
-    """Return which samples, with which values, in which order."""
+    """Return a difference in the samples, in their values, or in their order."""
     exact = not (a.random or (augmented and a.shuffled))
     if exact:
         for number, (old, new) in enumerate(zip(a.batches, b.batches, strict=True), start=1):
@@ -156,7 +156,7 @@ def _other_indices(a: Trace, b: Trace) -> Found | None:
 
 
 def _other_values(before: str, after: str) -> Found | None:
-    """By how much the values of two sketches differ; None when they cannot be compared, or are equal."""
+    """Return by how much the values of two sketches differ; None if they are equal or not comparable."""
     a, b = map(values_of, (before, after))
     if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
         return None
@@ -184,20 +184,20 @@ def _losses(a: Trace, b: Trace, augmented: bool) -> Found | None:
 
 
 def _only_in(a: Trace, b: Trace) -> Counter[int]:
-    """Samples that ``b`` lacks; none unless the indices of both are known, and are numbers of the same data set."""
+    """Return the samples of ``a`` that ``b`` lacks; empty unless the indices of both are known, for equal datasets."""
     comparable = a.base and a.base == b.base and a.base_indices and b.base_indices
     return Counter(a.base_indices) - Counter(b.base_indices) if comparable else Counter()
 
 
 def _is_shuffled(record: Trace) -> bool:
-    """By the order of the samples where it is known, else by the kind of sampler."""
+    """Return whether a pass is shuffled, by the order of its samples if known, else by the kind of sampler."""
     if len(set(record.indices)) > 2:
         return any(later < earlier for earlier, later in pairwise(record.indices))
     return record.shuffled
 
 
 def _one_order(records: list[Trace]) -> bool:
-    """Return whether several shuffled walks over one loader all have one order."""
+    """Return whether several shuffled passes over one loader have the same order."""
     by_loader: dict[int, list[list[int]]] = {}
     for record in records:
         if record.indices and _is_shuffled(record):
@@ -206,12 +206,12 @@ def _one_order(records: list[Trace]) -> bool:
 
 
 def _first_unequal(a: Sequence[object], b: Sequence[object]) -> int:
-    """1-based place of the first difference."""
+    """Return the 1-based position of the first difference."""
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False), start=1) if x != y), min(len(a), len(b)) + 1)
 
 
 def sketch(tensors: Sequence[torch.Tensor]) -> str:
-    """Up to 16 values of each sample of the first floating-point tensor (B, ...), as base64 of float32."""
+    """Return up to 16 values of each sample of the first floating-point tensor (B, ...), as base64 of float32."""
     for tensor in tensors:
         if tensor.is_floating_point() and tensor.ndim > 1:
             rows = tensor.detach().to("cpu", torch.float32).flatten(1)
@@ -230,8 +230,8 @@ def aspects(passes: Sequence[Trace], result: Mapping[str, str]) -> dict[str, str
     """Return the aspects of a run that a seed may affect, each as text that is equal for equal runs.
 
     Args:
-        passes: what the loaders yielded.
-        result: fingerprint of what the entry point returned.
+        passes: traces of the loaders.
+        result: fingerprint of the result of the entry point.
     """
     train = [record for record in passes if record.role == "train"]
     found = {
@@ -245,9 +245,9 @@ def aspects(passes: Sequence[Trace], result: Mapping[str, str]) -> dict[str, str
 
 
 def ignored(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
-    """Return the aspect that two seeds change before and not after; None if every seed still counts.
+    """Return the aspect that a seed changes before, but not after; None if seeds have the same effects.
 
-    Single values of a result may be equal by chance (an accuracy, for one), so they count together only.
+    Single values of a result (such as an accuracy) may be equal by chance, so they only count together.
     """
     if len(before) != 2 or len(after) != 2:
         return None

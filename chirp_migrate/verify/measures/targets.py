@@ -36,15 +36,15 @@ _GPU = ((80.0, "R-000-5.2"), (GPU_PERCENT, "R-004"))
 
 @dataclass(frozen=True)
 class TargetVerdict:
-    """One target and what became of it on the side after the migration.
+    """The verdict on one target for the version after the migration.
 
     Attributes:
         requirement: row of the requirements.
-        target: what is wanted, in words.
+        target: description of the target.
         verdict: one of :data:`MET`, :data:`NOT_MET`, :data:`NOT_MEASURABLE`.
-        value: the figure that was compared, in the unit of the target; None where there is none.
-        why: the figure in words, or why there is none.
-        warning: whether the figure is beyond the point from which R-004 wants a warning.
+        value: the compared value, in the unit of the target; None without a value.
+        why: description of the value, or why there is none.
+        warning: whether R-004 requires a warning for the value.
     """
 
     requirement: str
@@ -58,12 +58,12 @@ class TargetVerdict:
 def judge_targets(
     after: SideMeasures, figures: Mapping[str, float | None], batch_size: int, simulated: bool
 ) -> list[TargetVerdict]:
-    """Judge every target from what was measured on the side after.
+    """Judge every target from the measurements of the version after.
 
     Args:
         figures: see :func:`chirp_migrate.verify.measures.figures.figures`.
         batch_size: samples per batch of the workload.
-        simulated: whether device steps were simulated, which no GPU target may be judged by.
+        simulated: whether device steps were simulated; no GPU target is then judged.
     """
     return [
         _throughput(after, batch_size),

@@ -1,4 +1,4 @@
-"""Both sides of a verification, as copies in a folder of its own, and what is trained in them."""
+"""Copies of both versions in a separate folder, and the entry points to train in them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["find_training", "make_sides"]
 def make_sides(
     root: Path, before: Before, options: VerifyOptions, scratch: Path
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Copy both sides to ``scratch``. A hook that the side before does not have is today's there, too.
+    """Copy both versions to ``scratch``. If the version before lacks the hook, it gets the current one.
 
     Returns:
-        Copies of ``before`` and ``after``, and what is not in them or not as in the user's folders, a sentence each.
+        Copies of ``before`` and ``after``, and one sentence for each missing or different file.
     """
     # Names of the same length: paths are in environments and messages, and move what lies after them in memory.
     trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}
@@ -47,11 +47,11 @@ def make_sides(
 
 
 def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions, progress: Progress) -> Discovery:
-    """Return what is trained: found in the source of the side before, at ``tree``, or named by the hook, in a process.
+    """Return the entry points: found in the source before, at ``tree``, or listed by the hook in a process.
 
     Raises:
-        UsageProblem: nothing of it is to be run, or the hook is not there.
-        InvalidTree: nothing is found, or no file is where the hook is said to be.
+        UsageProblem: no entry point is selected, or the hook does not exist.
+        InvalidTree: no entry point is found, or the file of the hook does not exist.
         WorkloadFailed: the hook failed.
     """
     try:
