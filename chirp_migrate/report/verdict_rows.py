@@ -36,14 +36,14 @@ class EntryTimes:
         seconds: ``before``, ``after`` and ``cached`` (the same training fed from one cached batch) → seconds of every
             round that counts; versions that were not timed are missing.
         ratio: time after / before.
-        perfect: time with zero-cost loading / time before; None if it was not measured.
+        zero_cost_ratio: time with zero-cost loading / time before; None if it was not measured.
         verdict: its own verdict; for all together, that of the verification; empty if there is none.
     """
 
     label: str
     seconds: dict[str, list[float]]
     ratio: Ratio
-    perfect: Ratio | None
+    zero_cost_ratio: Ratio | None
     verdict: str
 
     def median(self, side: str, missing: str) -> str:
@@ -73,7 +73,7 @@ def all_together(report: VerifyReport) -> EntryTimes | None:
         return None
     # A side that was left out of a round took no time in it.
     taken = {side: [s for s in of if s] for side, of in report.total_seconds.items() if any(of)}
-    return EntryTimes("all", taken, report.ratio, report.perfect, report.verdict)
+    return EntryTimes("all", taken, report.ratio, report.zero_cost_ratio, report.verdict)
 
 
 def entry_times(report: VerifyReport) -> list[EntryTimes]:
@@ -82,7 +82,7 @@ def entry_times(report: VerifyReport) -> list[EntryTimes]:
     for label, ratio in report.ratios.items():
         seconds = {side: of[label] for side, of in report.seconds.items() if of.get(label) and side in _SIDES}
         own = report.verdicts.get(label)
-        rows.append(EntryTimes(label, seconds, ratio, own.perfect if own else None, own.verdict if own else ""))
+        rows.append(EntryTimes(label, seconds, ratio, own.zero_cost_ratio if own else None, own.verdict if own else ""))
     return rows
 
 

@@ -16,7 +16,7 @@ __all__ = [
     "Comparison",
     "LoaderReport",
     "Measured",
-    "Place",
+    "Outcome",
     "Recommendation",
     "Training",
     "TuneReport",
@@ -82,11 +82,11 @@ class Measured:
     error: str | None = None
 
 
-class Place(str, Enum):
-    """The rank of a configuration: the best, tied with the best, below the best, or not measured."""
+class Outcome(str, Enum):
+    """The outcome for a configuration: the best, tied with the best, below the best, or not measured."""
 
     BEST = "best"
-    LEVEL = "level"
+    TIED = "tied"
     BELOW = "below"
     FAILED = "failed"
 
@@ -96,20 +96,21 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         configuration: its description.
-        place, settled: its rank, and whether further rounds are unlikely to change the rank.
+        outcome, conclusive: the outcome, and whether further rounds are unlikely to change it.
         samples_per_s, interval, batches_per_s: its throughput; None if it failed, was not repeated, or a batch sampler
             decides.
-        beside_best, beside_best_interval: its rate / the rate of the best; None for the best, and after a single round.
+        ratio_to_best, ratio_to_best_interval: its rate / the rate of the best; None for the best, and after a single
+            round.
     """
 
     configuration: str
-    place: Place
-    settled: bool
+    outcome: Outcome
+    conclusive: bool
     samples_per_s: float | None = None
     interval: tuple[float, float] | None = None
     batches_per_s: float | None = None
-    beside_best: float | None = None
-    beside_best_interval: tuple[float, float] | None = None
+    ratio_to_best: float | None = None
+    ratio_to_best_interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -156,8 +157,8 @@ class LoaderReport:
         saved: profile in which the pick was saved; None if it was not saved.
         not_saved: why the pick was not saved, if that was requested.
         picked: the recommended configuration; None if all failed.
-        settled: whether further rounds are unlikely to change the pick.
-        standings: the comparisons of ``measured``, in the same order.
+        conclusive: whether further rounds are unlikely to change the pick.
+        comparisons: the comparisons of ``measured``, in the same order.
         augmentation_share: share of the loading time that augmentation takes; None if not measured.
         recommendations: the recommended changes.
     """
@@ -181,8 +182,8 @@ class LoaderReport:
     saved: str | None = None
     not_saved: str | None = None
     picked: Candidate | None = None
-    settled: bool = True
-    standings: list[Comparison] = field(default_factory=list)
+    conclusive: bool = True
+    comparisons: list[Comparison] = field(default_factory=list)
     augmentation_share: float | None = None
     recommendations: list[Recommendation] = field(default_factory=list)
 

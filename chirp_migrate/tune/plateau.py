@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.tune.document import Candidate, Comparison, Measured, Place
+from chirp_migrate.tune.document import Candidate, Comparison, Measured, Outcome
 
-__all__ = ["TOLERANCE", "mean_rate", "mean_rates", "pick", "settled", "standings"]
+__all__ = ["TOLERANCE", "compare_with_best", "is_conclusive", "mean_rate", "mean_rates", "pick"]
 
 TOLERANCE = 0.05
 """Share of the best throughput that a smaller configuration may be short of."""
@@ -44,7 +44,7 @@ def mean_rates(measured: Sequence[Measured]) -> dict[Candidate, Ratio]:
     }
 
 
-def standings(measured: Sequence[Measured]) -> list[Comparison]:
+def compare_with_best(measured: Sequence[Measured]) -> list[Comparison]:
     """Return the comparison of each configuration with the best one, in the same order.
 
     Rounds are paired by their number. A configuration that was given up after some rounds is compared over these
@@ -59,46 +59,47 @@ def standings(measured: Sequence[Measured]) -> list[Comparison]:
 def _compare(configuration: Measured, best: Measured | None) -> Comparison:
     rates, candidate = configuration.rates, configuration.candidate
     if best is None or not rates:
-        return Comparison(configuration=str(candidate), place=Place.FAILED, settled=True)
+        return Comparison(configuration=str(candidate), outcome=Outcome.FAILED, conclusive=True)
     rate, ratio = mean_rate(rates), None
     rounds = min(len(rates), len(best.rates))
     bound = 1 - TOLERANCE
     if configuration is best:
-        place, is_settled = Place.BEST, True
+        outcome, conclusive = Outcome.BEST, True
     elif rounds < 2:
-        place, is_settled = Place.LEVEL if rates[0] >= bound * best.rates[0] else Place.BELOW, False
+        outcome, conclusive = Outcome.TIED if rates[0] >= bound * best.rates[0] else Outcome.BELOW, False
     else:
         ratio = paired_ratio(best.rates[:rounds], rates[:rounds], _CONFIDENCE)
-        place = Place.LEVEL if ratio.value >= bound else Place.BELOW
-        is_settled = ratio.low >= bound or ratio.high < bound
+        outcome = Outcome.TIED if ratio.value >= bound else Outcome.BELOW
+        conclusive = ratio.low >= bound or ratio.high < bound
     return Comparison(
         configuration=str(candidate),
-        place=place,
-        settled=is_settled,
+        outcome=outcome,
+        conclusive=conclusive,
         samples_per_s=rate.value,
         interval=None if rate.rounds < 2 else (rate.low, rate.high),
         batches_per_s=rate.value / candidate.batch_size if candidate.batch_size else None,
-        beside_best=None if ratio is None else ratio.value,
-        beside_best_interval=None if ratio is None else (ratio.low, ratio.high),
+        ratio_to_best=None if ratio is None else ratio.value,
+        ratio_to_best_interval=None if ratio is None else (ratio.low, ratio.high),
     )
 
 
 def pick(measured: Sequence[Measured]) -> Measured | None:
     """Return the smallest configuration that is the best or tied with it; None if all failed."""
-    placed = zip(measured, standings(measured), strict=True)
-    level = [configuration for configuration, beside in placed if beside.place in (Place.BEST, Place.LEVEL)]
-    return min(level, key=lambda configuration: configuration.candidate.size, default=None)
+    placed = zip(measured, compare_with_best(measured), strict=True)
+    tied = [configuration for configuration, comparison in placed if comparison.outcome in (Outcome.BEST, Outcome.TIED)]
+    return min(tied, key=lambda configuration: configuration.candidate.size, default=None)
 
 
-def settled(measured: Sequence[Measured]) -> bool:
+def is_conclusive(measured: Sequence[Measured]) -> bool:
     """Return whether further rounds are unlikely to change the pick."""
     chosen = pick(measured)
     return chosen is None or all(
-        beside.settled or (configuration.candidate.size > chosen.candidate.size and not _may_be_much_faster(beside))
-        for configuration, beside in zip(measured, standings(measured), strict=True)
+        comparison.conclusive
+        or (configuration.candidate.size > chosen.candidate.size and not _may_be_much_faster(comparison))
+        for configuration, comparison in zip(measured, compare_with_best(measured), strict=True)
     )
 
 
-def _may_be_much_faster(beside: Comparison) -> bool:
+def _may_be_much_faster(comparison: Comparison) -> bool:
     """Return whether a configuration may be so much faster than the best that the pick would not be tied with it."""
-    return beside.beside_best_interval is None or beside.beside_best_interval[1] >= 1 / (1 - TOLERANCE)
+    return comparison.ratio_to_best_interval is None or comparison.ratio_to_best_interval[1] >= 1 / (1 - TOLERANCE)

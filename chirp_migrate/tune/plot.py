@@ -11,7 +11,7 @@ from typing import Any
 
 from chirp_migrate.console.text import in_picture, percent
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.tune.document import Candidate, LoaderReport, Place
+from chirp_migrate.tune.document import Candidate, LoaderReport, Outcome
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
 
 __all__ = ["check", "draw"]
@@ -69,8 +69,10 @@ def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
 
 def _panel(axes: Any, loader: LoaderReport) -> None:
     rates = mean_rates(loader.measured)
-    placed = zip(loader.measured, loader.standings, strict=True)
-    fastest = next((configuration.candidate for configuration, beside in placed if beside.place is Place.BEST), None)
+    placed = zip(loader.measured, loader.comparisons, strict=True)
+    fastest = next(
+        (configuration.candidate for configuration, comparison in placed if comparison.outcome is Outcome.BEST), None
+    )
     if fastest is None:
         axes.set_title(in_picture(f"{loader.name}: nothing could be measured"), fontsize=10, loc="left")
         return

@@ -7,8 +7,8 @@ import statistics
 from chirp_migrate.console.text import percent
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.training.watch.augmentation_cost import share_of_loading
-from chirp_migrate.tune.document import LoaderReport, Measured, Place, Recommendation, Training
-from chirp_migrate.tune.plateau import mean_rate, mean_rates, pick, settled, standings
+from chirp_migrate.tune.document import LoaderReport, Measured, Outcome, Recommendation, Training
+from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, mean_rates, pick
 from chirp_migrate.verify.measures.targets import (
     AUGMENTATION_PERCENT,
     AUGMENTATION_WARNING,
@@ -32,8 +32,8 @@ def conclude(loader: LoaderReport, training: Training | None) -> None:
     """
     chosen = pick(loader.measured)
     loader.picked = None if chosen is None else chosen.candidate
-    loader.settled = settled(loader.measured)
-    loader.standings = standings(loader.measured)
+    loader.conclusive = is_conclusive(loader.measured)
+    loader.comparisons = compare_with_best(loader.measured)
     loader.augmentation_share = share_of_loading(loader.with_s, loader.without_s)
     if chosen is not None:
         advice = [*_workers(loader, chosen), *_failures(loader), *_batch_sizes(loader), *_augmentation(loader)]
@@ -68,7 +68,7 @@ def _workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
         advice.append(Recommendation("prefetch_threads", str(way.prefetch_threads), why))
     if way.num_workers:
         if loader.now is None or loader.now.prefetch_factor != way.prefetch_factor:
-            level = loader.standings[loader.measured.index(chosen)].place is Place.LEVEL
+            level = loader.comparisons[loader.measured.index(chosen)].outcome is Outcome.TIED
             same = "the smallest that is tied with the best" if level else "the fastest measured"
             advice.append(Recommendation(_name(loader, "prefetch_factor"), str(way.prefetch_factor), same))
         advice += _persistent(loader, chosen)
@@ -96,12 +96,12 @@ def _failures(loader: LoaderReport) -> list[Recommendation]:
 def _batch_sizes(loader: LoaderReport) -> list[Recommendation]:
     """Recommend another batch size, if the rate with the training's own size is clearly lower."""
     placed = {
-        measured.candidate.batch_size: beside
-        for measured, beside in zip(loader.batch_sizes, standings(loader.batch_sizes), strict=True)
+        measured.candidate.batch_size: comparison
+        for measured, comparison in zip(loader.batch_sizes, compare_with_best(loader.batch_sizes), strict=True)
     }
     own = placed.get(loader.batch_size)
-    best = next((size for size, beside in placed.items() if beside.place is Place.BEST), None)
-    if own is None or best is None or own.place is not Place.BELOW or not own.settled:
+    best = next((size for size, comparison in placed.items() if comparison.outcome is Outcome.BEST), None)
+    if own is None or best is None or own.outcome is not Outcome.BELOW or not own.conclusive:
         return []
     why = (
         f"it loads {placed[best].samples_per_s:.0f} samples/s against {own.samples_per_s:.0f} at {loader.batch_size}; "

@@ -24,7 +24,7 @@ from chirpid_patch.machine.accelerator import pinning_device
 __all__ = ["Subject", "new_loader", "of_dataset", "of_loader"]
 
 _MATTERING = ("collate_fn", "worker_init_fn", "multiprocessing_context")
-"""What matters for loading alone, beside how samples are drawn."""
+"""Arguments that matter for loading alone, in addition to the order of samples."""
 
 _KEPT = ("worker_init_fn", "multiprocessing_context", "generator", "drop_last", "timeout")
 

@@ -19,8 +19,8 @@ from statistics import median
 from chirp_migrate.console.progress import Progress, Step
 from chirp_migrate.training.errors import first_line
 from chirp_migrate.training.process.background_load import Watch
-from chirp_migrate.tune.document import Candidate, Measured, Place
-from chirp_migrate.tune.plateau import mean_rate, pick, settled, standings
+from chirp_migrate.tune.document import Candidate, Measured, Outcome
+from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
 from chirp_migrate.tune.subject import Subject, new_loader
 from chirpid_patch.loader_speed.measure import Rate, measure_rate
 from chirpid_patch.loader_speed.search import EndlessDraws
@@ -144,7 +144,7 @@ class Sweep:
             self.rounds += 1
             now = time.monotonic()
             left = self.seconds - (now - begun)
-            over = settled(self.measured) or left < (now - began) / 2 or not self._contenders()
+            over = is_conclusive(self.measured) or left < (now - began) / 2 or not self._contenders()
             if self.rounds >= MIN_ROUNDS and over:
                 return self.measured
             if self.is_limited and left < (now - began) / 2:
@@ -171,11 +171,11 @@ class Sweep:
         return list(order) if self.rounds % 2 == 0 else list(reversed(order))
 
     def _contenders(self) -> list[Measured]:
-        placed = zip(self.measured, standings(self.measured), strict=True)
+        placed = zip(self.measured, compare_with_best(self.measured), strict=True)
         return [
             configuration
-            for configuration, beside in placed
-            if not (beside.settled and beside.place in (Place.BELOW, Place.FAILED))
+            for configuration, comparison in placed
+            if not (comparison.conclusive and comparison.outcome in (Outcome.BELOW, Outcome.FAILED))
         ]
 
     def _measure(self, configuration: Measured, slice_s: float) -> None:

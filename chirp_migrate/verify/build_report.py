@@ -85,17 +85,19 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
         exit_code=ExitCode.INTERRUPTED if interrupted else decision.verdict.exit_code,
         reason=reason,
         threshold=settings.threshold,
-        headspace=None if total is None else total.headspace,
+        headroom=None if total is None else total.headroom,
         ratio=None if total is None else total.ratio,
         ratios={label: timing.ratio for label, timing in judge.entries.items()},
         seconds={side: {label: timed.seconds(side, label) for label in labels} for side in SIDES},
         total_seconds={side: [timed.total_seconds(side)] for side in SIDES} if timed.count else {},
         rounds=timed,
         verdicts={
-            label: EntryVerdict(verdict.of_entry_point, judge.entries[label].perfect, judge.entries[label].headspace)
+            label: EntryVerdict(
+                verdict.of_entry_point, judge.entries[label].zero_cost_ratio, judge.entries[label].headroom
+            )
             for label, verdict in judge.verdicts().items()
         },
-        perfect=None if total is None else total.perfect,
+        zero_cost_ratio=None if total is None else total.zero_cost_ratio,
         own_runs=_own_runs(discovery, timed),
         spent_s={name: round(seconds, 3) for name, seconds in found.spent_s.items()},
         measures=Measured(

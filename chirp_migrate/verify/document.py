@@ -47,13 +47,13 @@ class EntryVerdict(msgspec.Struct, frozen=True):
 
     Attributes:
         verdict: ``meets the threshold``, ``model-bound``, ``not shown``, ``inconclusive`` or ``slower``.
-        perfect: time with zero-cost loading / time before; None if it was not measured.
-        headspace: share of the time before that zero-cost loading would save, 0 to 1.
+        zero_cost_ratio: time with zero-cost loading / time before; None if it was not measured.
+        headroom: share of the time before that zero-cost loading would save, 0 to 1.
     """
 
     verdict: str = ""
-    perfect: Ratio | None = None
-    headspace: float | None = None
+    zero_cost_ratio: Ratio | None = None
+    headroom: float | None = None
 
 
 class OwnTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,9 +184,10 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
             ``model-bound``, ``slower``, ``not equivalent``, ``failed``.
         exit_code: exit code of the command.
         reason: the reason for the verdict, one sentence.
-        threshold, headspace: the share of the time before that must be saved, and the share that zero-cost loading
-            would save, 0 to 1.
-        ratio, perfect: time after / time before, and time with zero-cost loading / time before, over all entry points.
+        threshold, headroom: the share of the time before that must be saved, and the share that zero-cost loading would
+            save, 0 to 1.
+        ratio, zero_cost_ratio: time after / time before, and time with zero-cost loading / time before, over all entry
+            points.
         ratios, verdicts: ratio and verdict of each entry point.
         seconds, total_seconds: seconds of the user's own run, computed from each round: by entry point, and of all
             together.
@@ -212,14 +213,14 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     reason: str
     threshold: float = 0.0
-    headspace: float | None = None
+    headroom: float | None = None
     ratio: Ratio | None = None
     ratios: dict[str, Ratio] = {}
     seconds: Seconds = {}
     total_seconds: dict[str, list[float]] = {}
     rounds: Rounds = Rounds()
     verdicts: dict[str, EntryVerdict] = {}
-    perfect: Ratio | None = None
+    zero_cost_ratio: Ratio | None = None
     own_runs: dict[str, OwnTimes] = {}
     spent_s: dict[str, float] = {}
     measures: Measured = Measured()

@@ -50,22 +50,22 @@ class Timing:
 
     Attributes:
         ratio: time after / time before.
-        perfect: time with zero-cost loading (the same training fed from one cached batch) / time before; None if it was
-            not measured.
+        zero_cost_ratio: time with zero-cost loading (the same training fed from one cached batch) / time before; None
+            if it was not measured.
     """
 
     ratio: Ratio
-    perfect: Ratio | None = None
+    zero_cost_ratio: Ratio | None = None
 
     @property
-    def headspace(self) -> float | None:
+    def headroom(self) -> float | None:
         """Return the share of the time before that zero-cost loading would save, 0 to 1."""
-        return None if self.perfect is None else max(0.0, 1 - self.perfect.value)
+        return None if self.zero_cost_ratio is None else max(0.0, 1 - self.zero_cost_ratio.value)
 
     def at(self, low_error: float, high_error: float) -> Timing:
         """Return the timing with intervals whose ends are wrong with these probabilities (0 to 1)."""
-        perfect = None if self.perfect is None else self.perfect.at(low_error, high_error)
-        return Timing(self.ratio.at(low_error, high_error), perfect)
+        zero_cost_ratio = None if self.zero_cost_ratio is None else self.zero_cost_ratio.at(low_error, high_error)
+        return Timing(self.ratio.at(low_error, high_error), zero_cost_ratio)
 
 
 class Judge:
@@ -171,12 +171,12 @@ class Judge:
             return Decision(found, f"{together}; {count}: they may take over {margin} longer or not")
         if verdict is Verdict.FASTER:
             return Decision(verdict, f"{together}, and no entry point takes over {margin} longer")
-        if total.headspace is None:
+        if total.headroom is None:
             return Decision(verdict, together)
-        perfect = f"zero-cost loading would save {percent(total.headspace)}"
+        could_save = f"zero-cost loading would save {percent(total.headroom)}"
         if verdict is Verdict.MODEL_BOUND:
-            return Decision(verdict, f"{perfect}, so no loader can save {percent(threshold)}; {together}")
-        return Decision(verdict, f"{together}; {perfect}")
+            return Decision(verdict, f"{could_save}, so no loader can save {percent(threshold)}; {together}")
+        return Decision(verdict, f"{together}; {could_save}")
 
     def _open(self) -> frozenset[str]:
         """Return the open entry points.
@@ -198,16 +198,16 @@ class Judge:
         if timing.ratio.wholly_below(self._wanted):
             return True
         return timing.ratio.wholly_above(self._wanted) and (
-            timing.perfect is None
-            or timing.perfect.wholly_below(self._wanted)
-            or timing.perfect.wholly_above(self._wanted)
+            timing.zero_cost_ratio is None
+            or timing.zero_cost_ratio.wholly_below(self._wanted)
+            or timing.zero_cost_ratio.wholly_above(self._wanted)
         )
 
     def _not_slower(self, timing: Timing) -> Verdict:
         if timing.ratio.wholly_below(self._wanted):
             return Verdict.FASTER
         # Not even zero-cost loading would save as much as is wanted.
-        bound = timing.perfect is not None and timing.perfect.wholly_above(self._wanted)
+        bound = timing.zero_cost_ratio is not None and timing.zero_cost_ratio.wholly_above(self._wanted)
         return Verdict.MODEL_BOUND if bound else Verdict.NOT_SHOWN
 
 
@@ -230,9 +230,9 @@ def timings(rounds: Sequence[TimedRound]) -> tuple[Timing | None, dict[str, Timi
         return blocked_ratios(pairs)
 
     total, entries = ratios("after")
-    perfect, each_perfect = ratios("cached")
-    together = None if total is None else Timing(total, perfect)
-    return together, {label: Timing(ratio, each_perfect.get(label)) for label, ratio in entries.items()}
+    zero_cost_ratio, each_zero_cost = ratios("cached")
+    together = None if total is None else Timing(total, zero_cost_ratio)
+    return together, {label: Timing(ratio, each_zero_cost.get(label)) for label, ratio in entries.items()}
 
 
 def _percent(total: Ratio) -> str:

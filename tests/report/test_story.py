@@ -326,7 +326,7 @@ def test_a_verdict_from_a_file_is_read_as_docs_json_has_it(tmp_path: Path) -> No
         {"measures": [1]},
         {"targets": [3]},
         {"files": {"../../etc/passwd": None}},
-        {"verdicts": {"train.one": {"perfect": {}}}},
+        {"verdicts": {"train.one": {"zero_cost_ratio": {}}}},
     ],
 )
 def test_what_is_no_verdict_is_refused_in_one_sentence(tmp_path: Path, changes: dict[str, object]) -> None:

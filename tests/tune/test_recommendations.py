@@ -17,7 +17,7 @@ from chirp_migrate.tune.document import (
     Candidate,
     LoaderReport,
     Measured,
-    Place,
+    Outcome,
     Recommendation,
     Training,
     TuneReport,
@@ -137,7 +137,7 @@ def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Me
     assert read_as(read_json(as_bytes(report)), TuneReport) == report
     assert report.loaders[0].measured[1].rates == [780, 790, 785]
     assert report.loaders[0].picked == Candidate(2, 2, 0, 32)
-    assert report.loaders[0].standings[0].place is Place.BELOW
+    assert report.loaders[0].comparisons[0].outcome is Outcome.BELOW
 
 
 @pytest.mark.slow

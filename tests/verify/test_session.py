@@ -107,7 +107,7 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     assert decode(encode(report)) == report
     assert report.rounds.count == len(report.rounds.made) == ROUNDS
     assert report.rounds.ended_with in ("all rounds made", "every question answered")
-    assert report.verdicts[SINGLE].headspace is not None
+    assert report.verdicts[SINGLE].headroom is not None
     assert report.exit_code == next(each.exit_code for each in Verdict if each.text == report.verdict)
     assert (sorted(before.rglob("*")), sorted(after.rglob("*"))) == files, "nothing is left in the trees"
 

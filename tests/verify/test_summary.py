@@ -31,7 +31,7 @@ def measured(
     equivalence: Equivalence | None = None,
     failing: Mapping[str, str] | None = None,
 ) -> VerifyReport:
-    """Four rounds: every entry point takes 1 s before, 0.4 s with perfect loading, and so long after."""
+    """Four rounds: every entry point takes 1 s before, 0.4 s with zero-cost loading, and so long after."""
     rng = np.random.default_rng(1)
     rounds = tuple(
         TimedRound(

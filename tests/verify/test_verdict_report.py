@@ -60,7 +60,7 @@ def test_the_document_has_every_round() -> None:
     assert found.rounds.count == len(found.rounds.made) == 4
     assert found.rounds.others_most == BUSY
     assert found.verdicts["bound"].verdict == "model-bound"
-    assert found.verdicts["bound"].headspace == pytest.approx(0.05, abs=0.01)
+    assert found.verdicts["bound"].headroom == pytest.approx(0.05, abs=0.01)
 
 
 @pytest.mark.parametrize(

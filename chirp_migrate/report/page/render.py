@@ -151,8 +151,8 @@ def _figure_tiles(found: VerifyReport) -> Iterator[tuple[str, str, str]]:
         yield "Training time saved", *_percent(found.ratio)
         fast, low, high = found.ratio.speed_up
         yield "Speed-up", f"{fast:.2f}{_TIMES}", f"interval {low:.2f} to {high:.2f}"
-        if found.perfect is not None:
-            yield "Zero-cost loading would save", *_percent(found.perfect)
+        if found.zero_cost_ratio is not None:
+            yield "Zero-cost loading would save", *_percent(found.zero_cost_ratio)
     if found.verdict != "failed":
         augmented = len(found.smallest_adjusted_p)
         compared = "no difference found" + (f", {augmented} compared by distribution" if augmented else "")

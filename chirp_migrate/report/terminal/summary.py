@@ -60,8 +60,8 @@ def _times(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]:
         before, after = (together.median(side, "-") for side in ("before", "after"))
         yield "total", f"{before} s before, {after} s after, of your own training: {count(ratio.rounds, 'round')}"
     yield from _own_run(report)
-    if report.headspace is not None:
-        yield "possible", _describe_headroom(1 - ratio.value, report.headspace)
+    if report.headroom is not None:
+        yield "possible", _describe_headroom(1 - ratio.value, report.headroom)
     if len(report.ratios) > 1:
         best, *_, worst = sorted(report.ratios, key=lambda label: report.ratios[label].value)
         for name, label in (("best", best), ("worst", worst)):
@@ -81,11 +81,11 @@ def _own_run(report: VerifyReport) -> Iterator[tuple[str, str]]:
     yield "own run", f"{_describe_saving(report.ratios[label])} in {epochs}: {parts}: {short(label)}"
 
 
-def _describe_headroom(saved: float, headspace: float) -> str:
-    could = f"zero-cost loading would save {percent(headspace)}"
-    if headspace < 0.005:
+def _describe_headroom(saved: float, headroom: float) -> str:
+    could = f"zero-cost loading would save {percent(headroom)}"
+    if headroom < 0.005:
         return "nothing: zero-cost loading would save no time"
-    return f"{could}; {percent(max(0.0, min(1.0, saved / headspace)))} of that is reached"
+    return f"{could}; {percent(max(0.0, min(1.0, saved / headroom)))} of that is reached"
 
 
 def _describe_saving(ratio: Ratio) -> str:

@@ -32,7 +32,7 @@ _STYLES = {"good": _GREEN, "open": _YELLOW, "bad": _RED}
 _MARKS = {"met": "green", "not met": "red"}
 #: Columns of a bar, and from which width on it gets the larger one, and there is room for zero-cost loading.
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140
-_PERFECT, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
+_ZERO_COST, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
 #: Share of the best rate that counts as equal to it.
 _PLATEAU = 0.9
 
@@ -50,8 +50,8 @@ def show_head(verdict: VerifyReport, screen: Screen) -> None:
     screen.text(sentence(verdict.reason), 2)
     if verdict.simulated is not None:
         screen.text(verdict.simulated.what, 2, _YELLOW)
-    if verdict.perfect is not None:
-        share = _percent(max(0.0, verdict.perfect.saved[0]))
+    if verdict.zero_cost_ratio is not None:
+        share = _percent(max(0.0, verdict.zero_cost_ratio.saved[0]))
         screen.text(f"Loading that takes no time would save {share}: no loader can save more.", 2)
 
 
@@ -90,7 +90,7 @@ def _times(verdict: VerifyReport, screen: Screen) -> None:
         return
     screen.heading("Seconds of training, and how much of them is saved (interval)")
     beside = screen.width >= _WITH_PERFECT
-    header = ["entry point", "before", "after", "after : before", "saved", *(_PERFECT if beside else ())]
+    header = ["entry point", "before", "after", "after : before", "saved", *(_ZERO_COST if beside else ())]
     rows = [_time_row(entry, _LONG_BAR if screen.width >= _WIDE else _BAR, beside) for entry in timed]
     screen.table([*header, "verdict"], rows, left=(0, 3, len(header)))
     screen.text("Times of your own training, computed from start-up and epoch times: medians of the rounds.", 2)
@@ -115,8 +115,8 @@ def _epochs(verdict: VerifyReport, screen: Screen) -> None:
 def _time_row(entry: EntryTimes, room: int, beside: bool) -> list[str]:
     label = "all together" if entry.label == "all" else entry.label
     before, after, cached = (entry.median(side, "-") for side in ("before", "after", "cached"))
-    perfect = [cached, _saving_text(entry.perfect)] if beside else []
-    return [label, before, after, _bar(entry.ratio, room), _saving_text(entry.ratio), *perfect, entry.verdict]
+    zero_cost_ratio = [cached, _saving_text(entry.zero_cost_ratio)] if beside else []
+    return [label, before, after, _bar(entry.ratio, room), _saving_text(entry.ratio), *zero_cost_ratio, entry.verdict]
 
 
 def _bar(ratio: Ratio, room: int) -> str:

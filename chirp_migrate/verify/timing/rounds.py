@@ -39,7 +39,7 @@ def own_seconds(visit: Visit, own: OwnRun) -> float:
     return own.folds * (max(visit.start_s, epoch_s) + (own.epochs - 1) * epoch_s)
 
 
-def perfect_seconds(visit: Visit, own: OwnRun) -> float | None:
+def zero_cost_seconds(visit: Visit, own: OwnRun) -> float | None:
     """Return these seconds with epochs that are fed from one batch in memory; None if no such epoch was timed."""
     if not visit.cached_s or not visit.epochs_s:
         return None
@@ -75,8 +75,8 @@ class TimedRound:
         """Return the round of these visits; only entry points with both versions count."""
         labels = [label for label in own if all(label in visits[side] for side in ("before", "after"))]
         seconds = {side: {label: own_seconds(visits[side][label], own[label]) for label in labels} for side in visits}
-        perfect = {label: perfect_seconds(visits["after"][label], own[label]) for label in labels}
-        seconds["cached"] = {label: value for label, value in perfect.items() if value is not None}
+        zero_cost_ratio = {label: zero_cost_seconds(visits["after"][label], own[label]) for label in labels}
+        seconds["cached"] = {label: value for label, value in zero_cost_ratio.items() if value is not None}
         return cls(seconds, others, duration_s, visits)
 
     def visits_of(self, side: str) -> Mapping[str, Visit]:
