@@ -77,7 +77,7 @@ def declares(
     return decorate
 
 
-def served(declared: Any, *, of_images: bool = False) -> Any:
+def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
     """Return the object of this package that computes the same as ``declared``; ``declared`` itself if there is none.
 
     The result has an attribute ``declared``, unless it masks images.

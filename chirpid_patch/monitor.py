@@ -22,7 +22,7 @@ from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.machine.nvml import GpuProbe, GpuStatus, gpu_status
 from chirpid_patch.machine.polling import repeated
 from chirpid_patch.machine.process_memory import MemoryReading, process_memory
-from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.random_states import restored_generators
 
 # The guide's candidates. Those over the CPUs at hand are left out, pinning is dropped where nothing can use
 # it.
@@ -195,7 +195,7 @@ class DataLoaderPerformanceMonitor:
         """
         if rounds < 1:
             raise ValueError("rounds must be at least 1")
-        say = print if verbose else _silent
+        say = print if verbose else _print_nothing
         candidates = _default_candidates(say) if configs is None else [dict(config) for config in configs]
         taken: list[list[dict[str, float | int | bool]]] = [[] for _ in candidates]
         errors: dict[int, str] = {}
@@ -221,7 +221,7 @@ class DataLoaderPerformanceMonitor:
     ) -> dict[str, float | int | bool]:
         arguments = {key: value for key, value in config.items() if key != "loader"}
         loader: DataLoader[Any]
-        with unmoved_generators(dataset):
+        with restored_generators(dataset):
             if config.get("loader") == "factory":
                 loader = OptimalDataLoaderFactory.create_training_loader(
                     dataset, batch_size=batch_size, shuffle=False, **arguments
@@ -256,5 +256,5 @@ def _medians(rounds: Sequence[Mapping[str, float | int | bool]]) -> dict[str, fl
     }
 
 
-def _silent(message: str) -> None:
+def _print_nothing(message: str) -> None:
     """Print nothing."""

@@ -96,7 +96,7 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
         The edit, if any, and a sentence, if the user has to do something.
     """
     wanted = requirement(version)
-    edits, others = _places(root)
+    edits, others = _lists_with_torch(root)
     if not edits:
         if not others:
             what = f"No list of dependencies here names torch, so none was changed. Install {wanted}"
@@ -128,7 +128,7 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
 _Edit = Callable[[str, str], str]
 
 
-def _places(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
+def _lists_with_torch(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
     """Return the lists with torch: editable files with their edits in order of preference, and all other files.
 
     The other files do not include lists that already require the distribution.
@@ -141,7 +141,7 @@ def _places(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
         if any(map(_brings_torch, lines)):
             if path in _REQUIREMENTS and not edits:
                 edits.append((path, with_requirement))
-            elif _lacks_ours(lines):
+            elif _lacks_runtime(lines):
                 others.append(path)
     for path, read, edit in (
         (_PYPROJECT, _project_dependencies, with_project_dependency),
@@ -149,10 +149,10 @@ def _places(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
         (_PYPROJECT, _extra_dependencies, with_extra_dependency),
     ):
         entries = _read_dependencies(root / path, read)
-        if entries is not None and any(map(_brings_torch, entries)) and (not edits or _lacks_ours(entries)):
+        if entries is not None and any(map(_brings_torch, entries)) and (not edits or _lacks_runtime(entries)):
             edits.append((path, edit))
-    for path, entries in ((_PYPROJECT, _poetry(root)), (_SETUP_SCRIPT, _script(root))):
-        if any(map(_brings_torch, entries)) and _lacks_ours(entries):
+    for path, entries in ((_PYPROJECT, _poetry_dependencies(root)), (_SETUP_SCRIPT, _setup_script_dependencies(root))):
+        if any(map(_brings_torch, entries)) and _lacks_runtime(entries):
             others.append(path)
     main = next((one for one in _REQUIREMENTS if one in named), None)
     if main is not None and not edits and not others and not _is_package(root):
@@ -175,7 +175,7 @@ def _brings_torch(entry: Any) -> bool:
     return isinstance(entry, str) and _BRINGS_TORCH.fullmatch(name_of(entry)) is not None
 
 
-def _poetry(root: Path) -> list[Any]:
+def _poetry_dependencies(root: Path) -> list[Any]:
     """Return the packages in Poetry's table of dependencies."""
     try:
         table = _parse_toml(text_of(root / _PYPROJECT)).get("tool", {}).get("poetry", {}).get("dependencies", {})
@@ -184,7 +184,7 @@ def _poetry(root: Path) -> list[Any]:
     return list(table) if isinstance(table, dict) else []
 
 
-def _script(root: Path) -> list[Any]:
+def _setup_script_dependencies(root: Path) -> list[Any]:
     """Return the dependencies that ``setup.py`` lists as literals, extras included."""
     given = setup_arguments(text_of(root / _SETUP_SCRIPT))
     extras = given.get("extras_require")
@@ -230,14 +230,14 @@ def without_entry(text: str) -> str:
         whole: Any = tomlkit.parse(text)
         for content in (expected, whole):
             for table, name in lists:
-                _remove(_inside(content, table)[name])
+                _remove_added(_inside(content, table)[name])
         after = tomlkit.dumps(whole)
     except tomlkit.exceptions.TOMLKitError:
         return text
     return after if _parse_toml(after) == expected else text
 
 
-def _remove(entries: Any) -> None:
+def _remove_added(entries: Any) -> None:
     """Remove the entries of a list that ``apply`` added."""
     for place in reversed(range(len(entries))):
         if isinstance(entries[place], str) and _ADDED.fullmatch(entries[place]):
@@ -289,7 +289,7 @@ def with_project_dependency(text: str, wanted: str) -> str:
     listed = _project_dependencies(text)
     if listed is None:
         raise ValueError("it has no list `dependencies` under [project]")
-    return _add_entry(text, wanted, ("project",), *(["dependencies"] if _lacks_ours(listed) else []))
+    return _add_entry(text, wanted, ("project",), *(["dependencies"] if _lacks_runtime(listed) else []))
 
 
 def _add_entry(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
@@ -329,7 +329,7 @@ def with_extra_dependency(text: str, wanted: str) -> str:
     Raises:
         ValueError: it is not TOML, or the lists cannot be extended reliably.
     """
-    return _add_entry(text, wanted, ("project", "optional-dependencies"), *_extras(text))
+    return _add_entry(text, wanted, ("project", "optional-dependencies"), *_extras_with_torch(text))
 
 
 def with_install_requires(text: str, wanted: str) -> str:
@@ -341,7 +341,7 @@ def with_install_requires(text: str, wanted: str) -> str:
     before = _install_requires(text)
     if before is None:
         raise ValueError("it has no list `install_requires` under [options]")
-    if not _lacks_ours(before):
+    if not _lacks_runtime(before):
         return text
     if before and before[0].startswith("file:"):
         raise ValueError("its `install_requires` names a file")
@@ -383,12 +383,12 @@ def _project_dependencies(text: str) -> list[Any] | None:
     return next(lists, None)
 
 
-def _extras(text: str) -> list[str]:
+def _extras_with_torch(text: str) -> list[str]:
     """Return the names of the extras of a ``pyproject.toml`` with torch and without the distribution."""
     return [
         name
         for table, name, entries in _toml_lists(_parse_toml(text))
-        if len(table) > 1 and any(map(_brings_torch, entries)) and _lacks_ours(entries)
+        if len(table) > 1 and any(map(_brings_torch, entries)) and _lacks_runtime(entries)
     ]
 
 
@@ -405,7 +405,7 @@ def _read_dependencies(file: Path, read: Callable[[str], list[Any] | None]) -> l
         return None
 
 
-def _lacks_ours(listed: list[Any] | None) -> bool:
+def _lacks_runtime(listed: list[Any] | None) -> bool:
     """Return whether dependencies are listed, and the distribution is not among them."""
     return listed is not None and not any(isinstance(one, str) and _names_distribution(one) for one in listed)
 

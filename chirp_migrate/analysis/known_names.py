@@ -18,7 +18,7 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.word_index import words_of
 
 
-def one_of(*names: re.Pattern[str] | str) -> re.Pattern[str]:
+def any_of_patterns(*names: re.Pattern[str] | str) -> re.Pattern[str]:
     """Return a pattern that matches if one of the patterns matches."""
     return re.compile("|".join(name if isinstance(name, str) else name.pattern for name in names))
 
@@ -36,7 +36,7 @@ FACTORY_METHOD = re.compile(
 #: PyTorch's ``DataLoader`` itself.
 TORCH_LOADER = re.compile(r"torch\.utils\.data\.(dataloader\.)?DataLoader")
 #: Classes of loaders.
-LOADER = one_of(TORCH_LOADER, r"chirpid_patch\.BatchedDataLoader")
+LOADER = any_of_patterns(TORCH_LOADER, r"chirpid_patch\.BatchedDataLoader")
 #: Calls that return no loader, for every name of the variable.
 NO_LOADER = re.compile(r"(builtins|numpy|pandas|collections|json|csv|torch\.(?!utils\.data\b)\w+)(\..*)?")
 
@@ -47,7 +47,7 @@ TORCHVISION_DATASET = re.compile(r"torchvision\.datasets\.\w+")
 #: PyTorch's ``Dataset`` itself.
 TORCH_DATASET = re.compile(r"torch\.utils\.data\.(dataset\.)?Dataset")
 #: Classes of datasets whose samples are read by an index, and what splits one.
-MAP_DATASET = one_of(
+MAP_DATASET = any_of_patterns(
     r"torch\.utils\.data\.(dataset\.)?(Tensor|Concat|Stack)?Dataset",
     _PART_OF_DATASET,
     TORCHVISION_DATASET,
@@ -56,12 +56,14 @@ MAP_DATASET = one_of(
 #: Classes of datasets that are iterated over.
 ITERABLE_DATASET = re.compile(r"torch\.utils\.data\.(\w+\.)*(IterableDataset|ChainDataset|IterDataPipe)")
 #: Classes of datasets, and what splits one.
-DATASET = one_of(r"torch\.utils\.data\.(dataset\.)?\w*Dataset", _PART_OF_DATASET, TORCHVISION_DATASET, _SHIPPED_DATASET)
+DATASET = any_of_patterns(
+    r"torch\.utils\.data\.(dataset\.)?\w*Dataset", _PART_OF_DATASET, TORCHVISION_DATASET, _SHIPPED_DATASET
+)
 _DATASET_CLASSES = ("Dataset", "Subset", "DataPipe", "ImageFolder", "WorkerSafe")
 #: Words in the names of such classes.
 DATASET_WORDS = (*_DATASET_CLASSES, "torchvision")
 #: What takes a dataset as its first argument.
-TAKES_DATASET = one_of(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASET)
+TAKES_DATASET = any_of_patterns(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASET)
 #: Calls that return no dataset, for every name of the variable.
 NO_DATASET = re.compile(
     r"(builtins|numpy|pandas|collections|itertools|json|csv)\..*|typing\.(List|Dict|Tuple|Set|Mapping|Sequence|Iterable)"
@@ -115,7 +117,7 @@ def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator
 
 def dataset_names(project: Project) -> frozenset[str]:
     """Return the names, aliases included, of dataset classes of the project whose names do not look like datasets."""
-    return project.heirs(*_DATASET_CLASSES)
+    return project.descendants(*_DATASET_CLASSES)
 
 
 def may_name_dataset(text: str, project: Project) -> bool:

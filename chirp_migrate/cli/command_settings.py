@@ -14,8 +14,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from chirp_migrate.cli.options import SETTING_PLACES, Number, Whole
-from chirp_migrate.console.text import instead
+from chirp_migrate.cli.options import SETTING_PLACES, Number, WholeNumber
+from chirp_migrate.console.text import suggest_name
 from chirp_migrate.engine.settings import place_of, read_command_table
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.choosing import parse_expression
@@ -31,8 +31,8 @@ __all__ = [
     "SCRIPT_ARGUMENT",
     "SHAPE",
     "WORKLOAD",
-    "put_aside",
-    "said",
+    "given_values",
+    "no_option_sets",
     "settings_as_defaults",
     "settings_of",
 ]
@@ -68,7 +68,7 @@ def settings_of(command: click.Command) -> dict[str, str | None]:
     }
 
 
-def put_aside(*names: str) -> bool:
+def no_option_sets(*names: str) -> bool:
     """Return whether no option sets these parameters; options replace contradicting settings."""
     ctx = click.get_current_context()
     return all(ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE for name in names)
@@ -83,8 +83,8 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
         place = place_of(file, key, command)
         name = names.get(key)
         if name is None:
-            raise UsageProblem(f"{place} is unknown; {instead(key, names, 'the keys are')}")
-        if isinstance(value, str) and isinstance(kinds[name], Whole | Number):
+            raise UsageProblem(f"{place} is unknown; {suggest_name(key, names, 'the keys are')}")
+        if isinstance(value, str) and isinstance(kinds[name], WholeNumber | Number):
             raise UsageProblem(f"{place}: {value!r} is a text, not a {kinds[name].name}: write it without quotes.")
         ctx.meta.setdefault(SETTING_PLACES, {})[name] = place
         beside = file.parent / value if isinstance(value, str) and value else None
@@ -97,7 +97,7 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
     ctx.default_map = defaults
 
 
-def said(ctx: click.Context) -> dict[str, Any]:
+def given_values(ctx: click.Context) -> dict[str, Any]:
     """Return the values of options, else of settings, by name.
 
     A workload or command in an option replaces both settings.
@@ -112,7 +112,7 @@ def said(ctx: click.Context) -> dict[str, Any]:
     return {name: ctx.params[name] for name in by_options | by_settings} | script
 
 
-class _Read(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
+class _ParsedValue(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
     """A parameter type from a function that parses a value.
 
     The function raises ``ValueError`` with the required form.
@@ -128,7 +128,7 @@ class _Read(click.ParamType):  # type: ignore[type-arg]  # generic in newer rele
             self.fail(f"it {error}.", param, ctx)
 
 
-def _text(fits: Callable[[str], Any], must: str) -> Callable[[Any], str]:
+def _text_type(fits: Callable[[str], Any], must: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if not isinstance(value, str) or not fits(value):
             raise ValueError(must)
@@ -137,7 +137,7 @@ def _text(fits: Callable[[str], Any], must: str) -> Callable[[Any], str]:
     return read
 
 
-def _command(value: Any) -> tuple[str, ...]:
+def _parse_command(value: Any) -> tuple[str, ...]:
     words = value
     if isinstance(value, str):
         try:
@@ -153,27 +153,27 @@ def _command(value: Any) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _result(value: Any) -> str:
+def _parse_result(value: Any) -> str:
     path = PurePosixPath(value) if isinstance(value, str) else None
     if path is None or not value or path.is_absolute() or ".." in path.parts or "\0" in value:
         raise ValueError("must be the path of a file that the command writes, relative to the project")
     return str(path)
 
 
-def _expression(value: Any) -> str:
+def _parse_selection(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("must be a text")
     parse_expression(value)
     return value
 
 
-def _data(value: Any) -> Path:
+def _parse_data_path(value: Any) -> Path:
     if not isinstance(value, (str, Path)) or not str(value) or "\0" in str(value):
         raise ValueError("must be the path of a file or folder")
     return Path(value)
 
 
-def _shape(value: Any) -> tuple[int, int, int]:
+def _parse_shape(value: Any) -> tuple[int, int, int]:
     """Parse ``1x224x313``, ``224x313`` for one channel, or a list, to (channels, frequency bins, time frames)."""
     text = "x".join(map(str, value)) if isinstance(value, list | tuple) else value
     if not isinstance(text, str) or not _SHAPE.fullmatch(text):
@@ -183,12 +183,14 @@ def _shape(value: Any) -> tuple[int, int, int]:
 
 
 _FORMS = '"package.module:{0}" or "folder/file.py:{0}"'
-WORKLOAD = _Read("workload", _text(is_reference, f"must name a function as {_FORMS.format('function')}"))
-REFERENCE = _Read("reference", _text(is_reference, f"must name a function or class as {_FORMS.format('name')}"))
-MODEL = _Read("model", _text(_CLASS.fullmatch, 'must name a class as "package.module:ClassName"'))
-COMMAND = _Read("command", _command)
-RESULT = _Read("result", _result)
-EXPRESSION = _Read("expression", _expression)
+WORKLOAD = _ParsedValue("workload", _text_type(is_reference, f"must name a function as {_FORMS.format('function')}"))
+REFERENCE = _ParsedValue(
+    "reference", _text_type(is_reference, f"must name a function or class as {_FORMS.format('name')}")
+)
+MODEL = _ParsedValue("model", _text_type(_CLASS.fullmatch, 'must name a class as "package.module:ClassName"'))
+COMMAND = _ParsedValue("command", _parse_command)
+RESULT = _ParsedValue("result", _parse_result)
+EXPRESSION = _ParsedValue("expression", _parse_selection)
 SCRIPT_ARGUMENT = click.argument("script", nargs=-1, type=click.UNPROCESSED, metavar="[-- python FILE.py …]")
-DATA = _Read("path", _data)
-SHAPE = _Read("shape", _shape)
+DATA = _ParsedValue("path", _parse_data_path)
+SHAPE = _ParsedValue("shape", _parse_shape)

@@ -101,5 +101,5 @@ def doctor(
 
     show(report, output.screen(err=STANDARD_OUTPUT in (sarif_file, output.json_file)))
     if not_kept is not None:
-        output.say(not_kept)
+        output.print_line(not_kept)
     sys.exit(report.exit_code)

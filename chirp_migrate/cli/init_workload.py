@@ -18,7 +18,7 @@ from chirp_migrate.source.files import discard, replace_file, sync_folder, write
 from chirp_migrate.source.git import guard
 from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, is_chirpid_shaped
 from chirp_migrate.transaction.journal import applied_runs, journal_folder
-from chirp_migrate.transaction.lock import hold
+from chirp_migrate.transaction.lock import hold_lock
 from chirp_migrate.transaction.recovery import recover
 
 if sys.version_info >= (3, 11):
@@ -115,7 +115,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
         )
     try:
         project = journal_root(root)
-        with hold(journal_folder(project)):
+        with hold_lock(journal_folder(project)):
             written = (project / each.path for run in applied_runs(project) for each in run.files)
             recorded = pyproject.resolve() in written
             before = pyproject.read_bytes() if pyproject.is_file() and not recorded else None

@@ -25,16 +25,16 @@ __all__ = [
     "Folder",
     "Number",
     "Text",
-    "Whole",
+    "WholeNumber",
+    "collect_options",
     "complete_rules",
-    "gathered",
     "ignore_pins_option",
     "option",
     "output_options",
     "path_argument",
     "plan_file_option",
     "selectors",
-    "separated",
+    "split_at_commas",
     "wait_option",
 ]
 
@@ -56,7 +56,7 @@ option = partial(click.option, cls=_Option)
 _printed = partial(option, group=_LAST_GROUP)
 
 
-class Whole(click.IntRange):
+class WholeNumber(click.IntRange):
     """Whole numbers in a range; ``true`` and 1.0 in a settings file are refused."""
 
     name = "whole number"
@@ -180,14 +180,14 @@ class Command(click.Command):
                 formatter.write_dl(groups[title])
 
 
-def separated(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
+def split_at_commas(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
     """Return the parts of a repeatable option that takes lists with commas."""
     return tuple(one.strip() for given in value for one in given.split(",") if one.strip())
 
 
 def selectors(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
-    """Return the parts as :func:`separated`; refuse an empty value, as of an unset variable."""
-    parts = separated(ctx, parameter, value)
+    """Return the parts as :func:`split_at_commas`; refuse an empty value, as of an unset variable."""
+    parts = split_at_commas(ctx, parameter, value)
     if value and not parts:
         raise click.BadParameter("it is empty: give codes or names of rules (see `chirp-migrate rules`).")
     return parts
@@ -204,7 +204,7 @@ def complete_rules(ctx: click.Context, parameter: click.Parameter, incomplete: s
     ]
 
 
-def gathered(
+def collect_options(
     name: str, kind: type[Any], *options: Callable[[Any], Any]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that passes the values of options to a command as one dataclass ``kind``, called ``name``."""
@@ -262,7 +262,7 @@ def output_options(
 
     ``json`` describes the document, which is written to a file given with the options ``names``.
     """
-    return gathered(
+    return collect_options(
         "output",
         Output,
         _printed(

@@ -8,7 +8,15 @@ from typing import Any
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.options import Command, File, Whole, option, output_options, path_argument, plan_file_option
+from chirp_migrate.cli.options import (
+    Command,
+    File,
+    WholeNumber,
+    option,
+    output_options,
+    path_argument,
+    plan_file_option,
+)
 from chirp_migrate.console.json_document import plain
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.console.text import count
@@ -40,7 +48,7 @@ from chirp_migrate.report.terminal.render import show_story
     help="Write one self-contained HTML file ('-': standard output).",
 )  # fmt: skip
 @plan_file_option("Report this plan instead of what was applied (see `plan`).")
-@option("--run", type=Whole(1), metavar="N", help="Report only run N (see `rollback --list`).")
+@option("--run", type=WholeNumber(1), metavar="N", help="Report only run N (see `rollback --list`).")
 @option(
     "--verdict", "verdict_file", type=File(dir_okay=False), metavar="FILE",
     help="Output of `verify --json FILE`.  [default: the last verify of PATH]",

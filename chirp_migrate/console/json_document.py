@@ -51,10 +51,10 @@ def read_as(found: dict[str, Any], kind: type[_T]) -> _T:
     try:
         return msgspec.convert(found, kind)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ValueError(_in_our_words(str(error))) from None
+        raise ValueError(_translate_type_error(str(error))) from None
 
 
-def _in_our_words(message: str) -> str:
+def _translate_type_error(message: str) -> str:
     """Return the first type error in the form of other messages: `str` where `int` should be at `$.a`."""
     what, _, place = message.partition(" - at ")
     what = re.sub(r"Object missing required field (`.*?`)", r"\1 is missing", what)

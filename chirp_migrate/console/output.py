@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chirp_migrate.console.json_document import as_bytes
-from chirp_migrate.console.progress import Progress, Step
+from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.progress_line import MovingLine
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import visible
@@ -75,7 +75,7 @@ class Output:
         if self.json_file is not None:
             write_bytes(self.json_file, as_bytes(document))
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print one line to standard error; nothing if ``quiet``."""
         if not self.quiet:
             print(f"  {visible(text)}", file=sys.stderr, flush=True)
@@ -87,7 +87,7 @@ class Output:
         """
         if not self.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             return MovingLine(sys.stderr, doing)
-        return nullcontext(lambda what: None if isinstance(what, Step) else self.say(what))
+        return nullcontext(lambda what: None if isinstance(what, ProgressStep) else self.print_line(what))
 
 
 def check_writable(target: Path | None) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import msgspec
 
-__all__ = ["Progress", "Step", "no_progress"]
+__all__ = ["Progress", "ProgressStep", "no_progress"]
 
 
-class Step(msgspec.Struct, frozen=True, tag="step"):
+class ProgressStep(msgspec.Struct, frozen=True, tag="step"):
     """The current step of a long operation.
 
     Attributes:
@@ -27,9 +27,9 @@ class Step(msgspec.Struct, frozen=True, tag="step"):
     most_s: float | None = None
 
 
-Progress = Callable[[str | Step], None]
+Progress = Callable[[str | ProgressStep], None]
 """A text is a line that stays, in a log too; a step shows on a terminal while it lasts."""
 
 
-def no_progress(_what: str | Step) -> None:
+def no_progress(_what: str | ProgressStep) -> None:
     """Ignore progress."""

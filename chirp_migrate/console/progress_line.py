@@ -9,7 +9,7 @@ from typing import TextIO
 
 from rich.cells import cell_len, set_cell_size
 
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.console.text import visible
 
 __all__ = ["MovingLine"]
@@ -36,7 +36,7 @@ class MovingLine(threading.Thread):
         self._stream = stream
         self._full, self._empty, self._more = "█░…" if stream.encoding.lower().startswith("utf") else "#.>"
         self._began = time.monotonic()
-        self._step = Step(doing)
+        self._step = ProgressStep(doing)
         self._least = self._most = 0.0  # when it is over
         self._shown = ""
         self._over = threading.Event()
@@ -50,7 +50,7 @@ class MovingLine(threading.Thread):
         self.join()
         self._draw("")
 
-    def __call__(self, what: str | Step) -> None:
+    def __call__(self, what: str | ProgressStep) -> None:
         """Show a step, or print a line above it."""
         if isinstance(what, str):
             self._draw(self._shown, above=f"  {visible(what)}\x1b[K\n")
@@ -74,7 +74,7 @@ class MovingLine(threading.Thread):
                 self._stream.flush()
                 self._shown = line
 
-    def _line(self, step: Step) -> str:
+    def _line(self, step: ProgressStep) -> str:
         """Return the current step, a bar and numbers as far as they fit, and the time."""
         now = time.monotonic()
         right = _describe_time_left(self._least - now, self._most - now) or f"{_clock(now - self._began)} so far"

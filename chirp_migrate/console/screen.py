@@ -21,7 +21,7 @@ from rich.text import Text
 
 from chirp_migrate.console.text import plain, visible
 
-__all__ = ["LEAST_WIDTH", "Screen", "diff_style", "printed"]
+__all__ = ["LEAST_WIDTH", "Screen", "diff_style", "render_to_text"]
 
 #: Columns below which nothing is laid out: lines are that long on a narrower terminal.
 LEAST_WIDTH = 40
@@ -83,7 +83,7 @@ class Screen:
         self._begun = True
         self._console.print(Text(visible(text), style), soft_wrap=True, end=end)
 
-    def painted(self, text: str, style: str) -> str:
+    def styled(self, text: str, style: str) -> str:
         """Return the complete ``text``, in ``style`` if colours may be used."""
         return Style.parse(style).render(text, color_system=ColorSystem.STANDARD if self.colour else None)
 
@@ -225,7 +225,7 @@ class Screen:
             self._console.print(Segments([*segments, Segment.line()]), end="", soft_wrap=True)
 
 
-def printed(show: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:
+def render_to_text(show: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:
     """Return the output of ``show`` without colours; ``options`` are those of :class:`Screen`."""
     stream = io.StringIO()
     show(Screen(stream, width=width, **options))

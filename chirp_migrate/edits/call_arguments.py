@@ -86,26 +86,28 @@ class CallEdit:
         if self._callee == self._module.text[start:end]:
             renamed = [Edit(start + 1, start + 1, "")]
         shift = len(self._callee) - (end - start) if renamed else 0
-        in_place = self._in_place(renamed, shift)
-        return self._relaid(in_place, shift) or self._below_the_name(renamed, shift) or tuple(in_place)
+        in_place = self._edits_in_place(renamed, shift)
+        return self._with_new_layout(in_place, shift) or self._edits_below_name(renamed, shift) or tuple(in_place)
 
-    def _in_place(self, renamed: Sequence[Edit], shift: int) -> list[Edit]:
+    def _edits_in_place(self, renamed: Sequence[Edit], shift: int) -> list[Edit]:
         """Return the changes in place; arguments that are aligned with the first one move by ``shift`` columns."""
         return [*renamed, *self._named, *self._realign_lines(shift), *self._removals(), *self._insertion(shift)]
 
-    def _below_the_name(self, renamed: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
+    def _edits_below_name(self, renamed: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
         """Return the changes of a call with comments; move lines that would be far right below the name."""
         start = self._spans[0][0] if self._spans else 0
-        if self._style is None or 0 in self._dropped or not self._hangs(shift):
+        if self._style is None or 0 in self._dropped or not self._is_far_right(shift):
             return ()
         inner = self._indents[1]
-        return Edit(start, start, self._module.newline + inner), *self._in_place(renamed, len(inner) - self._column(0))
+        return Edit(start, start, self._module.newline + inner), *self._edits_in_place(
+            renamed, len(inner) - self._column(0)
+        )
 
-    def _hangs(self, shift: int) -> bool:
+    def _is_far_right(self, shift: int) -> bool:
         """Return whether lines that are aligned with the first argument move far to the right."""
         assert self._style is not None
         wanted = self._style.longest_line(self._module.text)
-        return shift > 0 and self._hangs_at() + shift > _FARTHEST * wanted
+        return shift > 0 and self._aligned_column() + shift > _FARTHEST * wanted
 
     @property
     def _kept_positions(self) -> list[int]:
@@ -192,7 +194,7 @@ class CallEdit:
             if aligned and stays and position - 1 not in self._dropped:
                 yield Edit(line, line, " " * shift) if shift > 0 else Edit(line, line - shift, "")
 
-    def _relaid(self, in_place: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
+    def _with_new_layout(self, in_place: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
         """Return the call with arguments on separate lines, if edits in place would make lines too long.
 
         The same applies if edits in place would move lines far to the right.
@@ -209,7 +211,9 @@ class CallEdit:
         wanted = style.longest_line(module.text)
         longest = max(wanted, *map(len, before.splitlines()))
         lines = _WIDE_GAP.sub("  ", edited(module.text, (first, last), in_place)).splitlines()
-        if (not self._hangs(shift) and all(len(line) <= longest for line in lines)) or "#" in module.text[start:end]:
+        if (not self._is_far_right(shift) and all(len(line) <= longest for line in lines)) or "#" in module.text[
+            start:end
+        ]:
             return ()
         groups, ends = list(self._in_groups()), len(module.text[end:last].rstrip())
         wishes = [(one, wanted) for one in (*groups, *self._fill_lines(wanted))]
@@ -219,7 +223,7 @@ class CallEdit:
                 return (Edit(start, end, text),)
         return (Edit(start, end, self._one_per_line()),)
 
-    def _hangs_at(self) -> int:
+    def _aligned_column(self) -> int:
         """Return the column at which later lines are aligned with the first argument; 0 if none is."""
         positions = range(1, len(self._spans))
         aligned = any(self._opens_line(n) and self._column(n) == self._column(0) for n in positions)
@@ -235,7 +239,7 @@ class CallEdit:
     def _head(self) -> str:
         return f"{self._callee or self._module.source(self._call.func).strip()}("
 
-    def _texts(self) -> list[str]:
+    def _argument_texts(self) -> list[str]:
         """Return the text of the kept arguments with their new keywords, and of the added arguments."""
         named = [[one for one in self._named if start <= one.start < end] for start, end in self._spans]
         return [edited(self._module.text, self._spans[n], named[n]) for n in self._kept_positions] + self._added
@@ -244,7 +248,7 @@ class CallEdit:
         """Yield the lines of the call, below its name, with the same arguments together on each line as before."""
         if not any(self._opens_line(n) for n in self._kept_positions[1:]):
             return
-        (indent, inner), texts = self._indents, self._texts()
+        (indent, inner), texts = self._indents, self._argument_texts()
         groups: list[list[str]] = []
         for n, text in zip(self._kept_positions, texts, strict=False):
             if not groups or self._opens_line(n):
@@ -262,7 +266,7 @@ class CallEdit:
     def _fill_lines(self, longest: int) -> Iterator[str]:
         """Return the call with as many arguments on each line as fit, or all on one line, by the file's style."""
         assert self._style is not None
-        module, (indent, inner), texts = self._module, self._indents, self._texts()
+        module, (indent, inner), texts = self._module, self._indents, self._argument_texts()
         if not self._style.closes_behind_arguments(module.text):
             yield f"{self._head}{module.newline}{inner}{', '.join(texts)}{module.newline}{indent})"
             return
@@ -279,4 +283,4 @@ class CallEdit:
         """Return the call with one argument a line."""
         indent, inner = self._indents
         newline = self._module.newline
-        return f"{self._head}{newline}{''.join(f'{inner}{text},{newline}' for text in self._texts())}{indent})"
+        return f"{self._head}{newline}{''.join(f'{inner}{text},{newline}' for text in self._argument_texts())}{indent})"

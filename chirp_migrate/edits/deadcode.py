@@ -133,7 +133,7 @@ class _Names:
 
     def __init__(self, text: str) -> None:
         self._outline = Outline("", text)
-        self._loads: dict[str, set[str]] = {}
+        self._names_loaded: dict[str, set[str]] = {}
 
     @cached_property
     def bindings(self) -> dict[_Binding, list[_Dead]]:
@@ -167,7 +167,7 @@ class _Names:
         return {
             one: places
             for one, places in bound
-            if {one.name, "locals"}.isdisjoint(self._read(one.scope))
+            if {one.name, "locals"}.isdisjoint(self._names_read_in(one.scope))
             and not (one.scope == "" and self._appears_in_string(one))
         }
 
@@ -210,7 +210,7 @@ class _Names:
         """Return the names that code reads and that no import, assignment or definition of the module binds."""
         bound = {one.name for one in self.bindings} | {one.name for one in self._outline.functions}
         bound |= {one.name for one in self._outline.find(ast.ClassDef)}
-        return frozenset(self._read("") - bound)
+        return frozenset(self._names_read_in("") - bound)
 
     def names_in_strings(self, path: str) -> bool:
         """Return whether code in a string reads the first name of ``path``, or the path itself."""
@@ -224,16 +224,18 @@ class _Names:
     def _strings(self) -> list[str]:
         return [one.value for one in self._outline.find(ast.Constant) if isinstance(one.value, str)]
 
-    def _read(self, scope: str) -> set[str]:
+    def _names_read_in(self, scope: str) -> set[str]:
         """Return the names that are read in a scope and in the scopes inside it."""
-        if scope not in self._loads:
+        if scope not in self._names_loaded:
             tree, inside = self._outline.tree, self._outline.inside
             functions = (
                 one for one in self._outline.functions if self._scope((one, *self._enclosing_definitions(one))) == scope
             )
-            read = (_loads([function, *inside(function)]) for function in functions)
-            self._loads[scope] = set().union(*read) if scope else _loads(inside(tree)) | _exported_names(tree)
-        return self._loads[scope]
+            read = (_names_loaded([function, *inside(function)]) for function in functions)
+            self._names_loaded[scope] = (
+                set().union(*read) if scope else _names_loaded(inside(tree)) | _exported_names(tree)
+            )
+        return self._names_loaded[scope]
 
     def _enclosing_definitions(self, node: ast.AST) -> list[_Definition]:
         return [ancestor for ancestor in self._outline.ancestors(node) if isinstance(ancestor, _DEFINITIONS)]
@@ -255,7 +257,7 @@ def _names_of(text: str) -> _Names:
     return _Names(text)
 
 
-def _loads(nodes: Sequence[ast.AST]) -> set[str]:
+def _names_loaded(nodes: Sequence[ast.AST]) -> set[str]:
     """Return the names that code reads, and the words of annotations that are strings."""
     found: set[str] = set()
     annotations: list[ast.expr | None] = []
@@ -293,7 +295,7 @@ def _read_in_string(text: str) -> frozenset[str]:
             tree = ast.parse(text.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset(found)
-    found |= _loads(list(ast.walk(tree)))
+    found |= _names_loaded(list(ast.walk(tree)))
     quoted = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
     return frozenset(found.union(*(_WORD.findall(one) for one in quoted if one != text)))
 
@@ -351,13 +353,15 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) 
         if isinstance(statement, ast.FunctionDef):
             following = lines[statement.end_lineno or statement.lineno :]
             line_end += sum(map(len, takewhile(str.isspace, following)))
-        elif statement.lineno > 1 and not lines[statement.lineno - 2].strip() and _blank_at(lines, statement):
+        elif (
+            statement.lineno > 1 and not lines[statement.lineno - 2].strip() and _is_followed_by_blank(lines, statement)
+        ):
             line_start = starts[statement.lineno - 2]  # a section that goes takes one of its two blank lines along
         edits.append(Edit(line_start, line_end, ""))
     return edits
 
 
-def _blank_at(lines: list[str], statement: ast.stmt) -> bool:
+def _is_followed_by_blank(lines: list[str], statement: ast.stmt) -> bool:
     """Return whether the line after an import is blank."""
     following = statement.end_lineno or statement.lineno
     is_import = isinstance(statement, ast.Import | ast.ImportFrom)

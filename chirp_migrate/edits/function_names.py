@@ -10,7 +10,7 @@ import re
 
 import libcst as cst
 
-from chirp_migrate.edits.movability import outer_name
+from chirp_migrate.edits.movability import name_of_enclosing
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.queries import is_integer, is_name, parameters
 
@@ -69,7 +69,7 @@ def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
         node: the lambda.
         given_for: name of the parameter or variable that gets the lambda.
     """
-    wish, outer = given_for.strip("_").partition(_FOR)[0], outer_name(module, node).partition(_FOR)[0]
+    wish, outer = given_for.strip("_").partition(_FOR)[0], name_of_enclosing(module, node).partition(_FOR)[0]
     does, vague = _name_for_expression(node.body, node), _vague_verb(wish)
     wish = wish if vague is None else vague
     if isinstance(node.body, cst.Lambda):  # the wish is for what it makes
@@ -106,7 +106,7 @@ def _name_for_expression(body: cst.BaseExpression, function: cst.Lambda) -> str 
         case cst.Call():
             return _name_from_call(body, function)
         case cst.Attribute(attr=cst.Name(value=name)):
-            return f"get_{_snake(name)}"
+            return f"get_{_snake_case(name)}"
         case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index(value=key))]):
             text = key.raw_value if isinstance(key, cst.SimpleString) else ""
             return f"get_{text}" if text.isidentifier() else "select"
@@ -141,7 +141,7 @@ def _name_from_call(call: cst.Call, function: cst.Lambda) -> str | None:
         return f"to_{last.value}" if isinstance(last, cst.Name) else "move"
     if name in _MADE:
         return _MADE[name]
-    named = _snake(name).strip("_")
+    named = _snake_case(name).strip("_")
     if name in parameters(function) or _vague_verb(named) is not None:
         return None
     if _TOOL.fullmatch(named) is not None and named not in _VERBS:
@@ -162,9 +162,9 @@ def _name_from_arithmetic(body: cst.BinaryOperation, function: cst.Lambda) -> st
         return "square" if is_integer(body.right, "2") else "raise_to_power"
     left, right = (_reads(side, function) for side in (body.left, body.right))
     if isinstance(body.operator, cst.Add):
-        return "add" if left and right else _with_object("add", body.right if left else body.left)
+        return "add" if left and right else _verb_with_object("add", body.right if left else body.left)
     if isinstance(body.operator, cst.Subtract):
-        return "invert" if not left else "subtract" if right else _with_object("subtract", body.right)
+        return "invert" if not left else "subtract" if right else _verb_with_object("subtract", body.right)
     return next((name for kind, name in _OPERATIONS if isinstance(body.operator, kind)), None)
 
 
@@ -172,15 +172,15 @@ def _reads(node: cst.BaseExpression, function: cst.Lambda) -> bool:
     return any(is_name(one, *parameters(function)) for one in walk(node))
 
 
-def _with_object(verb: str, node: cst.BaseExpression) -> str:
+def _verb_with_object(verb: str, node: cst.BaseExpression) -> str:
     """Return ``add_1`` or ``add_noise``; ``shift`` if the operand has no short name."""
     match node:
         case cst.Integer(value=value) if value.isdigit():
             return f"{verb}_{value}"
         case cst.Name(value=name) | cst.Attribute(attr=cst.Name(value=name)) if len(name) > 2:
-            return f"{verb}_{_snake(name).strip('_')}"
+            return f"{verb}_{_snake_case(name).strip('_')}"
     return "shift"
 
 
-def _snake(name: str) -> str:
+def _snake_case(name: str) -> str:
     return _CAMEL.sub("_", name).lower()

@@ -40,7 +40,7 @@ def bound_name(clause: str) -> str:
     return clause.split()[-1]
 
 
-def conflicting(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
+def conflicting_names(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
     """Return names of ``needed`` that already mean something else at the top level of the module.
 
     Names that an ``import *`` from a module of the project binds count as well.
@@ -48,11 +48,11 @@ def conflicting(module: Module, project: Project, needed: Collection[Import]) ->
     return {
         bound_name(clause)
         for source, clause in needed
-        if _meanings(module, project, clause) - {_qualified_name(source, clause)}
+        if _current_meanings(module, project, clause) - {_qualified_name(source, clause)}
     }
 
 
-def conflicting_elsewhere(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
+def names_conflicting_elsewhere(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
     """Return the names of ``needed`` that ``import *`` from this module would rebind in other files."""
     table = project.table(module.path)
     if not project.imported_elsewhere(module, "*"):
@@ -66,7 +66,7 @@ def conflicting_elsewhere(module: Module, project: Project, needed: Collection[I
     }
 
 
-def hidden(module: Module, needed: Collection[Import], edits: Collection[Edit]) -> set[str]:
+def hidden_names(module: Module, needed: Collection[Import], edits: Collection[Edit]) -> set[str]:
     """Return the names of ``needed`` that mean something else in the function or class around their use."""
     return {
         name
@@ -98,11 +98,11 @@ def import_edits(
         if late or style.one_name_a_line:
             existing = None
         if missing and existing is not None:
-            edits += _as_written(module, existing, _beside_names(module, existing, missing, style), style)
+            edits += _as_written(module, existing, _extend_import(module, existing, missing, style), style)
         elif missing and source == _RUNTIME and (guarded := _guarded_import(module)) is not None:
             edits += _insert_next_to(module, guarded, _line(source, missing), style)
         elif missing:
-            edits += _in_order(module, source, missing, style, first_use)
+            edits += _new_import_line(module, source, missing, style, first_use)
     return edits
 
 
@@ -145,7 +145,7 @@ def _qualified_name(source: str, clause: str) -> str:
     return f"{source}.{clause.split()[0]}"
 
 
-def _meanings(module: Module, project: Project, clause: str) -> set[str]:
+def _current_meanings(module: Module, project: Project, clause: str) -> set[str]:
     """Return the current meanings of the name of ``clause`` at the top level.
 
     An empty string stands for code of the module.
@@ -176,7 +176,7 @@ def _line(source: str, clauses: list[str]) -> str:
     return f"from {source} import {', '.join(clauses)}"
 
 
-def _beside_names(module: Module, statement: cst.ImportFrom, clauses: list[str], style: ImportStyle) -> Iterator[Edit]:
+def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str], style: ImportStyle) -> Iterator[Edit]:
     """Add ``clauses`` to the names that ``statement`` imports: in order if the names are sorted, else at the end."""
     aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
     spans = [module.span(alias.asname.name if alias.asname else alias.name) for alias in aliases]
@@ -214,30 +214,32 @@ def _as_written(module: Module, statement: cst.ImportFrom, edits: Iterable[Edit]
     return edits if written == after else [Edit(start, end, written)]
 
 
-def _in_order(module: Module, source: str, clauses: list[str], style: ImportStyle, first_use: int | None) -> list[Edit]:
+def _new_import_line(
+    module: Module, source: str, clauses: list[str], style: ImportStyle, first_use: int | None
+) -> list[Edit]:
     """Add the import as a new line: at its sorted place, or below the import that it replaces, or in its section."""
     line = style.written(_line(source, clauses)).replace("\n", module.newline)
     body = module.tree.body
-    run = _run(module, source)
+    run = _import_positions(module, source)
     if not run:
         if body and is_docstring(body[0]):
-            return [_line_after(module, body[0], module.newline + line)]
+            return [_insert_line_after(module, body[0], module.newline + line)]
         offset = module.line_start(module.span(body[0])[0]) if body else len(module.text)
         return [Edit(offset, offset, f"{line}{module.newline}")]
     imports = _imports_in(module, body)
     below = _loader_import(module, imports, run, first_use) if source == _RUNTIME else None
     if below is None or style.is_configured:
-        edits = _sorted_in(module, body[run[0]], body[run[-1]], _line(source, clauses), style)
+        edits = _insert_sorted(module, body[run[0]], body[run[-1]], _line(source, clauses), style)
         if edits is not None:
             return edits
     if below is not None:
-        return [_line_after(module, below, line)]
+        return [_insert_line_after(module, below, line)]
     section = style.section(source)
     alike = [n for n in run if n in imports and {*map(style.section, imports[n])} == {section}]
     if not alike and source != _RUNTIME:
         start = with_comments(module, module.line_start(module.span(body[run[0]])[0]), "")
         return [Edit(start, start, f"{line}{module.newline}{module.newline}")]
-    return [_line_after(module, body[(alike or run)[-1]], line)]
+    return [_insert_line_after(module, body[(alike or run)[-1]], line)]
 
 
 def _loader_import(
@@ -320,8 +322,12 @@ def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, style: Im
     body: Sequence[cst.CSTNode] = getattr(module.parents[parent], "body", (parent,))
     imports = _imports_in(module, body)
     run = _neighbouring_imports(imports, body.index(parent))
-    edits = _sorted_in(module, body[run[0]], body[run[-1]], line, style) if style.is_configured else None
-    return [_line_after(module, _last_of_torch(body, imports, body.index(parent)), line)] if edits is None else edits
+    edits = _insert_sorted(module, body[run[0]], body[run[-1]], line, style) if style.is_configured else None
+    return (
+        [_insert_line_after(module, _last_of_torch(body, imports, body.index(parent)), line)]
+        if edits is None
+        else edits
+    )
 
 
 def _last_of_torch(body: Sequence[cst.CSTNode], imports: Mapping[int, list[str]], position: int) -> cst.CSTNode:
@@ -332,7 +338,7 @@ def _last_of_torch(body: Sequence[cst.CSTNode], imports: Mapping[int, list[str]]
     return body[position]
 
 
-def _sorted_in(
+def _insert_sorted(
     module: Module, first: cst.CSTNode, last: cst.CSTNode, line: str, style: ImportStyle
 ) -> list[Edit] | None:
     """Insert ``line`` where isort would put it among consecutive imports; return None if they are not sorted."""
@@ -363,7 +369,7 @@ def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
     )
 
 
-def _run(module: Module, source: str) -> Sequence[int]:
+def _import_positions(module: Module, source: str) -> Sequence[int]:
     """Return the positions of the consecutive imports among which an import from ``source`` is inserted; maybe none.
 
     These are the first consecutive imports of the module. For the runtime, they are those with the first import of
@@ -396,7 +402,7 @@ def _neighbouring_imports(imports: Mapping[int, list[str]], start: int) -> Seque
     return range(first, last + 1)
 
 
-def _line_after(module: Module, statement: cst.CSTNode, line: str) -> Edit:
+def _insert_line_after(module: Module, statement: cst.CSTNode, line: str) -> Edit:
     """Insert ``line`` as a new line below a statement, with the same indentation."""
     start, end = module.span(statement)
     after = module.line_end(end)

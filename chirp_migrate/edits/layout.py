@@ -63,7 +63,7 @@ def layout_edits(
     for (start, end), own in inside.items():
         before = module.text[start:end]
         after = edited(module.text, (start, end), own)
-        laid_out = list(_comments_kept(module, style, (start, end), after)) or _changes(
+        laid_out = list(_realign_comments(module, style, (start, end), after)) or _layout_changes(
             after, style.laid_out(before, after, module.text)
         )
         shift = start + sum(len(one.replacement) - (one.end - one.start) for one in every if one.end <= start)
@@ -82,7 +82,7 @@ class _Comment:
     text: str
 
 
-def _comments_kept(module: Module, style: CodeStyle, lines: tuple[int, int], after: str) -> Iterator[Edit]:
+def _realign_comments(module: Module, style: CodeStyle, lines: tuple[int, int], after: str) -> Iterator[Edit]:
     """Yield edits of ``after`` that keep comments in one column with the comments of neighbouring lines.
 
     If code gets too long for the column, the column moves to the right, unless other lines use it.
@@ -143,7 +143,7 @@ def _comments(text: str) -> tuple[_Comment, ...]:
     return tuple(found)
 
 
-def _changes(before: str, after: str) -> Iterator[Edit]:
+def _layout_changes(before: str, after: str) -> Iterator[Edit]:
     """Yield edits of white space, brackets and commas that turn ``before`` into ``after``; other code is not edited."""
     old, new = _TOKEN.findall(before), _TOKEN.findall(after)
     starts = [0, *accumulate(map(len, old))]

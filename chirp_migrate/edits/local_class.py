@@ -6,9 +6,9 @@ import re
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import Capture, captures, reads_of
+from chirp_migrate.analysis.dataflow.closures import Capture, captures, variable_reads
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
-from chirp_migrate.analysis.dataflow.uses_elsewhere import lists_names, set_from_outside
+from chirp_migrate.analysis.dataflow.uses_elsewhere import may_list_attributes, set_from_outside
 from chirp_migrate.analysis.known_names import DATASET, base_names
 from chirp_migrate.edits.movability import check_body, check_class, check_values, has_plain_decorators
 from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
@@ -106,12 +106,12 @@ class LocalClass:
         if not all(_is_plain(self.project, base) for base in base_names(module, self.project, node)):
             raise NotMovable("its base class may store state on subclasses, or inspect attributes of the objects")
         for pattern in _CLASS_STATE:
-            for attribute in self.project.captured(pattern, "type", "__class__"):
+            for attribute in self.project.captured_groups(pattern, "type", "__class__"):
                 if _has_word(module, self.project, node, attribute):
                     raise NotMovable(f"the project sets `{attribute}` on the class of an object")
         if self.values:
             self._check_constructor()
-            if lists_names(module):
+            if may_list_attributes(module):
                 raise NotMovable("its objects would have more attributes, and the module lists attributes or names")
             if may_be_copied(module, self.project, node):
                 raise NotMovable(
@@ -120,7 +120,7 @@ class LocalClass:
 
     def _check_class_state(self) -> None:
         """Check that no code can distinguish the class of one call from a class that all calls share."""
-        for read in reads_of(self.module, self.title, self.scope):
+        for read in variable_reads(self.module, self.title, self.scope):
             parent = self.module.parents[read]
             of_super = isinstance(parent, cst.Arg) and is_super(self.module.parents[parent])
             if holds(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):

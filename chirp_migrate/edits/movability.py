@@ -18,8 +18,8 @@ from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     is_bound_once,
     is_imported_alike,
     is_replaced,
-    lists_names,
     may_be_set,
+    may_list_attributes,
 )
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.syntax.module import Module, find_in, walk
@@ -117,14 +117,14 @@ def _local_kind(module: Module, binding: Binding) -> str | None:
     return None
 
 
-def stays(module: Module, project: Project, default: cst.BaseExpression | None, offset: int) -> bool:
+def has_same_value_at(module: Module, project: Project, default: cst.BaseExpression | None, offset: int) -> bool:
     """Return whether a default has the same value if it is evaluated at ``offset`` of the module, during import."""
     if default is None or isinstance(default, _CONSTANTS) or is_name(default, "None", "True", "False"):
         return True
     if isinstance(default, cst.UnaryOperation):
-        return stays(module, project, default.expression, offset)
+        return has_same_value_at(module, project, default.expression, offset)
     if isinstance(default, cst.Tuple):
-        return all(stays(module, project, element.value, offset) for element in default.elements)
+        return all(has_same_value_at(module, project, element.value, offset) for element in default.elements)
     path = dotted(default) or ""
     first, dot, _ = path.partition(".")
     owner = module.scopes.lookup(first, default)
@@ -196,7 +196,7 @@ def check_class(module: Module, project: Project, node: cst.ClassDef, offset: in
                 _check_decorator(module, project, decorator.decorator, offset)
             check_annotations(module, statement, offset)
             for name, parameter in parameters(statement).items():
-                if not stays(module, project, parameter.default, offset):
+                if not has_same_value_at(module, project, parameter.default, offset):
                     raise NotMovable(f"the default of `{name}` would be evaluated at import")
         elif not _is_constant(module, project, statement, offset):
             raise NotMovable("its body does more than define methods, and would do so at import")
@@ -210,7 +210,7 @@ def _check_decorator(module: Module, project: Project, node: cst.BaseExpression,
     given = node.args if isinstance(node, cst.Call) else ()
     called = node.func if isinstance(node, cst.Call) else node
     known = all(_DECORATORS.fullmatch(name) for name in project.resolved_names(module, called))
-    if not known or not all(stays(module, project, one.value, offset) for one in given):
+    if not known or not all(has_same_value_at(module, project, one.value, offset) for one in given):
         raise NotMovable("a decorator in it may store state, which all calls would share at module level")
 
 
@@ -230,7 +230,7 @@ def _is_constant(module: Module, project: Project, statement: cst.CSTNode, offse
         match small:
             case cst.Pass() | cst.Expr(value=cst.Ellipsis() | cst.SimpleString() | cst.ConcatenatedString()):
                 continue
-            case cst.Assign(value=value) if stays(module, project, value, offset):
+            case cst.Assign(value=value) if has_same_value_at(module, project, value, offset):
                 continue
         return False
     return True
@@ -259,7 +259,7 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
             raise NotMovable(f"`{path}` may not be defined yet when the module is imported")
 
 
-def outer_name(module: Module, node: cst.CSTNode) -> str:
+def name_of_enclosing(module: Module, node: cst.CSTNode) -> str:
     """Return the enclosing function's part in names of moved definitions; for ``__init__``, the class's name."""
     function = module.enclosing_function(node)
     name = function.name.value if function is not None else ""
@@ -281,5 +281,7 @@ def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool
         outer = outer.parent
     reads = (one for one in module.named(name) if is_read(module, one))
     used = any(module.scopes.lookup(name, read) is None for read in reads)
-    elsewhere = project.imported_elsewhere(module, name) or may_be_set(module, project, name) or lists_names(module)
+    elsewhere = (
+        project.imported_elsewhere(module, name) or may_be_set(module, project, name) or may_list_attributes(module)
+    )
     return not used and not module.scopes.is_builtin(name) and not elsewhere

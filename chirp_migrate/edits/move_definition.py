@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
+from chirp_migrate.analysis.dataflow.closures import Capture, variable_reads
 from chirp_migrate.edits.statements import lines_deletion, with_comments
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import edited
@@ -114,7 +114,7 @@ def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tu
     return start, end
 
 
-def joined(edits: Iterable[Edit]) -> tuple[Edit, ...]:
+def join_removals(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     """Return ``edits``, in which overlapping removals (of the blank lines between them) become one removal."""
     found: list[Edit] = []
     for edit in sorted(edits, key=lambda one: (one.start, one.end)):
@@ -125,7 +125,7 @@ def joined(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     return tuple(found)
 
 
-def moved(module: Module, project: Project, span: tuple[int, int], indent: str, edits: Iterable[Edit] = ()) -> str:
+def moved_text(module: Module, project: Project, span: tuple[int, int], indent: str, edits: Iterable[Edit] = ()) -> str:
     """Return the lines in ``span`` at another indentation, with ``edits`` (in offsets of the module) applied.
 
     The inner lines of strings keep their indentation. Docstrings are indented with the code, which ``inspect.cleandoc``
@@ -172,13 +172,13 @@ def returned_text(module: Module, node: cst.BaseExpression, indent: str) -> str:
     else:
         shift = len(indent.expandtabs()) - min(*widths.values(), len(module.indentation(start).expandtabs()))
     edits = (
-        Edit(at, at + len(module.indentation(at)), _blanks(indent, max(0, width + shift)))
+        Edit(at, at + len(module.indentation(at)), _indentation_of_width(indent, max(0, width + shift)))
         for at, width in widths.items()
     )
     return edited(module.text, (start, end), edits)
 
 
-def _blanks(indent: str, width: int) -> str:
+def _indentation_of_width(indent: str, width: int) -> str:
     """Return an indentation of this width that begins with ``indent``, unless ``indent`` is wider."""
     rest = width - len(indent.expandtabs())
     return indent + " " * rest if rest >= 0 else " " * width
@@ -191,7 +191,7 @@ def whole_span(module: Module, node: cst.CSTNode) -> tuple[int, int]:
     return module.span(left[0])[0] if left else start, module.span(right[-1])[1] if right else end
 
 
-def instead_of(module: Module, node: cst.BaseExpression, text: str) -> Edit:
+def replace_expression(module: Module, node: cst.BaseExpression, text: str) -> Edit:
     """Return the edit that replaces an expression by ``text``, without parentheses that are no longer needed."""
     start, end = module.span(node)
     for left, right in zip(reversed(node.lpar), node.rpar, strict=True):
@@ -260,7 +260,7 @@ def import_lines(module: Module, captured: Iterable[Capture]) -> list[str]:
     return lines
 
 
-def left_over_imports(module: Module, span: tuple[int, int], captured: Iterable[Capture]) -> Iterator[Edit]:
+def remove_repeated_imports(module: Module, span: tuple[int, int], captured: Iterable[Capture]) -> Iterator[Edit]:
     """Yield edits that remove imports of enclosing functions that only the lines in ``span``, which repeat them, use.
 
     Imports of modules that may have side effects stay.
@@ -269,7 +269,7 @@ def left_over_imports(module: Module, span: tuple[int, int], captured: Iterable[
         statement = one.bindings[0].node
         line = module.parents[statement]
         block = module.parents[line]
-        uses = (module.span(use)[0] for use in reads_of(module, one.name, one.scope))
+        uses = (module.span(use)[0] for use in variable_reads(module, one.name, one.scope))
         if (
             one.bindings[0].qualified.partition(".")[0] in _QUIET
             and len(one.bindings) == len(getattr(statement, "names", ())) == 1

@@ -8,25 +8,39 @@ from collections.abc import Collection, Iterable, Sequence
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, captures
-from chirp_migrate.analysis.dataflow.function_looks import CODE, DETAILS, place_of_look
+from chirp_migrate.analysis.dataflow.function_looks import CODE, DETAILS, place_of_inspection
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     has_relatives,
     is_accessed_by_name,
     is_probed,
     is_replaced,
-    lists_names,
     may_be_set,
     may_get_other_objects,
+    may_list_attributes,
     may_set_computed,
 )
-from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Entry, Given, Member, step_of
-from chirp_migrate.analysis.dataflow.worker_escape import Destinations
-from chirp_migrate.analysis.known_names import DATASET, FACTORY_METHOD, TORCH_LOADER, base_names, is_call_of, one_of
+from chirp_migrate.analysis.dataflow.value_flow import (
+    Assigned,
+    AttributeRead,
+    CallArgument,
+    ConditionalOperand,
+    DisplayEntry,
+    step_of,
+)
+from chirp_migrate.analysis.dataflow.worker_escape import WorkerPurposes
+from chirp_migrate.analysis.known_names import (
+    DATASET,
+    FACTORY_METHOD,
+    TORCH_LOADER,
+    any_of_patterns,
+    base_names,
+    is_call_of,
+)
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.call_arguments import call_text
 from chirp_migrate.edits.imports import is_reached
-from chirp_migrate.edits.movability import check_body, check_values, outer_name, stays
+from chirp_migrate.edits.movability import check_body, check_values, has_same_value_at, name_of_enclosing
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.plans.plan import Edit, Import
 from chirp_migrate.source.text import edited
@@ -50,9 +64,9 @@ _CALLED_BY_LOADERS = ("collate_fn", "worker_init_fn")
 _ASKED_OF_LOADERS = r"""\.\s*({0})\b(?!\s*=[^=])|["']({0})["'](?!\s*:|\s*\]\s*=[^=])""".format(
     "|".join(_CALLED_BY_LOADERS)
 )
-_LOADER_CALL = one_of(TORCH_LOADER, FACTORY_METHOD)
+_LOADER_CALL = any_of_patterns(TORCH_LOADER, FACTORY_METHOD)
 #: Bases without private methods.
-_PLAIN_BASE = one_of(DATASET, r"builtins\.object|abc\.ABC|typing\.(Generic|Protocol)")
+_PLAIN_BASE = any_of_patterns(DATASET, r"builtins\.object|abc\.ABC|typing\.(Generic|Protocol)")
 #: How many classes are followed one above the other.
 _BASES_LIMIT = 8
 
@@ -76,12 +90,14 @@ class MovedFunction:
         self.module, self.project, self.node, self.place = module, project, node, place
         captured = captures(module, node.body)
         self.is_recursive = isinstance(node, cst.FunctionDef) and captured.pop(node.name.value, None) is not None
-        self.captured = list(captured.values())
-        self.imports = [capture for capture in self.captured if capture.is_import]
+        self.captured_groups = list(captured.values())
+        self.imports = [capture for capture in self.captured_groups if capture.is_import]
         self.import_lines: list[str] = []
         self.method = _owning_method(module, captured["self"]) if "self" in captured else None
         own = {"self"} if self.method is not None else ()
-        self.captives = [capture.name for capture in self.captured if not capture.is_import and capture.name not in own]
+        self.captives = [
+            capture.name for capture in self.captured_groups if not capture.is_import and capture.name not in own
+        ]
         self.bound: list[cst.Param] = []
         self.indent = "" if self.method is None else module.indentation(module.span(self.method)[0])
 
@@ -98,7 +114,7 @@ class MovedFunction:
         """
         check_body(self.module, self.node)
         self.import_lines = move.import_lines(self.module, self.imports)
-        check_values(self.module, self.project, self.node, self.captured)
+        check_values(self.module, self.project, self.node, self.captured_groups)
         if self.method is not None and not self._takes_methods():
             raise NotMovable("it would be a method, and the class, a base or a metaclass may inspect its methods")
         if self.method is not None and self._takes_other_objects(self.method):
@@ -125,14 +141,14 @@ class MovedFunction:
         """
         given = self.node.params
         defaulted = [parameter for parameter in (*given.posonly_params, *given.params) if parameter.default is not None]
-        moving = [n for n, one in enumerate(defaulted) if not self._stays(one)]
+        moving = [n for n, one in enumerate(defaulted) if not self._default_stays(one)]
         taken = defaulted[: moving[-1] + 1] if moving else []
         if any(one in given.posonly_params for one in taken):
             raise NotMovable("the default of a positional-only parameter is evaluated where the function is defined")
-        return taken + [parameter for parameter in given.kwonly_params if not self._stays(parameter)]
+        return taken + [parameter for parameter in given.kwonly_params if not self._default_stays(parameter)]
 
-    def _stays(self, parameter: cst.Param) -> bool:
-        return stays(self.module, self.project, parameter.default, self.place)
+    def _default_stays(self, parameter: cst.Param) -> bool:
+        return has_same_value_at(self.module, self.project, parameter.default, self.place)
 
     def check_callers(self, uses: Iterable[cst.CSTNode]) -> None:
         """Check that no caller can pass a bound parameter by position, which ``partial`` does not accept.
@@ -160,11 +176,11 @@ class MovedFunction:
 
     def _is_given_to_loader(self, use: cst.CSTNode) -> bool:
         match step_of(self.module, use):
-            case Chosen(whole):
+            case ConditionalOperand(whole):
                 return self._is_given_to_loader(whole)
             case Assigned((cst.Name(),), _):
                 return True  # its reads are among the uses
-            case Given(cst.Arg(keyword=cst.Name(value=keyword)), call):
+            case CallArgument(cst.Arg(keyword=cst.Name(value=keyword)), call):
                 return keyword in _CALLED_BY_LOADERS and is_call_of(self.module, call, _LOADER_CALL, self.project)
         return False
 
@@ -189,13 +205,13 @@ class MovedFunction:
         """
         uses = list(uses)
         holds = replaced or by_partial or self.is_changed
-        if any(isinstance(step_of(self.module, use), Member) for use in uses):
+        if any(isinstance(step_of(self.module, use), AttributeRead) for use in uses):
             raise NotMovable("the code uses attributes of it")
         if any(self._is_inspected(use) for use in uses):
             raise NotMovable("`inspect` reads it")
-        if (place := place_of_look(self.project, CODE)) is not None:
+        if (place := place_of_inspection(self.project, CODE)) is not None:
             raise NotMovable(f"the project reads names or code of functions ({place})")
-        if holds and (place := place_of_look(self.project, DETAILS)) is not None:
+        if holds and (place := place_of_inspection(self.project, DETAILS)) is not None:
             raise NotMovable(f"the project reads function attributes that the replacement does not have ({place})")
         kept = self._names_of_function(uses, called)
         names = "|".join(map(re.escape, kept))
@@ -215,14 +231,14 @@ class MovedFunction:
 
     def _names_of_function(self, uses: Iterable[cst.CSTNode], called: Collection[str]) -> list[str]:
         """Yield the names of the function: its own, and those of parameters and attributes that get it."""
-        destinations = self.module.once(Destinations, self.project)
+        destinations = self.module.once(WorkerPurposes, self.project)
         names = {*called, *filter(None, map(destinations.of, uses))}
-        kept = self.project.captured(rf"\.(\w+)\s*=\s*(?:{'|'.join(sorted(names))})\b", *names)
+        kept = self.project.captured_groups(rf"\.(\w+)\s*=\s*(?:{'|'.join(sorted(names))})\b", *names)
         return sorted(names | kept)
 
     def _is_inspected(self, use: cst.CSTNode) -> bool:
         match step_of(self.module, use):
-            case Given(_, call):
+            case CallArgument(_, call):
                 return any(name.startswith("inspect.") for name in self.module.qualified_names(call.func))
         return False
 
@@ -230,18 +246,18 @@ class MovedFunction:
         """Return whether a use may make it an attribute of a class, so that it gets ``self`` as first argument."""
         module, step = self.module, step_of(self.module, use)
         match step:
-            case Chosen(whole):
+            case ConditionalOperand(whole):
                 return self._may_be_method(whole)
             case Assigned(targets):
                 owners = (target.value for target in targets if isinstance(target, cst.Attribute))
                 names = (target for target in targets if isinstance(target, cst.Name))
                 in_class = any(isinstance(module.scopes.scope_of(name).node, cst.ClassDef) for name in names)
                 return in_class or any(map(self._may_be_class, owners))
-            case Entry(_, display):
+            case DisplayEntry(_, display):
                 match step_of(module, display):
-                    case Given(_, cst.Call(func=cst.Name(value="type"))):
+                    case CallArgument(_, cst.Call(func=cst.Name(value="type"))):
                         return True
-            case Given(argument, cst.Call(func=cst.Name(value="setattr"), args=[owner, _, given])):
+            case CallArgument(argument, cst.Call(func=cst.Name(value="setattr"), args=[owner, _, given])):
                 return given is argument and self._may_be_class(owner.value)
         return False
 
@@ -284,7 +300,7 @@ class MovedFunction:
                 "it would be a method, and the project sets attributes with computed names, which may hide it"
             )
         if _has_private_names(self.module, project, owner):
-            around = f"_{outer_name(self.module, self.node)}_"
+            around = f"_{name_of_enclosing(self.module, self.node)}_"
             wishes = [one if one.startswith(around) else around + one.lstrip("_") for one in wishes]
         related = has_relatives(self.module, project, owner)
         used = {one.removeprefix("self.") for one in taken if one.startswith("self.")}
@@ -294,7 +310,7 @@ class MovedFunction:
             name = move.free_name(self.module, wishes, used)
         return name
 
-    def spelled(self, name: str) -> str:
+    def expression_for(self, name: str) -> str:
         """Return the expression for ``name`` at the old place."""
         return name if self.method is None else f"self.{name}"
 
@@ -309,7 +325,11 @@ class MovedFunction:
         module = self.module
         spans = [(one.name.value, move.whole_span(module, one.default)) for one in self.bound if one.default]
         values = [*self.captives, *(f"{keyword}={module.text[start:end]}" for keyword, (start, end) in spans)]
-        return self.partial_of(self.spelled(name), values, around) if values else (self.spelled(name), frozenset())
+        return (
+            self.partial_of(self.expression_for(name), values, around)
+            if values
+            else (self.expression_for(name), frozenset())
+        )
 
     def partial_of(self, function: str, values: Sequence[str], around: int) -> tuple[str, frozenset[Import]]:
         """Return the source of ``partial`` of a function, and the import that it needs.
@@ -323,14 +343,14 @@ class MovedFunction:
         partial, imports = "partial", frozenset({("functools", "partial")})
         place = module.span(node)[0]
         spellings = (("partial", "functools.partial", "partial"), ("functools", "functools", "functools.partial"))
-        for word, path, spelled in spellings:
+        for word, path, expression_for in spellings:
             owner = module.scopes.lookup(word, node)
             bindings = owner.bindings if owner is not None else []
             if self.project.meanings_from_elsewhere(module, word) - {path} or is_replaced(module, self.project, word):
                 continue
             earlier = all(one.qualified == path and module.span(one.node)[0] < place for one in bindings)
             if earlier and any(is_reached(module, one.node) for one in bindings):
-                partial, imports = spelled, frozenset()
+                partial, imports = expression_for, frozenset()
                 break
         else:
             owner = module.scopes.lookup("partial", node)
@@ -368,7 +388,7 @@ class MovedFunction:
 
 def _has_quiet_namespace(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
     """Return whether no code near a class, or a base in the project, may inspect the class namespace."""
-    if owner.keywords or owner.decorators or depth == _BASES_LIMIT or lists_names(module):
+    if owner.keywords or owner.decorators or depth == _BASES_LIMIT or may_list_attributes(module):
         return False
     for base in owner.bases:
         names = project.resolved_names(module, base.value)

@@ -21,7 +21,7 @@ _NEEDS_NO_BRACKETS = (ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.
 
 
 @dataclass
-class Store:
+class AttributeStore:
     """``self.attribute = value`` in ``__init__``, with the source of the value."""
 
     attribute: str
@@ -30,9 +30,9 @@ class Store:
     alone: bool  # the only store of its statement
 
 
-def read_stores(module: Module, init: cst.FunctionDef) -> list[Store]:
+def read_stores(module: Module, init: cst.FunctionDef) -> list[AttributeStore]:
     """Return the attributes that ``__init__`` stores before its first other use of ``self``."""
-    stores: list[Store] = []
+    stores: list[AttributeStore] = []
     for statement in () if init.decorators else _statements(init):
         if is_super_init(statement):
             continue
@@ -50,9 +50,9 @@ def _statements(init: cst.FunctionDef) -> Sequence[cst.CSTNode]:
     return init.body.body if isinstance(init.body, cst.IndentedBlock) else [init.body]
 
 
-def _stores(module: Module, line: cst.CSTNode) -> list[Store]:
+def _stores(module: Module, line: cst.CSTNode) -> list[AttributeStore]:
     """Return the stores of a line that does nothing else."""
-    found: list[Store] = []
+    found: list[AttributeStore] = []
     for small in line.body if isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite) else ():
         match small:
             case cst.AnnAssign(target=annotated, value=cst.BaseExpression() as value):
@@ -64,13 +64,13 @@ def _stores(module: Module, line: cst.CSTNode) -> list[Store]:
         for target, expression in (pair for one in targets for pair in assigned_pairs(one, value)):
             if not isinstance(target, cst.Attribute) or not is_on_self(target):
                 return []
-            found.append(Store(target.attr.value, module.source(expression), line, False))
+            found.append(AttributeStore(target.attr.value, module.source(expression), line, False))
     for store in found:
         store.alone = len(found) == 1
     return found
 
 
-def _merge_branches(module: Module, statement: cst.If, above: list[Store]) -> list[Store]:
+def _merge_branches(module: Module, statement: cst.If, above: list[AttributeStore]) -> list[AttributeStore]:
     """Return ``if c: self.a = x`` / ``else: self.a = y`` as one store of ``x if c else y``.
 
     Without ``else``, y is the store in ``above``, which is removed from there.
@@ -88,7 +88,9 @@ def _merge_branches(module: Module, statement: cst.If, above: list[Store]) -> li
     alone = len(then) == 1 and statement.orelse is not None
     condition = _operand(module.source(statement.test))
     return [
-        Store(attribute, f"{_operand(then[attribute])} if {condition} else {_operand(other)}", statement, alone)
+        AttributeStore(
+            attribute, f"{_operand(then[attribute])} if {condition} else {_operand(other)}", statement, alone
+        )
         for attribute, other in otherwise.items()
     ]
 
@@ -125,10 +127,10 @@ def _obsolete_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) ->
 def superclass_edits(
     module: Module,
     node: cst.ClassDef,
-    stores: Sequence[Store],
+    stores: Sequence[AttributeStore],
     base: str,
     arguments: Sequence[str],
-    consumed: Sequence[Store],
+    consumed: Sequence[AttributeStore],
     provided: frozenset[str],
     style: CodeStyle,
 ) -> tuple[Edit, ...] | str:

@@ -171,7 +171,7 @@ def discover(
     context: list[str] = []
     found: list[str] = []
     settings: list[str] = []
-    for name, vendored in sorted(_walk(root, ignored, left_out, settings)):
+    for name, vendored in sorted(_walk_folder(root, ignored, left_out, settings)):
         if vendored:
             context.append(name)
             continue
@@ -193,7 +193,7 @@ def discover(
     return Discovery(root, files, books, accounted, tuple(context), tuple(sorted(settings)))
 
 
-def _walk(
+def _walk_folder(
     root: Path, ignored: frozenset[str], left_out: list[Skipped], settings: list[str]
 ) -> Iterator[tuple[str, bool]]:
     """Yield the paths of the files below ``root``, and whether they are vendored.
@@ -285,10 +285,10 @@ def _folder_reason(folder: os.DirEntry[str], *, at_root: bool) -> str | None:
 
 def _is_vendored(folder: os.DirEntry[str]) -> bool:
     name = folder.name.lower()
-    return name in _VENDORED or (name in _PERHAPS_VENDORED and _brings_along(folder.path, levels=2))
+    return name in _VENDORED or (name in _PERHAPS_VENDORED and _has_licence_or_packaging(folder.path, levels=2))
 
 
-def _brings_along(folder: str, levels: int) -> bool:
+def _has_licence_or_packaging(folder: str, levels: int) -> bool:
     """Return whether a folder, or a folder below it, contains a licence or packaging file of copied code."""
     try:
         with os.scandir(folder) as listed:
@@ -297,7 +297,7 @@ def _brings_along(folder: str, levels: int) -> bool:
     except OSError:  # the next code that lists it reports that
         return False
     return any(_BROUGHT_ALONG.fullmatch(entry.name) for entry in entries) or any(
-        _brings_along(path, levels - 1) for path in below
+        _has_licence_or_packaging(path, levels - 1) for path in below
     )
 
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from msgspec import structs
 
 from chirp_migrate.analysis.removed_names import removed_from_numpy
-from chirp_migrate.console.progress import Progress, Step, no_progress
+from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
 from chirp_migrate.console.text import count
 from chirp_migrate.engine.discover import discover
 from chirp_migrate.engine.rewrite_file import FileResult, concerned_rules
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.settings_loaders import loaders_in_settings
-from chirp_migrate.engine.worker_pool import migrate_files, rare_collection
+from chirp_migrate.engine.worker_pool import collect_garbage_rarely, migrate_files
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, PlanOptions, Skipped, Status
 from chirp_migrate.rules import Rule
 from chirp_migrate.source.notebook import NotebookSource, has_stored_outputs
@@ -37,7 +37,7 @@ Source = SourceFile | NotebookSource
 _STORED = "a notebook with stored outputs, which would no longer be those of its code; --notebooks includes it"
 
 
-@rare_collection()
+@collect_garbage_rarely()
 def plan_tree(
     root: Path,
     *,
@@ -69,7 +69,7 @@ def plan_tree(
     found = discover(root, notebooks=settings.notebooks is not False, left_out_by=settings.why_left_out)
     left_tests = [path for path in found.context if path.endswith(".py") and settings.leaves_as_test(path)]
     read = _Reader(found.root, overlay or {})
-    progress(Step(f"reading {count(len(found.files) + len(found.notebooks) + len(found.context), 'file')}"))
+    progress(ProgressStep(f"reading {count(len(found.files) + len(found.notebooks) + len(found.context), 'file')}"))
     sources, unread = _read_all(read, (one for one in (*found.files, *found.context) if one.endswith(".py")))
     raw = {one: read.raw_text(one) for one in (*found.notebooks, *found.context) if one.endswith(".ipynb")}
     worded = [one for one in found.notebooks if _has_a_word(raw[one], rules)]
@@ -91,11 +91,11 @@ def plan_tree(
     looked_at = [path for path in planned if path in sources]
     # The rewrite of a file finds the rules that concern it; most files have not even a word for one.
     words = {word for rule in rules for word in rule.trigger}
-    named = set(project.holding(*set().union(*(rule.names(project) for rule in rules))))
+    named = set(project.paths_containing(*set().union(*(rule.names(project) for rule in rules))))
     concerned = [path for path in looked_at if path in named or any(word in texts[path] for word in words)]
     # What cannot be decoded can still be searched for words.
     skipped = [
-        Skipped(path, _reason(error))
+        Skipped(path, _reason_of_error(error))
         for path, error in (unread | unread_books).items()
         if path not in found.context
         and (isinstance(error, OSError) or concerned_rules(rules, path, read.raw_text(path), project))
@@ -105,14 +105,14 @@ def plan_tree(
     findings: list[Finding] = []
     notes: list[str] = []
     doing, began = "planning" if overlay is None else "checking", time.monotonic()
-    progress(Step(doing, 0, len(concerned)))
+    progress(ProgressStep(doing, 0, len(concerned)))
     results: dict[str, FileResult] = {}
     read_size, size = 0, sum(len(texts[path]) for path in concerned)
     for result in migrate_files(concerned, project, settings, jobs):
         results[result.path] = result
         read_size += len(texts[result.path])
         left_s = (time.monotonic() - began) * (size / read_size - 1)
-        progress(Step(f"{doing} {result.path}", len(results), len(concerned), left_s))
+        progress(ProgressStep(f"{doing} {result.path}", len(results), len(concerned), left_s))
     for result in (results[path] for path in concerned):
         source, problem = sources[result.path], result.problem
         if problem is None and result.text != source.text:
@@ -136,7 +136,7 @@ def plan_tree(
     skipped.sort(key=lambda one: one.path)
     left_out = tuple(sorted((*found.left_out, *(Skipped(one, _STORED) for one in stored)), key=lambda one: one.path))
     if left_tests and overlay is None:
-        progress(Step("counting loaders in tests"))
+        progress(ProgressStep("counting loaders in tests"))
         left_out = _without_idle_tests(left_out, left_tests, texts, project, settings, jobs)
     options = PlanOptions(
         rules=None if settings.codes is None else tuple(sorted(settings.codes)),
@@ -248,5 +248,5 @@ def _unchecked_cells(path: str, source: Source, rules: Sequence[Rule]) -> list[s
     return [f"{path}: cell {cell}: {reasons.get(cell, 'magics are')} not checked." for cell in cells]
 
 
-def _reason(error: Exception) -> str:
+def _reason_of_error(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)

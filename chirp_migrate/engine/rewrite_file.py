@@ -11,7 +11,7 @@ from itertools import count
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_named_in_strings
 from chirp_migrate.edits.apply_hunks import compose
 from chirp_migrate.edits.deadcode import newly_dead, top_level_names
-from chirp_migrate.edits.imports import conflicting, conflicting_elsewhere, hidden, import_edits
+from chirp_migrate.edits.imports import conflicting_names, hidden_names, import_edits, names_conflicting_elsewhere
 from chirp_migrate.edits.layout import layout_edits
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.suppression import Suppressions, UnreadableComments, read_suppressions
@@ -147,7 +147,7 @@ def rewrite_in_hunks(
         UnreadableComments: the comments that suppress findings cannot be read.
     """
     asked = selected = all_rules() if rules is None else rules
-    work: _Rewriting | None = None
+    work: _RewriteState | None = None
     findings: list[Finding] = []
     original = text
     for number in count():
@@ -157,11 +157,11 @@ def rewrite_in_hunks(
         if not concerned:
             break
         module = project.module(path, in_work=True) if project.text(path) == text else Module(path, text)
-        work = work or _Rewriting(module, project)
+        work = work or _RewriteState(module, project)
         suppressions = read_suppressions(text)
         suppressions.everywhere |= ignored
         proposals = _proposals(concerned, module, project)
-        chosen, remaining = _choose(module, project, proposals, suppressions, unsafe, by_gain)
+        chosen, remaining = _choose_proposals(module, project, proposals, suppressions, unsafe, by_gain)
         # What later passes find fine is what the first one rewrote.
         findings += [work.finding(r, p, s) for r, p, s in remaining if s is Status.FINE and not number]
         if not chosen:
@@ -190,7 +190,7 @@ def _check_passes(path: str, text: str, number: int) -> None:
     raise AssertionError(f"the rules do not reach a fixpoint on {path}")
 
 
-class _Rewriting:
+class _RewriteState:
     """The state of the passes over one file."""
 
     def __init__(self, module: Module, project: Project) -> None:
@@ -365,7 +365,7 @@ def _proposals(rules: Sequence[Rule], module: Module, project: Project) -> list[
     return [(rule, proposal) for rule in rules for proposal in rule.check(module, project)]
 
 
-def _choose(
+def _choose_proposals(
     module: Module,
     project: Project,
     proposals: Sequence[tuple[Rule, Proposal]],
@@ -391,7 +391,7 @@ def _choose(
         elif by_gain and proposal.gain is not None and proposal.gain.kind is GainKind.NOTHING:
             message = f"not rewritten: {proposal.gain.why}; with --all-loaders: {proposal.message}"
             remaining.append((rule, replace(proposal, message=message, why="no-gain"), Status.UNCHANGED))
-        elif clash := _clash(module, project, proposal) if proposal.imports else "":
+        elif clash := _import_clash(module, project, proposal) if proposal.imports else "":
             # What the rule says is what it would do.
             message = f"not rewritten: {clash}; otherwise: {proposal.message}"
             remaining.append((rule, Proposal(proposal.offset, message, why="name-taken"), Status.REPORT))
@@ -404,13 +404,13 @@ def _choose(
     return chosen, remaining
 
 
-def _clash(module: Module, project: Project, proposal: Proposal) -> str:
+def _import_clash(module: Module, project: Project, proposal: Proposal) -> str:
     """Return why a module cannot import or use a needed name; an empty text if it can."""
     needed = proposal.imports
     clashes = {
-        "this file": conflicting(module, project, needed),
-        "another file, and this one is imported with `*`": conflicting_elsewhere(module, project, needed),
-        "the surrounding code": hidden(module, needed, proposal.edits),
+        "this file": conflicting_names(module, project, needed),
+        "another file, and this one is imported with `*`": names_conflicting_elsewhere(module, project, needed),
+        "the surrounding code": hidden_names(module, needed, proposal.edits),
     }
     for where, clash in clashes.items():
         if clash:

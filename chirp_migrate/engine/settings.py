@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.console.text import instead
+from chirp_migrate.console.text import suggest_name
 from chirp_migrate.engine.discover import root_of
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.rules import Rule, all_rules, codes_of, selected_codes, unknown_rule
@@ -157,7 +157,7 @@ def read_settings(path: Path) -> Settings:
     if table is None:
         return Settings()
     prefix = "" if file.parent == root else root.relative_to(file.parent).as_posix() + "/"
-    return _Reader(file, table).settings(prefix)
+    return _TableReader(file, table).settings(prefix)
 
 
 def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any]]:
@@ -225,7 +225,7 @@ def _table(file: Path) -> Mapping[str, Any] | None:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _TableReader:
     """Checks a table key by key."""
 
     file: Path
@@ -234,65 +234,68 @@ class _Reader:
     def settings(self, prefix: str) -> Settings:
         for key in self.table:
             if key not in KEYS:
-                raise self._problem(key, f"is unknown; {instead(key, KEYS, 'the keys are')}")
-        select, ignore = self._selectors("select"), self._selectors("ignore")
+                raise self._usage_problem(key, f"is unknown; {suggest_name(key, KEYS, 'the keys are')}")
+        select, ignore = self._read_selectors("select"), self._read_selectors("ignore")
         codes = selected_codes(select or ["ALL"], ignore)
         if not codes:
-            raise self._problem(
+            raise self._usage_problem(
                 "ignore" if ignore else "select", "leaves no rule to run: select one that is not ignored."
             )
         return Settings(
-            include=self._patterns("include"),
-            exclude=self._patterns("exclude"),
+            include=self._read_patterns("include"),
+            exclude=self._read_patterns("exclude"),
             codes=codes if select or ignore else None,
             file_ignores=self._file_ignores(),
-            unsafe=self._flag("unsafe", default=False),
-            notebooks=self._flag("notebooks", default=True) if "notebooks" in self.table else None,
-            tests=self._flag("tests", default=False),
-            scaffold=self._flag("scaffold", default=True) if "scaffold" in self.table else None,
-            vendor=self._flag("vendor", default=False),
-            all_loaders=self._flag("all-loaders", default=False),
+            unsafe=self._read_flag("unsafe", default=False),
+            notebooks=self._read_flag("notebooks", default=True) if "notebooks" in self.table else None,
+            tests=self._read_flag("tests", default=False),
+            scaffold=self._read_flag("scaffold", default=True) if "scaffold" in self.table else None,
+            vendor=self._read_flag("vendor", default=False),
+            all_loaders=self._read_flag("all-loaders", default=False),
             prefix=prefix,
         )
 
-    def _problem(self, key: str, what: str) -> UsageProblem:
+    def _usage_problem(self, key: str, what: str) -> UsageProblem:
         name, space, glob = key.partition(" ")
         return UsageProblem(f"{place_of(self.file, name)}{space}{glob} {what}")
 
-    def _strings(self, key: str, value: object) -> list[str]:
+    def _read_strings(self, key: str, value: object) -> list[str]:
         if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
-            raise self._problem(key, "must be a list of strings.")
+            raise self._usage_problem(key, "must be a list of strings.")
         return value
 
-    def _selectors(self, key: str, value: object = None) -> list[str]:
-        selectors = self._strings(key, self.table.get(key, []) if value is None else value)
+    def _read_selectors(self, key: str, value: object = None) -> list[str]:
+        selectors = self._read_strings(key, self.table.get(key, []) if value is None else value)
         for selector in selectors:
             if not codes_of(selector):
-                raise self._problem(key, f"is wrong: {unknown_rule(selector)}.")
+                raise self._usage_problem(key, f"is wrong: {unknown_rule(selector)}.")
         return selectors
 
-    def _patterns(self, key: str) -> tuple[re.Pattern[str], ...]:
-        return tuple(self._pattern(key, glob) for glob in self._strings(key, self.table.get(key, [])))
+    def _read_patterns(self, key: str) -> tuple[re.Pattern[str], ...]:
+        return tuple(self._pattern(key, glob) for glob in self._read_strings(key, self.table.get(key, [])))
 
     def _pattern(self, key: str, glob: str) -> re.Pattern[str]:
         if problem := _pattern_problem(glob):
-            raise self._problem(key, f"is wrong: {problem}.")
+            raise self._usage_problem(key, f"is wrong: {problem}.")
         return glob_pattern(glob)
 
     def _file_ignores(self) -> tuple[tuple[re.Pattern[str], frozenset[str]], ...]:
         key = "per-file-ignores"
         table = self.table.get(key, {})
         if not isinstance(table, dict):
-            raise self._problem(key, 'must be a table such as {"tests/*" = ["CHP007"]}.')
+            raise self._usage_problem(key, 'must be a table such as {"tests/*" = ["CHP007"]}.')
         return tuple(
-            (self._pattern(key, glob), frozenset().union(*map(codes_of, self._selectors(f'{key} "{glob}"', value))))
+            (
+                self._pattern(key, glob),
+                frozenset().union(*map(codes_of, self._read_selectors(f'{key} "{glob}"', value))),
+            )
             for glob, value in table.items()
         )
 
-    def _flag(self, key: str, *, default: bool) -> bool:
+    def _read_flag(self, key: str, *, default: bool) -> bool:
         value = self.table.get(key, default)
         if not isinstance(value, bool):
-            raise self._problem(key, "must be true or false.")
+            raise self._usage_problem(key, "must be true or false.")
         return value
 
 

@@ -87,7 +87,7 @@ def with_ignores(text: str, codes: Mapping[int, Collection[str]]) -> str:
         text: source that can be tokenized.
         codes: codes of the rules to suppress, by the 1-based number of the line.
     """
-    begins = {line: first for first, last in _statements(_tokens(text)) for line in range(first, last + 1)}
+    begins = {line: first for first, last in _statements(_tokenize(text)) for line in range(first, last + 1)}
     above: dict[int, set[str]] = {}
     for line, rules in codes.items():
         above.setdefault(begins.get(line, line), set()).update(rules)
@@ -109,7 +109,7 @@ def _codes(rules: str | None, line: int, found: Suppressions) -> frozenset[str]:
     return frozenset().union(*map(codes_of, selectors))
 
 
-def _tokens(text: str) -> list[tokenize.TokenInfo]:
+def _tokenize(text: str) -> list[tokenize.TokenInfo]:
     lines = io.StringIO(re.sub(r"\r\n?", "\n", text))  # a line ends where it does for everything else here
     return list(tokenize.generate_tokens(lines.readline))
 
@@ -127,7 +127,7 @@ def _statements(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int, int
 
 def _comments(text: str) -> list[tuple[str, int, range, bool]]:
     """Yield each comment, its line, the lines that it applies to, and whether it is alone above all statements."""
-    tokens = _tokens(text)
+    tokens = _tokenize(text)
     code = [token for token in tokens if token.type not in _LAYOUT]
     last_lines = dict(_statements(tokens))
     first_lines = {last: first for first, last in last_lines.items()}

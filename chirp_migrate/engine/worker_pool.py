@@ -21,7 +21,7 @@ from chirp_migrate.engine.rewrite_file import FileResult, migrate_file
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["migrate_files", "rare_collection"]
+__all__ = ["collect_garbage_rarely", "migrate_files"]
 
 #: Code points of source for which a second process pays: about half a second of work.
 _WORTH_A_PROCESS = 150_000
@@ -43,7 +43,7 @@ def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jo
         jobs: number of processes; ``None`` chooses.
     """
     sizes = {path: len(project.text(path)) for path in paths}
-    count = _jobs(sum(sizes.values())) if jobs is None else jobs
+    count = _number_of_jobs(sum(sizes.values())) if jobs is None else jobs
     if count < 2 or len(paths) < 2:
         yield from (_migrate(path, project, settings) for path in paths)
         return
@@ -51,7 +51,7 @@ def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jo
     yield from _in_processes(sorted(paths, key=sizes.__getitem__, reverse=True), project, settings, count)
 
 
-def _jobs(size: int) -> int:
+def _number_of_jobs(size: int) -> int:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable, 1 + size // _WORTH_A_PROCESS)
 
@@ -66,12 +66,12 @@ def _in_processes(paths: list[str], project: Project, settings: Settings, count:
                 yield future.result()
             except BrokenProcessPool:
                 pool.shutdown(wait=True)  # no thread of it is left that a fork could surprise
-                yield _alone(started[future], project, settings)
+                yield _rewrite_alone(started[future], project, settings)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _alone(path: str, project: Project, settings: Settings) -> FileResult:
+def _rewrite_alone(path: str, project: Project, settings: Settings) -> FileResult:
     """Rewrite one file in a separate process, because this file or another one ended the shared process."""
     with _pool(project, settings, 1) as pool:
         try:
@@ -92,7 +92,7 @@ def _pool(project: Project, settings: Settings, count: int) -> ProcessPoolExecut
 
 
 @contextmanager
-def rare_collection() -> Iterator[None]:
+def collect_garbage_rarely() -> Iterator[None]:
     """Collect garbage rarely: a collection visits all nodes of a tree, which takes as long as parsing it."""
     before = gc.get_threshold()
     gc.set_threshold(*_RARELY)

@@ -81,7 +81,7 @@ class FileLines:
         """
         spans: list[tuple[int, int]] = []
         for at in (at for at, line in enumerate(self._lines) if number in line.owners):
-            start, end = self._reach(at, -1), self._reach(at, 1)
+            start, end = self._last_context_position(at, -1), self._last_context_position(at, 1)
             if spans and start <= spans[-1][1] + 1:
                 spans[-1] = spans[-1][0], end
             else:
@@ -91,7 +91,7 @@ class FileLines:
                 lines = list(members)
                 first = next((at for at, line in enumerate(lines) if line.sign != " "), None)
                 if first is not None:
-                    yield Section(tuple(map(self._row, lines)), cell, self._within(lines[: first + 1]))
+                    yield Section(tuple(map(self._row, lines)), cell, self._enclosing_definition(lines[: first + 1]))
 
     def source_line(self, finding: Finding) -> str:
         """Return the line of a finding in the text before; empty if there is none."""
@@ -133,7 +133,7 @@ class FileLines:
         following = (line.after for line in (*self._lines[at:], *reversed(self._lines[:at])))
         return next((number for number in following if number is not None), None)
 
-    def _reach(self, at: int, step: int) -> int:
+    def _last_context_position(self, at: int, step: int) -> int:
         """Return the last position in one direction that is still context of ``at``."""
         for _ in range(_CONTEXT):
             beside = at + step
@@ -156,7 +156,7 @@ class FileLines:
         place = self._place(line)
         return place and place[0]
 
-    def _within(self, lines: Sequence[_Line]) -> str:
+    def _enclosing_definition(self, lines: Sequence[_Line]) -> str:
         """Return the definition around the last line; for an added line, around the line above."""
         numbers = [line.before for line in lines if line.before is not None]
         return self._name_at(numbers[-1]) if numbers else ""

@@ -35,13 +35,13 @@ def story_of_file(
     known = {hunk.number for hunk in file.hunks}
     stories: dict[int | None, list[FindingStory]] = {}
     for one in findings:
-        stories.setdefault(_owner(one, known), []).append(finding_story(one, lines.source_line(one)))
+        stories.setdefault(_hunk_of_finding(one, known), []).append(finding_story(one, lines.source_line(one)))
 
     def hunk_story(hunk: Hunk, kind: str) -> HunkStory:
         is_rewrite = kind == "rewrite"
         choice = choices.get((file.path, hunk.number if is_rewrite else WHOLE_FILE))
         return HunkStory(
-            id=_link(file.path, run, str(hunk.number) if is_rewrite else kind),
+            id=_link_name(file.path, run, str(hunk.number) if is_rewrite else kind),
             number=hunk.number,
             kind=kind,
             findings=tuple(stories.get(hunk.number, ())),
@@ -58,7 +58,9 @@ def story_of_file(
     added, removed = count_changes(file)
     action = "create" if file.before is None else "rewrite"
     reported = (story for story in stories.get(None, ()) if story.finding.status is not Status.FINE)
-    story = FileStory(file.path, action, file.note, added, removed, tuple(hunks), edited_since, _link(file.path, run))
+    story = FileStory(
+        file.path, action, file.note, added, removed, tuple(hunks), edited_since, _link_name(file.path, run)
+    )
     return story, tuple(reported)
 
 
@@ -72,14 +74,14 @@ def _reasons() -> dict[str, str]:
     return {rule.code: rule.reason for rule in all_rules()}
 
 
-def _owner(finding: Finding, known: Collection[int]) -> int | None:
+def _hunk_of_finding(finding: Finding, known: Collection[int]) -> int | None:
     """Return the hunk of a finding; None for a finding without a rewrite."""
     if finding.hunk in known and finding.status in (Status.REWRITE, Status.REFUSED):
         return finding.hunk
     return FOLLOWS if finding.status is Status.REWRITE else None
 
 
-def _link(path: str, run: int | None, part: str = "") -> str:
+def _link_name(path: str, run: int | None, part: str = "") -> str:
     """Return a stable name for links; a path with special characters gets a hash, so that names are unique."""
     plain = _ODD_IN_LINKS.sub("-", path)
     if plain != path:

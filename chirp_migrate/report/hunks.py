@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile, zip_longest
 
-__all__ = ["Pair", "Row", "Section", "differing", "groups", "side_by_side"]
+__all__ = ["Pair", "Row", "Section", "differing_words", "groups", "side_by_side"]
 
 #: Share of the shorter one of two lines that has to be the same, so that it helps to point at the rest.
 _ALIKE = 0.3
@@ -76,14 +76,14 @@ def side_by_side(rows: Iterable[Row]) -> Iterator[Pair]:
             yield from ((row, row) for row in run)
 
 
-def differing(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
+def differing_words(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """Return the range of words in which two lines differ: start and end in each.
 
     None if they have little in common, or only their indentation.
     """
     one, other = _WORD.findall(old), _WORD.findall(new)
-    start = _common(one, other)
-    end = _common(one[start:][::-1], other[start:][::-1])
+    start = _common_prefix_length(one, other)
+    end = _common_prefix_length(one[start:][::-1], other[start:][::-1])
     head, tail = "".join(one[:start]), "".join(one[len(one) - end :])
     same = len(head.strip()) + len(tail.strip())
     if not same or same < _ALIKE * min(len(old.strip()), len(new.strip())):
@@ -91,6 +91,6 @@ def differing(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | N
     return (len(head), len(old) - len(tail)), (len(head), len(new) - len(tail))
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
+def _common_prefix_length(one: Sequence[str], other: Sequence[str]) -> int:
     """Return the number of equal words at the beginning of both."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -10,7 +10,16 @@ from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.measures.metric_data import Measure
 
-__all__ = ["EntryTimes", "all_together", "entry_times", "figures", "noticed", "short", "tone", "waits_ms"]
+__all__ = [
+    "EntryTimes",
+    "all_together",
+    "entry_times",
+    "figures",
+    "noticeable_change",
+    "short_label",
+    "tone_of_verdict",
+    "waits_ms",
+]
 
 _SIDES = ("before", "after", "cached")
 _TONES: dict[str, Literal["good", "open"]] = {
@@ -51,7 +60,7 @@ class EntryTimes:
         return f"{statistics.median(self.seconds[side]):.2f}" if self.seconds.get(side) else missing
 
 
-def short(label: str) -> str:
+def short_label(label: str) -> str:
     """Return a label without the prefix that long labels have in common."""
     module, dot, name = label.partition(".")
     if not dot:
@@ -62,7 +71,7 @@ def short(label: str) -> str:
     return f"{module}.{name}"
 
 
-def tone(verdict: str) -> Literal["good", "open", "bad"]:
+def tone_of_verdict(verdict: str) -> Literal["good", "open", "bad"]:
     """Return whether a verdict is good, open or bad for a user who expects ``faster``."""
     return _TONES.get(verdict, "bad")
 
@@ -93,7 +102,7 @@ def figures(report: VerifyReport) -> list[tuple[Measure, float | None, float | N
     return [row for row in rows if row[1:] != (None, None)]
 
 
-def noticed(report: VerifyReport, label: str) -> float | None:
+def noticeable_change(report: VerifyReport, label: str) -> float | None:
     """Return the change of a probability of augmentation that is noticed 9 times in 10; None if it is not known."""
     return max((one.share for one in report.noticed.get(label, {}).values()), default=None)
 

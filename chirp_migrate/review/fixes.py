@@ -44,12 +44,12 @@ def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[Replace
 
 def _replacements(lines: Lines, new: str) -> tuple[Replacement, ...]:
     return tuple(
-        Replacement(_place(lines, edit.start), _place(lines, edit.end), edit.replacement)
+        Replacement(_line_and_column(lines, edit.start), _line_and_column(lines, edit.end), edit.replacement)
         for edit in changed_lines(lines.text, new)
     )
 
 
-def _place(lines: Lines, offset: int) -> tuple[int, int]:
+def _line_and_column(lines: Lines, offset: int) -> tuple[int, int]:
     """Return line and column of an offset; an empty line begins after the last newline."""
     if offset == len(lines.text) and lines.text.endswith(("\r", "\n")):
         return len(lines.lines) + 1, 1

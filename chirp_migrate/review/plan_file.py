@@ -118,7 +118,7 @@ def read_document(data: bytes) -> PlanDocument:
     if found.get("kind") != KIND:
         raise ValueError("it is another kind of document")
     if found.get("schema") != SCHEMA:
-        raise _Newer(f"{found.get('tool', 'another version')} with schema {found.get('schema')!r}")
+        raise _NewerSchemaError(f"{found.get('tool', 'another version')} with schema {found.get('schema')!r}")
     return read_as(found, PlanDocument)
 
 
@@ -148,10 +148,10 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
         UsageProblem: it is no plan, a newer version wrote it, or it contains paths that lead outside the tree.
         Refused: files have changed since the plan was made; the message names all of them.
     """
-    tree = _Tree(root)
+    tree = _CurrentFiles(root)
     try:
-        plan_file = _Reading(read_document(data), root, tree).plan_file
-    except _Newer as error:
+        plan_file = _PlanReader(read_document(data), root, tree).plan_file
+    except _NewerSchemaError as error:
         raise UsageProblem(
             f"{name} was made by {error}, which this version does not support: update chirp-migrate."
         ) from None
@@ -178,7 +178,7 @@ def read_applied(document: PlanDocument, root: Path, written: Contents) -> Plan:
     Raises:
         ValueError: it is no such plan; the message has the reason.
     """
-    return _Reading(document, root, written).plan_file.plan
+    return _PlanReader(document, root, written).plan_file.plan
 
 
 def with_earlier_decisions(old: PlanDocument, new: PlanDocument) -> PlanDocument:
@@ -204,7 +204,7 @@ def _with_decisions(file: PlannedFile, old: PlannedFile) -> PlannedFile:
     return structs.replace(file, hunks=hunks)
 
 
-class _Newer(ValueError):
+class _NewerSchemaError(ValueError):
     """The document has a later schema."""
 
 
@@ -238,7 +238,7 @@ def _decision(choice: Choice | None) -> Decision | None:
     return None if choice is None else "accepted" if choice.accepted else "refused"
 
 
-class _Tree:
+class _CurrentFiles:
     """The current bytes of the files of a plan; ``changed`` names files that have changed since the plan was made."""
 
     def __init__(self, root: Path) -> None:
@@ -262,7 +262,7 @@ class _Tree:
         return None
 
 
-class _Reading:
+class _PlanReader:
     """The reader of a document, with its decisions."""
 
     def __init__(self, whole: PlanDocument, root: Path, contents: Contents) -> None:

@@ -78,7 +78,7 @@ class Review:
         """Return the position of the current item, from 1."""
         return self._position + 1
 
-    def bound_to(self, item: Item) -> list[Item]:
+    def decided_with(self, item: Item) -> list[Item]:
         """Return the items that are decided together with ``item``, including ``item``."""
         return self._bound[item.id]
 
@@ -88,7 +88,7 @@ class Review:
 
     def decide(self, accepted: bool) -> None:
         """Accept or refuse the current item, and go to the next item that is not decided."""
-        self._choose(self.bound_to(self._here()), accepted)
+        self._choose(self.decided_with(self._here()), accepted)
         self._advance()
 
     def decide_rest_of_file(self, accepted: bool) -> int:
@@ -115,15 +115,15 @@ class Review:
             NotValid: the file would no longer be Python.
         """
         item = self._here()
-        _check(self._root, item, edits, self.choices)
-        self._choose(self.bound_to(item), accepted=True)
+        _check_edited_file(self._root, item, edits, self.choices)
+        self._choose(self.decided_with(item), accepted=True)
         self.choices[item.id] = Choice(True, edits)
         self._advance()
 
     def _decide_all(self, accepted: bool, items: Iterable[Item]) -> int:
         here = self._here()
         chosen = [item for item in items if item.id == here.id or item.id not in self.choices]
-        bound = {one.id: one for item in chosen for one in self.bound_to(item)}
+        bound = {one.id: one for item in chosen for one in self.decided_with(item)}
         self._choose(bound.values(), accepted)
         self._advance()
         return len(bound)
@@ -152,7 +152,7 @@ def edit_buffer(item: Item, choice: Choice | None) -> str:
         NotValid: there is no hunk to edit.
     """
     text = ["# The new lines of this hunk. Lines that begin with #@@ mark where they go: leave these as they are."]
-    for block in _blocks(item, choice)[1]:
+    for block in _blocks_of_item(item, choice)[1]:
         lines = f"lines {block.first}-{block.end - 1}" if block.end > block.first else f"before line {block.first}"
         text += [f"{_MARKER}: {lines}", *(line.rstrip("\r\n") for line in SOURCE_LINE.findall(block.after))]
     return "\n".join(text) + "\n"
@@ -164,7 +164,7 @@ def read_buffer(item: Item, choice: Choice | None, text: str) -> tuple[Edit, ...
     Raises:
         NotValid: markers are missing or changed.
     """
-    lines, blocks = _blocks(item, choice)
+    lines, blocks = _blocks_of_item(item, choice)
     newline = "\r\n" if "\r\n" in lines.text else "\n"
     markers = [line for line in edit_buffer(item, choice).splitlines() if line.startswith(_MARKER)]
     parts: list[tuple[str, list[str]]] = []
@@ -208,7 +208,7 @@ def _bound(items: Sequence[Item]) -> dict[HunkId, list[Item]]:
     }
 
 
-def _blocks(item: Item, choice: Choice | None) -> tuple[Lines, list[Block]]:
+def _blocks_of_item(item: Item, choice: Choice | None) -> tuple[Lines, list[Block]]:
     """Return the lines of an item's file, and the blocks of lines that its hunk, as edited, changes."""
     if item.file.before is None or item.hunk is None:
         raise NotValid("a file that is added is accepted or refused as a whole")
@@ -217,7 +217,7 @@ def _blocks(item: Item, choice: Choice | None) -> tuple[Lines, list[Block]]:
     return lines, lines.blocks(item.hunk.edits if edited is None else edited)
 
 
-def _check(root: Path, item: Item, edits: tuple[Edit, ...], choices: Choices) -> None:
+def _check_edited_file(root: Path, item: Item, edits: tuple[Edit, ...], choices: Choices) -> None:
     """Check that the file is Python with the edited hunk and all hunks that are not refused."""
     alone = Plan(root, (item.file,), (), ())
     try:

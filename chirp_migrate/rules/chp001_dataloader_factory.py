@@ -13,7 +13,7 @@ from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_role import loader_role
 from chirp_migrate.analysis.loaders.loader_uses import Use, may_build, use_of
-from chirp_migrate.edits.imports import hidden, local_import_edits
+from chirp_migrate.edits.imports import hidden_names, local_import_edits
 from chirp_migrate.rules.api import (
     FACTORY,
     FACTORY_FUNCTIONS,
@@ -174,7 +174,7 @@ def _proposal(
         # Imported where the class was, if that is in a function of a module that loads without torch.
         needed = frozenset({runtime(FACTORY)})
         beside = local_import_edits(module, root, runtime(FACTORY), project.import_style)
-        if beside is None or hidden(module, needed, proposal.edits):
+        if beside is None or hidden_names(module, needed, proposal.edits):
             proposal = replace(proposal, imports=needed)
         else:
             proposal = replace(proposal, edits=(*proposal.edits, *beside))
@@ -184,9 +184,9 @@ def _proposal(
 def _add_gain(module: Module, project: Project, call: cst.Call, proposal: Proposal) -> Proposal:
     """Return the rewrite with its gain, which may be that of copies of its batches."""
     gains = loader_gains(project)
-    gain = gains.of_call(module, call)
+    gain = gains.gain_of_call(module, call)
     if gain.kind is GainKind.PICKLABLE and not all(is_moved(project, one) for one in gains.held_by(module, call)):
-        gain = gains.of_call(module, call, moves=False)
+        gain = gains.gain_of_call(module, call, moves=False)
     if gain.kind is GainKind.NOTHING:
         gain = pinned_instead(module, project, call) or gain
     return replace(proposal, gain=gain)

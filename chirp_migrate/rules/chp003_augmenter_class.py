@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.augmenter_grammar import AugmentsOtherwise
+from chirp_migrate.analysis.datasets.augmenter_grammar import UnknownAugmentation
 from chirp_migrate.analysis.datasets.augmenter_meaning import (
     MASK_PARAMETERS,
     adds_noise_like_gaussian_noise,
     masks_images_like_spec_augment,
     masks_like_spec_augment,
 )
-from chirp_migrate.analysis.datasets.declared_class import tuple_of
+from chirp_migrate.analysis.datasets.declared_class import tuple_source
 from chirp_migrate.edits.statements import class_decorator
 from chirp_migrate.rules.api import (
     NN_MODULE,
@@ -118,7 +118,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
         try:
             said = check(textwrap.dedent(module.source(node)))
             problem = _names_problem(module, project, node)
-        except AugmentsOtherwise as reason:
+        except UnknownAugmentation as reason:
             problem = str(reason)
         if problem is not None:
             return Proposal(
@@ -126,7 +126,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
             )
         calls_made = [call.func for call in find_in(methods[entry], cst.Call)]
         called = [name for name in methods if any(is_on_self(one, name) for one in calls_made)]
-        calls = [f"calls={tuple_of(called)}"] if called else []
+        calls = [f"calls={tuple_source(called)}"] if called else []
         edit = class_decorator(module, project.code_style, node, decorator, [*said, *calls])
         message = (
             f"`{title}` augments single samples: `@{decorator}` declares it, so that loaders augment whole batches"

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import reads_of
+from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_set
-from chirp_migrate.analysis.dataflow.worker_escape import Destinations
+from chirp_migrate.analysis.dataflow.worker_escape import WorkerPurposes
 from chirp_migrate.analysis.datasets.declared_class import may_declare
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.objects.pickled import Sort
+from chirp_migrate.analysis.objects.pickled import ObjectSort
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.local_class import KEPT, LocalClass
@@ -107,15 +107,15 @@ class LocalDatasetClass(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of the project's dataset classes, and of code that creates classes for workers."""
-        return dataset_names(project) | unpicklable_words(project, Sort.CLASS)
+        return dataset_names(project) | unpicklable_words(project, ObjectSort.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return True also if a function creates a class without a `class` statement."""
-        return super().concerns(text, project) or names_unpicklable(text, project, Sort.CLASS)
+        return super().concerns(text, project) or names_unpicklable(text, project, ObjectSort.CLASS)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a class in a function may be a dataset, or its objects may escape to workers."""
-        return makes_unpicklable(outline, project, Sort.CLASS) or any(
+        return makes_unpicklable(outline, project, ObjectSort.CLASS) or any(
             inherits(project, name, DATASET)
             for one in outline.find(ast.ClassDef)
             if any(isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef) for around in outline.ancestors(one))
@@ -125,14 +125,14 @@ class LocalDatasetClass(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Move function-local dataset classes in front of the function."""
-        destinations = module.once(Destinations, project)
+        destinations = module.once(WorkerPurposes, project)
         taken: set[str] = set()
         seen: list[cst.ClassDef] = []
         for node in module.find(cst.ClassDef):
-            if module.enclosing_function(node) is not None and destinations.of_class(node) is not None:
+            if module.enclosing_function(node) is not None and destinations.purpose_of_class(node) is not None:
                 seen.append(node)
                 try:
-                    edits = _moving(LocalClass(module, project, node), taken)
+                    edits = _edits_of_move(LocalClass(module, project, node), taken)
                 except NotMovable as reason:
                     title = node.name.value
                     message = f"local class `{title}` cannot be pickled for workers; not rewritten: {reason}"
@@ -141,12 +141,12 @@ class LocalDatasetClass(Rule):
                     message = f"local class `{node.name.value}` cannot be pickled for workers: moved to module level"
                     place = module.span(node.name)[0]
                     declares = may_declare(module, project, node)
-                    gain = loader_gains(project).of_held(module, place, reads_batches=declares)
+                    gain = loader_gains(project).gain_of_held(module, place, reads_batches=declares)
                     yield Proposal(place, message, edits, gain=gain)
-        yield from unpicklable_proposals(module, project, Sort.CLASS, (module.span(one.name)[0] for one in seen))
+        yield from unpicklable_proposals(module, project, ObjectSort.CLASS, (module.span(one.name)[0] for one in seen))
 
 
-def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
+def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     """Return the edits that move the class, and add its new name to ``taken``."""
     module, node, title = local.module, local.node, local.title
     local.check()
@@ -162,22 +162,22 @@ def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
         raise NotMovable(f"the name `{title}` is taken at module level, and the module reads names of classes")
     taken.add(name)
     start, end = move.definition_range(module, node)
-    reads = reads_of(module, title, local.scope) if name != title else []
+    reads = variable_reads(module, title, local.scope) if name != title else []
     own = [read for read in reads if start <= module.span(read)[0] < end]
     inside = [
         *(Edit(*module.span(one), name) for one in (node.name, *own)),
         *_store_arguments(local),
         *_repeat_imports(local),
     ]
-    text = move.moved(module, local.project, (start, end), "", inside)
+    text = move.moved_text(module, local.project, (start, end), "", inside)
     edits = [lines_deletion(module, start, end), *move.insert_at(module, move.insertion_offset(module, node), text)]
-    edits += move.left_over_imports(module, (start, end), local.imports)
+    edits += move.remove_repeated_imports(module, (start, end), local.imports)
     for call in calls:
-        edits += _construction(local, call, name)
-    return move.joined(edits)
+        edits += _edits_of_construction(local, call, name)
+    return move.join_removals(edits)
 
 
-def _construction(local: LocalClass, call: cst.Call, name: str) -> Iterator[Edit]:
+def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iterator[Edit]:
     """Yield edits of a constructor call: the name, and the captured values."""
     module = local.module
     if name != local.title:

@@ -9,13 +9,13 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import reads_of
+from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, may_be_set
-from chirp_migrate.analysis.dataflow.worker_escape import Destinations, lambdas_may_go, may_have_destinations
+from chirp_migrate.analysis.dataflow.worker_escape import WorkerPurposes, lambdas_may_escape, may_have_destinations
 from chirp_migrate.analysis.datasets.declared_class import may_declare
 from chirp_migrate.analysis.datasets.lambda_meaning import has_same_meaning_early, runtime_replacement
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.objects.pickled import Sort
+from chirp_migrate.analysis.objects.pickled import ObjectSort
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.function_names import lambda_names
@@ -114,19 +114,20 @@ class PicklableFunction(Rule):
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text contains a word for an object that may pass a lambda to worker processes."""
         return super().concerns(text, project) and (
-            may_have_destinations(text, project) or names_unpicklable(text, project, Sort.LAMBDA)
+            may_have_destinations(text, project) or names_unpicklable(text, project, ObjectSort.LAMBDA)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether any lambda may escape to workers."""
-        return lambdas_may_go(outline, project) or makes_unpicklable(outline, project, Sort.LAMBDA)
+        return lambdas_may_escape(outline, project) or makes_unpicklable(outline, project, ObjectSort.LAMBDA)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Turn lambdas that reach a loader, a dataset or a transform into functions."""
-        destinations = module.once(Destinations, project)
+        destinations = module.once(WorkerPurposes, project)
         # The names that local functions take when they move (CHP012).
         local = [
-            (one.name.value.strip("_"), movability.outer_name(module, one)) for one in module.find(cst.FunctionDef)
+            (one.name.value.strip("_"), movability.name_of_enclosing(module, one))
+            for one in module.find(cst.FunctionDef)
         ]
         taken = {name for title, outer in local for name in (f"_{title}", f"_{outer}_{title}")}
         made: _Made = {}
@@ -141,7 +142,7 @@ class PicklableFunction(Rule):
                     message = f"lambda cannot be pickled for workers; not rewritten: {reason}"
                     yield Proposal(module.span(node)[0], message)
         reported = [module.span(node)[0] for node in seen]
-        for proposal in unpicklable_proposals(module, project, Sort.LAMBDA, reported):
+        for proposal in unpicklable_proposals(module, project, ObjectSort.LAMBDA, reported):
             nodes = (node for node in module.find(cst.Lambda) if module.span(node)[0] == proposal.offset)
             found = (_as_function(module, project, node) for node in nodes if _is_constant(module, project, node))
             yield next((one for one in found if one is not None), proposal)
@@ -154,26 +155,26 @@ def _propose_function(
     span, scope = module.span(node), module.scopes.scope_of(node)
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
     moved.check()
-    named = _named(module, node)
+    named = _assigned_names(module, node)
     called = {wish, *named}
     shipped = runtime_replacement(module, project, node)
-    reads = [use for name in named for use in reads_of(module, name, scope)]
+    reads = [use for name in named for use in variable_reads(module, name, scope)]
     moved.check_indistinguishable([node, *reads], called, replaced=shipped is not None)
     if shipped is None and _is_constant(module, project, node):
         return _defined_in_place(module, project, node)
-    left_over = move.left_over_imports(module, span, moved.imports)
+    left_over = move.remove_repeated_imports(module, span, moved.imports)
     if shipped is not None:
         message = f"a lambda that {shipped.does}: `{shipped.name}` does the same for whole batches"
-        edits = move.joined([move.instead_of(module, node, shipped.source), *left_over])
-        gain = loader_gains(project).of_held(module, span[0], reads_batches=True)
+        edits = move.join_removals([move.replace_expression(module, node, shipped.source), *left_over])
+        gain = loader_gains(project).gain_of_held(module, span[0], reads_batches=True)
         return Proposal(span[0], message, edits, frozenset({runtime(shipped.name)}), gain=gain)
     bound = _existing_function(module, project, node, moved)
     if bound is not None:
         moved.check_indistinguishable([node, *reads], called, by_partial=True)
         value, imports = moved.partial_of(*bound, around=_columns_beside(module, project, span))
         message = f"lambda cannot be pickled for workers: `{bound[0]}` with bound values"
-        edits = move.joined([move.instead_of(module, node, value), *left_over])
-        return Proposal(span[0], message, edits, imports, gain=loader_gains(project).of_held(module, span[0]))
+        edits = move.join_removals([move.replace_expression(module, node, value), *left_over])
+        return Proposal(span[0], message, edits, imports, gain=loader_gains(project).gain_of_held(module, span[0]))
     moved.check_callers([node, *reads])
     if moved.is_changed and isinstance(scope.node, cst.ClassDef):
         raise NotMovable("in the body of a class it is a method, and a `partial` would not be")
@@ -189,13 +190,13 @@ def _propose_function(
             made[said] = shared
     name, place = shared
     value, imports = moved.value(name, _columns_beside(module, project, span))
-    taken.add(moved.spelled(name))
+    taken.add(moved.expression_for(name))
     what = f"the {'method' if moved.method else 'function'} `{name}`"
     message = f"lambda cannot be pickled for workers: now {what}"
-    edits = move.joined([move.instead_of(module, node, value), *place, *left_over])
+    edits = move.join_removals([move.replace_expression(module, node, value), *place, *left_over])
     owner = module.enclosing_class(node)
     declares = owner is not None and may_declare(module, project, owner)
-    gain = loader_gains(project).of_held(module, span[0], reads_batches=declares)
+    gain = loader_gains(project).gain_of_held(module, span[0], reads_batches=declares)
     return Proposal(span[0], message, edits, imports, gain=gain)
 
 
@@ -275,8 +276,8 @@ def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal
     The result is ``None`` if code may distinguish them.
     """
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
-    named = _named(module, node)
-    reads = [use for name in named for use in reads_of(module, name, module.scopes.module)]
+    named = _assigned_names(module, node)
+    reads = [use for name in named for use in variable_reads(module, name, module.scopes.module)]
     try:
         moved.check()
         moved.check_indistinguishable([node, *reads], named)
@@ -288,7 +289,7 @@ def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal
 def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Proposal:
     """Return ``name = lambda x: …`` as ``def name(x): …``, with two blank lines around it."""
     statement = module.parents[node]
-    (name,) = _named(module, node)
+    (name,) = _assigned_names(module, node)
     start, end = module.span(statement)
     inner, newline = module.tree.default_indent, module.newline
     lines = [f"def {name}({module.source(node.params).strip()}):"]
@@ -299,7 +300,7 @@ def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Pro
     above = with_comments(module, module.line_start(start), "")
     edits = [Edit(start, end, newline.join(lines))]
     message = f"lambda `{name}` cannot be pickled for workers: now the function `{name}`"
-    gain = loader_gains(project).of_held(module, module.span(node)[0])
+    gain = loader_gains(project).gain_of_held(module, module.span(node)[0])
     if module.path.endswith(".ipynb"):
         return Proposal(module.span(node)[0], message, tuple(edits), gain=gain)
     if above > 0:
@@ -357,7 +358,7 @@ def _find_equal_function(
     return None
 
 
-def _named(module: Module, node: cst.Lambda) -> set[str]:
+def _assigned_names(module: Module, node: cst.Lambda) -> set[str]:
     """Return the names and attributes that a lambda is assigned to."""
     parent = module.parents[node]
     targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []

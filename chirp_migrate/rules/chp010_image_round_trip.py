@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.augmenter_meaning import MASK_PARAMETERS
 from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
-from chirp_migrate.edits.superclass import Store, read_stores, superclass_edits
+from chirp_migrate.edits.superclass import AttributeStore, read_stores, superclass_edits
 from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, methods_of, runtime
 
 #: Attributes that the shipped class keeps from the classes it replaces.
@@ -100,7 +100,7 @@ def _remove_declaration(module: Module, node: cst.ClassDef) -> Edit:
     return Edit(module.span(node.decorators[0])[0] if node.decorators else keyword, keyword + len("class"), "class")
 
 
-def _mask_construction(module: Module, project: Project, augmenter: Store | None) -> re.Match[str] | None:
+def _mask_construction(module: Module, project: Project, augmenter: AttributeStore | None) -> re.Match[str] | None:
     """Return the call that creates the image augmenter."""
     made = _CONSTRUCTION.fullmatch(augmenter.value) if augmenter is not None else None
     if made is None:

@@ -8,15 +8,15 @@ from textwrap import dedent
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import captures, reads_of
+from chirp_migrate.analysis.dataflow.closures import captures, variable_reads
 from chirp_migrate.analysis.dataflow.worker_escape import (
     DESTINATION_WORDS,
-    Destinations,
-    local_functions_may_go,
+    WorkerPurposes,
+    local_functions_may_escape,
     may_have_destinations,
 )
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.objects.pickled import Sort
+from chirp_migrate.analysis.objects.pickled import ObjectSort
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.move_definition import NotMovable
@@ -93,26 +93,26 @@ class LocalFunction(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of the project's dataset classes, and of code that creates functions for workers."""
-        return dataset_names(project) | unpicklable_words(project, Sort.FUNCTION)
+        return dataset_names(project) | unpicklable_words(project, ObjectSort.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text contains a word for an object that may pass a function to worker processes."""
         return super().concerns(text, project) and (
-            may_have_destinations(text, project) or names_unpicklable(text, project, Sort.FUNCTION)
+            may_have_destinations(text, project) or names_unpicklable(text, project, ObjectSort.FUNCTION)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether any local function may escape to workers."""
-        return local_functions_may_go(outline, project) or makes_unpicklable(outline, project, Sort.FUNCTION)
+        return local_functions_may_escape(outline, project) or makes_unpicklable(outline, project, ObjectSort.FUNCTION)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Move local functions that reach a loader, a dataset or a transform."""
-        destinations = module.once(Destinations, project)
+        destinations = module.once(WorkerPurposes, project)
         taken: set[str] = set()
         made: _Made = {}
         seen: list[cst.FunctionDef] = []
         for node in module.find(cst.FunctionDef):
-            purpose = destinations.of_function(node) if _is_local(module, node) else None
+            purpose = destinations.purpose_of_function(node) if _is_local(module, node) else None
             if purpose is not None:
                 seen.append(node)
                 try:
@@ -120,7 +120,9 @@ class LocalFunction(Rule):
                 except NotMovable as reason:
                     found = f"local function `{node.name.value}` cannot be pickled for workers"
                     yield Proposal(module.span(node.name)[0], f"{found}; not rewritten: {reason}")
-        yield from unpicklable_proposals(module, project, Sort.FUNCTION, (module.span(one.name)[0] for one in seen))
+        yield from unpicklable_proposals(
+            module, project, ObjectSort.FUNCTION, (module.span(one.name)[0] for one in seen)
+        )
 
 
 def _is_local(module: Module, node: cst.FunctionDef) -> bool:
@@ -146,7 +148,7 @@ def _edits_of_move(
     """
     title = node.name.value
     moved = MovedFunction(module, project, node, move.insertion_offset(module, node))
-    uses = reads_of(module, title, module.scopes.scope_of(node))
+    uses = variable_reads(module, title, module.scopes.scope_of(node))
     _check_definition(moved, node, uses)
     moved.check()
     movability.check_annotations(module, node, moved.place)
@@ -168,7 +170,7 @@ def _edits_of_move(
         *move.opening_edits(module, node, moved.indent, moved.import_lines),
         *(edit for edit in renamed if start <= edit.start < end),
     ]
-    text = move.moved(module, project, (start, end), moved.indent, inside)
+    text = move.moved_text(module, project, (start, end), moved.indent, inside)
     place = moved.defined(text) if shared is None else shared[1]
     if moved.method is None:
         made[said] = name, place
@@ -176,14 +178,14 @@ def _edits_of_move(
     stood = module.indentation(module.span(node)[0])
     stays = Edit(start, end, f"{stood}{title} = {value}{module.newline}")
     edits = [edit for edit in renamed if not start <= edit.start < end]
-    edits += [*place, *move.left_over_imports(module, (start, end), moved.imports)]
+    edits += [*place, *move.remove_repeated_imports(module, (start, end), moved.imports)]
     edits.append(lines_deletion(module, start, end) if goes else stays)
-    taken.add(moved.spelled(name))
+    taken.add(moved.expression_for(name))
     what = f"the method `{name}`" if moved.method else f"the module-level function `{name}`"
     message = f"local function `{title}` cannot be pickled for workers: now {what}"
     place_of_name = module.span(node.name)[0]
-    gain = loader_gains(project).of_held(module, place_of_name)
-    return Proposal(place_of_name, message, move.joined(edits), imports, gain=gain)
+    gain = loader_gains(project).gain_of_held(module, place_of_name)
+    return Proposal(place_of_name, message, move.join_removals(edits), imports, gain=gain)
 
 
 def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> None:
@@ -191,7 +193,7 @@ def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterabl
     for one in node.decorators:
         call = one.decorator if isinstance(one.decorator, cst.Call) else cst.Call(one.decorator)
         names = module.qualified_names(call.func)
-        same = all(movability.stays(module, moved.project, given.value, moved.place) for given in call.args)
+        same = all(movability.has_same_value_at(module, moved.project, given.value, moved.place) for given in call.args)
         if not names or not names <= _HARMLESS or captures(module, one) or not same:
             raise NotMovable("it is decorated")
     if node.type_parameters is not None:
@@ -217,4 +219,4 @@ def _name(moved: MovedFunction, node: cst.FunctionDef, goes: bool, taken: set[st
         return title
     bare = title.strip("_")
     wishes = [f"_{bare}"] if not any(_is_local(module, namesake) for namesake in namesakes) else []
-    return moved.free_name([*wishes, f"_{movability.outer_name(module, node)}_{bare}"], taken)
+    return moved.free_name([*wishes, f"_{movability.name_of_enclosing(module, node)}_{bare}"], taken)

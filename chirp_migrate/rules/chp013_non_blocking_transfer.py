@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.devices.device_moves import is_dtype
 from chirp_migrate.analysis.devices.device_value import device_value
-from chirp_migrate.analysis.devices.own_transfers import own_transfer, place_of_mps, place_of_observed_transfer
+from chirp_migrate.analysis.devices.own_transfers import place_of_mps, place_of_observed_transfer, why_own_transfer
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
@@ -96,10 +96,10 @@ class NonBlockingTransfer(Rule):
         """Add ``non_blocking=True`` to copies of batches in the body of a loop."""
         for loop, loaders in loader_loops(module, project):
             if all(_pins(project, loader) for _, loader in loaders):
-                yield from _in_loop(module, project, loop, loaders)
+                yield from _check_loop(module, project, loop, loaders)
 
 
-def _in_loop(
+def _check_loop(
     module: Module, project: Project, loop: cst.For, loaders: list[tuple[cst.BaseExpression, Loader]]
 ) -> Iterator[Proposal]:
     batch = Batch(module, loop, [target for target, _ in loaders])
@@ -110,7 +110,7 @@ def _in_loop(
             case cst.Attribute(value=moved, attr=cst.Name(value="to" | "cuda" as method)):
                 path = batch.value(moved)
                 if path is not None and _goes_to_a_device(module, call, method):
-                    problem = _why_unsafe(module, project, call, path, collated) or batch.used_after(call, path)
+                    problem = _why_unsafe(module, project, call, path, collated) or batch.why_written_after(call, path)
                     statements.setdefault(statement_of(module, call), []).append((call, problem))
     for statement, transfers in statements.items():
         offset, shown = module.span(transfers[0][0])[0], module.source(transfers[0][0]).strip()
@@ -133,7 +133,7 @@ def pinned_instead(module: Module, project: Project, call: cst.Call) -> Gain | N
         for loop, loaders in loader_loops(owner, project):
             if owner.position(owner.span(loop)[0])[0] != line:
                 continue
-            for found in _in_loop(owner, project, loop, loaders):
+            for found in _check_loop(owner, project, loop, loaders):
                 if found.gain is not None and found.gain.kind is GainKind.PINNED:
                     at = owner.position(found.offset)[0]
                     return Gain(
@@ -208,7 +208,7 @@ def _why_unsafe(module: Module, project: Project, call: cst.Call, path: Path, co
     certain = method_called(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
     if not certain and (place := place_of_mps(project)) is not None:
         return f"the project also runs on MPS ({place}), where it is not known to be safe"
-    if not collated and (problem := own_transfer(project)) is not None:
+    if not collated and (problem := why_own_transfer(project)) is not None:
         return problem
     if (place := place_of_observed_transfer(project)) is not None:
         return f"the project inspects the arguments of such calls ({place})"

@@ -73,7 +73,7 @@ class SetEpoch(Rule):
         epochs = [loop for loop in module.find(cst.For) if _is_counted(module, project, loop.iter)]
         names = module.once(LoaderNames, project)
         seen: set[tuple[cst.CSTNode, str]] = set()
-        for place, node in _passes(module, project, epochs):
+        for place, node in _loader_passes(module, project, epochs):
             loader = names.loader(node)
             sampler = sampler_of(module, project, node, loader, place) if loader is not None else None
             around = [one for one in module.ancestors(place) if isinstance(one, cst.For) and one in epochs]
@@ -91,7 +91,7 @@ def _is_counted(module: Module, project: Project, iterable: cst.BaseExpression) 
     return is_call_of(module, iterable, _COUNTED, project)
 
 
-def _passes(
+def _loader_passes(
     module: Module, project: Project, epochs: Iterable[cst.For]
 ) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
     """Yield the loops and calls in loops that count epochs, each with its iterable or argument, maybe a loader."""

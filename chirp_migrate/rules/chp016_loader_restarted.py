@@ -55,7 +55,7 @@ class LoaderRestarted(Rule):
         for call in module.find(cst.Call):
             iterator = _first_argument(module, call, "builtins.next")
             node = _first_argument(module, iterator, "builtins.iter")
-            loop = _loop(module, call)
+            loop = _innermost_loop(module, call)
             if node is None or loop is None or _is_bound_in(loop, node) or names.loader(node) is None:
                 continue
             message = (
@@ -73,7 +73,7 @@ def _first_argument(module: Module, call: cst.CSTNode | None, function: str) -> 
     return None
 
 
-def _loop(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
+def _innermost_loop(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
     """Return the innermost loop that evaluates ``node`` in each iteration."""
     child = node
     for ancestor in module.ancestors(node):

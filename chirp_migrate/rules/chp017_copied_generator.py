@@ -11,7 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import dataset_states
 from chirp_migrate.analysis.datasets.held_generators import held_generators
-from chirp_migrate.analysis.loaders.loader_calls import gives_by_position
+from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
 from chirp_migrate.analysis.loaders.worker_seeding import RepeatedSeed, repeated_seeds
 from chirp_migrate.rules.api import (
     DATASET_WORDS,
@@ -75,7 +75,7 @@ class CopiedGenerator(Rule):
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
         """Return whether a rewrite turns the argument into a function with a name."""
-        return super().may_follow(module, project, rewriters) and gives_by_position(module, "worker_init_fn")
+        return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "worker_init_fn")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report generators of datasets, and ``worker_init_fn`` with the same seed for all workers or epochs."""

@@ -11,7 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, contents, dataset_states
 from chirp_migrate.analysis.devices.device_moves import cuda_uses, moves_to_cuda
-from chirp_migrate.analysis.loaders.loader_calls import gives_by_position
+from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
@@ -63,7 +63,9 @@ class ForkAfterCuda(Rule):
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
         """Return whether a rewrite turns the argument into a function with a name."""
-        return super().may_follow(module, project, rewriters) and gives_by_position(module, "multiprocessing_context")
+        return super().may_follow(module, project, rewriters) and may_pass_by_position(
+            module, "multiprocessing_context"
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report code that selects ``fork`` although CUDA is in use, and datasets that create samples on the GPU."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Set
 
-from chirp_migrate.analysis.loaders.loader_calls import gives_by_position
+from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
 from chirp_migrate.analysis.objects.at_import import (
     GIVES_WORKERS,
     iterates_at_import,
@@ -49,7 +49,7 @@ class UnguardedScript(Rule):
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
         """Return whether a rewrite turns the argument into a function with a name."""
-        return super().may_follow(module, project, rewriters) and gives_by_position(module, "num_workers")
+        return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "num_workers")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report loaders with workers that are iterated over when the module is imported."""

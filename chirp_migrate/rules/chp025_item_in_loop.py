@@ -12,7 +12,7 @@ from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_names import statement_of
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
-from chirp_migrate.analysis.loops.sync_points import Wait, by_advice, device_loops
+from chirp_migrate.analysis.loops.sync_points import Wait, device_loops, group_by_advice
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
@@ -74,7 +74,7 @@ class ItemInLoop(Rule):
         """Report the numbers that a loop over a loader reads in every step, grouped by advice."""
         for there in device_loops(module, project):
             numbers = [wait for wait in there.waits() if wait.is_number]
-            for instead, waits in by_advice(numbers, partial(_instead, module, there.loop)).items():
+            for instead, waits in group_by_advice(numbers, partial(_advice_for, module, there.loop)).items():
                 message = f"{_describe_waits(module, waits)} in every step; {instead}"
                 yield Proposal(module.span(waits[0].node)[0], message)
 
@@ -84,7 +84,7 @@ def _describe_waits(module: Module, waits: list[Wait]) -> str:
     return f"{listed(texts)} {'forces' if len(texts) == 1 else 'force'} a GPU sync"
 
 
-def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
+def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
     """Return the advice that fits the loop; ``None`` if the value ends the loop."""
     statement = statement_of(module, wait.node)
     collects = (one for one in module.ancestors(wait.node) if method_called(one) in ("append", "extend"))

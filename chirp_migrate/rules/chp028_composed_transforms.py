@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.delegating_transform import handing_on
+from chirp_migrate.analysis.datasets.delegating_transform import read_delegation
 from chirp_migrate.edits.statements import class_decorator
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, functions_of, last_name, runtime
 
@@ -52,7 +52,7 @@ class ComposedTransforms(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Decorate top-level classes that pass their argument on, to one callable or to several in turn."""
         for node in module.tree.body if _augments(project) else ():
-            if not isinstance(node, cst.ClassDef) or (found := handing_on(module, node)) is None:
+            if not isinstance(node, cst.ClassDef) or (found := read_delegation(module, node)) is None:
                 continue
             decorator = "composes_transforms" if found.composes else "applies_transform"
             edit = class_decorator(module, project.code_style, node, decorator, [f'"{found.attribute}"'])

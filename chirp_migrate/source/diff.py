@@ -75,14 +75,14 @@ def file_hunks(file: FilePlan) -> Sequence[str]:
 
 @lru_cache(maxsize=256)  # what is shown is counted, too
 def _hunks(before: bytes, after: bytes) -> tuple[str, ...]:
-    return tuple(line_hunks(_lines(before), _lines(after)))
+    return tuple(line_hunks(_lines_of_bytes(before), _lines_of_bytes(after)))
 
 
 def line_hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     """Yield the lines of the hunks between two lists of lines."""
     for group in grouped(before, after, _CONTEXT):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
-        yield f"@@ -{_range(i1, i2)} +{_range(j1, j2)} @@\n"
+        yield f"@@ -{_hunk_range(i1, i2)} +{_hunk_range(j1, j2)} @@\n"
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
                 yield from (f" {line}" for line in before[i1:i2])
@@ -91,13 +91,13 @@ def line_hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
             yield from (f"+{line}" for line in after[j1:j2])
 
 
-def _range(start: int, stop: int) -> str:
+def _hunk_range(start: int, stop: int) -> str:
     """Return the 1-based first line of a hunk and its number of lines; without lines, the line before the hunk."""
     count = stop - start
     return f"{start + 1}" if count == 1 else f"{start + (count > 0)},{count}"
 
 
-def _lines(data: bytes) -> list[str]:
+def _lines_of_bytes(data: bytes) -> list[str]:
     """Return lines as ``patch`` counts them: only a line feed ends a line."""
     return re.findall(r"[^\n]*\n|[^\n]+", data.decode("utf-8", errors="surrogateescape"))
 

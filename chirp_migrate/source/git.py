@@ -45,7 +45,7 @@ def uncommitted(root: Path, paths: Iterable[str]) -> list[str]:
         repositories[_nearest_repository(root, path)].append(path)
     changed: list[str] = []
     for base, members in repositories.items():
-        prefix = _prefix(base)
+        prefix = _prefix_in_work_tree(base)
         if prefix is None:
             continue
         offset = "" if base == root else base.relative_to(root).as_posix() + "/"
@@ -88,7 +88,7 @@ def _nearest_repository(root: Path, path: str) -> Path:
     return root
 
 
-def _prefix(base: Path) -> str | None:
+def _prefix_in_work_tree(base: Path) -> str | None:
     """Return ``base`` relative to the top of its work tree, ending in ``/`` or empty; ``None`` outside a work tree."""
     found = run_git(base, ["rev-parse", "--is-inside-work-tree", "--show-prefix"])
     if found is None or (found.returncode and b"not a git repository" in found.stderr):

@@ -105,13 +105,13 @@ def mask(source: str, tag: str, number: int) -> MaskedCell:
     Raises:
         NotPython: the cell is in another language, or cannot be parsed.
     """
-    head = _head(source)
-    if not head and _problem(source) is None:
+    head = _cell_magics(source)
+    if not head and _syntax_problem(source) is None:
         return MaskedCell(source, {}, tuple(range(1, _breaks(source) + 2)), "", tag)
     pieces: list[str] = []
     originals: dict[str, str] = {}
     lines, position, line = [1], 0, 1
-    for start, end, is_statement in _escapes(source):
+    for start, end, is_statement in _ipython_parts(source):
         name = f"{tag}_{number + len(originals)}"
         # A timed body is not the place for the imports of the notebook: a call ends the leading imports.
         runs_here = is_statement and not source.startswith("%%timeit", start)
@@ -125,7 +125,7 @@ def mask(source: str, tag: str, number: int) -> MaskedCell:
     pieces.append(source[position:])
     lines += range(line + 1, line + _breaks(source[position:]) + 1)
     cell = MaskedCell("".join(pieces), originals, tuple(lines), head, tag)
-    problem = _problem(cell.text)
+    problem = _syntax_problem(cell.text)
     if problem is not None:
         row, message = problem
         raise NotPython(f"line {cell.lines[min(row, len(cell.lines)) - 1]}: {message}" if row else message)
@@ -148,7 +148,7 @@ def parse_cell(text: str) -> ast.Module:
         return ast.parse(text + "\n")
 
 
-def _problem(text: str) -> tuple[int, str] | None:
+def _syntax_problem(text: str) -> tuple[int, str] | None:
     """Return line and message of the reason why the text is not Python."""
     try:
         parse_cell(text)
@@ -159,7 +159,7 @@ def _problem(text: str) -> tuple[int, str] | None:
     return None
 
 
-def _head(source: str) -> str:
+def _cell_magics(source: str) -> str:
     """Return the cell magics at the beginning of a Python cell.
 
     Raises:
@@ -171,7 +171,7 @@ def _head(source: str) -> str:
     return head.rstrip()
 
 
-def _escapes(source: str) -> Iterator[tuple[int, int, bool]]:
+def _ipython_parts(source: str) -> Iterator[tuple[int, int, bool]]:
     """Yield start and end of each part with IPython's syntax, and whether it is a whole statement.
 
     A `%` or `!` that begins a line inside brackets or strings, or after a backslash, is Python's.

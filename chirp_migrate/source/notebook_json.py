@@ -63,7 +63,7 @@ class CodeCell:
         whole = isinstance(self.value, str)
         spans = [(self.start, self.end)]
         if not whole:
-            spans = [(element.start, element.end) for element in _read(raw, self.start, {})[0].values()]
+            spans = [(element.start, element.end) for element in _read_value(raw, self.start, {})[0].values()]
         pieces = [piece for start, end in spans for piece in _PIECE.findall(raw[start + 1 : end - 1])]
         known = {json.loads(f'"{piece}"'): piece for piece in pieces}
         escape_all = raw.isascii()
@@ -101,8 +101,8 @@ def code_cells(raw: str) -> list[CodeCell]:
     """
     begin = 1 if raw.startswith("\ufeff") else 0
     try:
-        members, end = _read(raw, _skip(raw, begin), _NOTEBOOK)
-        if _skip(raw, end) != len(raw):
+        members, end = _read_value(raw, _skip_white_space(raw, begin), _NOTEBOOK)
+        if _skip_white_space(raw, end) != len(raw):
             raise json.JSONDecodeError("Extra data", raw, end)
     except (ValueError, RecursionError) as error:  # ValueError also for a number of too many digits
         raise UnreadableSource(f"it is not the JSON of a notebook: {error}") from None
@@ -123,18 +123,18 @@ def _check_format(members: Mapping[str, _Value]) -> None:
     if version != 4:
         raise UnreadableSource(f"its notebook format is {version!r}, not 4; saving it in Jupyter brings it to 4")
     metadata = members["metadata"].value if "metadata" in members else None
-    given = [_at(metadata, "kernelspec", "language"), _at(metadata, "language_info", "name")]
+    given = [_nested_value(metadata, "kernelspec", "language"), _nested_value(metadata, "language_info", "name")]
     languages = [name for name in given if isinstance(name, str)]
     if languages and not any(name.lower().startswith(_PYTHON) for name in languages):
         raise UnreadableSource(f"its kernel runs {languages[0]}, not Python")
 
 
 def _code_cell(number: int, members: object) -> CodeCell | None:
-    if not isinstance(members, dict) or not isinstance(_at(members, "cell_type", 0), str):
+    if not isinstance(members, dict) or not isinstance(_nested_value(members, "cell_type", 0), str):
         raise UnreadableSource(f"cell {number} has no cell type")
     if members["cell_type"].value != "code":
         return None
-    language = _at(members, "metadata", 0, "vscode", "languageId")
+    language = _nested_value(members, "metadata", 0, "vscode", "languageId")
     if isinstance(language, str) and language.lower() != "python":
         return None
     source = members.get("source")
@@ -146,7 +146,7 @@ def _code_cell(number: int, members: object) -> CodeCell | None:
     return CodeCell(number, value, source.start, source.end)
 
 
-def _at(value: Any, *keys: str | int) -> object:
+def _nested_value(value: Any, *keys: str | int) -> object:
     """Return the value under nested keys; ``None`` if a key is missing."""
     for key in keys:
         try:
@@ -156,7 +156,7 @@ def _at(value: Any, *keys: str | int) -> object:
     return value
 
 
-def _read(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
+def _read_value(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
     """Return the value at ``at``, and the offset after it.
 
     For a container in ``shape``, return its members with their spans.
@@ -168,30 +168,30 @@ def _read(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
         return _DECODER.raw_decode(raw, at)
     closing = "}" if raw[at] == "{" else "]"
     members: dict[str | int, _Value] = {}
-    at = _skip(raw, at + 1)
+    at = _skip_white_space(raw, at + 1)
     while not raw.startswith(closing, at):
         if members:
-            at = _expect(raw, at, ",")
+            at = _offset_after(raw, at, ",")
         key: str | int = len(members)
         if closing == "}":
             key, at = _DECODER.raw_decode(raw, at)
             if not isinstance(key, str) or key in members:
                 raise json.JSONDecodeError("a key that is no string, or stands twice", raw, at)
-            at = _expect(raw, _skip(raw, at), ":")
-        value, end = _read(raw, at, shape.get(key if closing == "}" else _EACH))
+            at = _offset_after(raw, _skip_white_space(raw, at), ":")
+        value, end = _read_value(raw, at, shape.get(key if closing == "}" else _EACH))
         members[key] = _Value(value, at, end)
-        at = _skip(raw, end)
+        at = _skip_white_space(raw, end)
     return members, at + 1
 
 
-def _expect(raw: str, at: int, mark: str) -> int:
+def _offset_after(raw: str, at: int, mark: str) -> int:
     """Return the offset after ``mark`` and the white space that follows it."""
     if not raw.startswith(mark, at):
         raise json.JSONDecodeError(f"Expecting {mark!r}", raw, at)
-    return _skip(raw, at + 1)
+    return _skip_white_space(raw, at + 1)
 
 
-def _skip(raw: str, at: int) -> int:
+def _skip_white_space(raw: str, at: int) -> int:
     space = _SPACE.match(raw, at)
     return space.end() if space else at
 

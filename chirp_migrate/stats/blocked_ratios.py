@@ -81,7 +81,7 @@ def blocked_ratios(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None, 
         if of_others or len(one.logs) > 1:
             others = max((squares - one.squares) / of_others, _FINEST**2) if of_others else 0.0
             each[label] = _moderate_ratio(one, others, min(_BORROWED, of_others))
-    return _together(list(entries.values()), pooled, len(blocks)), each
+    return _ratio_of_sums(list(entries.values()), pooled, len(blocks)), each
 
 
 def _clip_logarithms(logs: Mapping[str, Mapping[int, float]]) -> dict[str, dict[int, float]]:
@@ -106,7 +106,7 @@ def _moderate_ratio(entry: _Entry, others: float, borrowed: float) -> Ratio:
     return _ratio(entry.mean, math.sqrt(variance / count), count, freedom)
 
 
-def _together(entries: Sequence[_Entry], pooled: float, blocks: int) -> Ratio:
+def _ratio_of_sums(entries: Sequence[_Entry], pooled: float, blocks: int) -> Ratio:
     after = [one.before_s * math.exp(one.mean) for one in entries]
     shares = [value / math.fsum(after) for value in after]
     scores: dict[int, float] = {}  # of each round: by how much it moved the total

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # NumPy takes a tenth of a second, and a document that is read needs none
     from numpy.typing import NDArray
 
-__all__ = ["ERROR", "MIN_ROUNDS", "Look", "claim_error", "planned_looks"]
+__all__ = ["ERROR", "MIN_ROUNDS", "InterimAnalysis", "conclusion_error", "planned_analyses"]
 
 ERROR = 0.025
 """How often an end of an interval may be on the wrong side of the truth, over all looks together."""
@@ -36,7 +36,7 @@ _FAR = 8.5  # standard deviations beyond which a normal distribution has nothing
 
 
 @dataclass(frozen=True)
-class Look:
+class InterimAnalysis:
     """An interim analysis of the rounds.
 
     Attributes:
@@ -48,7 +48,7 @@ class Look:
     share: float
 
 
-def planned_looks(most: int) -> tuple[Look, ...]:
+def planned_analyses(most: int) -> tuple[InterimAnalysis, ...]:
     """Return the interim analyses of up to ``most`` rounds (after 3 and 5 rounds for 5), with their shares."""
     most = max(most, MIN_ROUNDS)
     counts = [MIN_ROUNDS]
@@ -57,10 +57,12 @@ def planned_looks(most: int) -> tuple[Look, ...]:
         # A last look soon after another would have little left to err with.
         counts.append(most if most < _ROOM * following else following)
     spent = [0.0, *((count / most) ** _SPENDING for count in counts)]
-    return tuple(Look(count, after - before) for count, before, after in zip(counts, spent, spent[1:], strict=False))
+    return tuple(
+        InterimAnalysis(count, after - before) for count, before, after in zip(counts, spent, spent[1:], strict=False)
+    )
 
 
-def claim_error(looks: Sequence[Look]) -> float:
+def conclusion_error(looks: Sequence[InterimAnalysis]) -> float:
     """Return the error probability of one conclusion of the last analysis, such that all keep to their shares.
 
     The sum of the rounds is a Brownian motion, at time 1 at the last analysis. Its distribution at an analysis, if no

@@ -143,7 +143,7 @@ class Module:
             self._analyses[key] = found
         return found
 
-    def forget(self) -> None:
+    def drop_cache(self) -> None:
         """Drop all cached results and stop caching: the results refer to this module and would keep it in memory."""
         self._analyses.clear()
         self._keeps = False
@@ -216,7 +216,7 @@ class Module:
         return Scopes(self.tree, self.parents, self.find)
 
     @cached_property
-    def _as_read(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
+    def _statement_offsets(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
         """Return, from ``ast``, where each statement begins with and without its decorators, and where it ends.
 
         An ``elif`` part is no statement here.
@@ -234,20 +234,23 @@ class Module:
         return line + len(self.indentation(line)), start, end
 
     def _is_statement(self, node: cst.CSTNode) -> TypeGuard[Statement]:
-        return type(node) is cst.SimpleStatementLine or node in self._as_read
+        return type(node) is cst.SimpleStatementLine or node in self._statement_offsets
 
     def _span_as_read(self, node: cst.CSTNode) -> tuple[int, int] | None:
         """Return the span of a statement or block; None for other nodes, and if a semicolon ends it."""
         first, last = (node.body[0], node.body[-1]) if isinstance(node, cst.IndentedBlock) else (node, node)
-        start, end = self._as_read.get(_small(first, 0)), self._as_read.get(_small(last, -1))
+        start, end = (
+            self._statement_offsets.get(_small_statement(first, 0)),
+            self._statement_offsets.get(_small_statement(last, -1)),
+        )
         return None if start is None or end is None or self.text[end[2] - 1] == ";" else (start[1], end[2])
 
-    def _written_out(self, node: cst.CSTNode) -> Mapping[cst.CSTNode, tuple[int, int]]:
+    def _spans_by_codegen(self, node: cst.CSTNode) -> Mapping[cst.CSTNode, tuple[int, int]]:
         """Return the spans in the statement around ``node``, or in its head, by generating its code."""
         inside = node
         for around in (node, *self.ancestors(node)):
             if self._is_statement(around):
-                start = self._as_read[_small(around, 0)][0]
+                start = self._statement_offsets[_small_statement(around, 0)][0]
                 found = statement_spans(self.tree, around, inside, self.text, start, self.indentation(start))
                 if found is not None:
                     return found
@@ -263,7 +266,7 @@ class Module:
 
     def statement_start(self, statement: cst.CSTNode) -> int:
         """Return the offset of a statement, decorators included."""
-        return self._as_read[_small(statement, 0)][0]
+        return self._statement_offsets[_small_statement(statement, 0)][0]
 
     def statements_at(self, offsets: Iterable[int]) -> list[Statement]:
         """Return the top-level statements that contain the offsets, or precede them."""
@@ -280,7 +283,7 @@ class Module:
         if node not in self._known_spans:
             try:
                 read = self._span_as_read(node)
-                self._known_spans.update(self._written_out(node) if read is None else {node: read})
+                self._known_spans.update(self._spans_by_codegen(node) if read is None else {node: read})
             except RecursionError as error:
                 raise UnparsableModule("expressions nested too deeply to be read") from error
             except NotReproduced as error:
@@ -402,7 +405,7 @@ class Module:
         return current
 
 
-def _small(statement: cst.CSTNode, place: int) -> cst.CSTNode:
+def _small_statement(statement: cst.CSTNode, place: int) -> cst.CSTNode:
     """Return the small statement at a position in its line; for any other node, the node itself."""
     return statement.body[place] if isinstance(statement, cst.SimpleStatementLine) else statement
 

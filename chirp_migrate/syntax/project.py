@@ -178,9 +178,9 @@ class Project:
         """Return the current texts of the files that contain a word."""
         return (text for text in self._texts.values() if word in text)
 
-    def holding(self, *words: str) -> Iterator[str]:
+    def paths_containing(self, *words: str) -> Iterator[str]:
         """Return the paths of the files in which one of ``words`` is a whole word."""
-        return self._words.holding(*words)
+        return self._words.paths_containing(*words)
 
     def update(self, path: str, text: str) -> None:
         """Replace the text of one file; later analyses of other modules see the rewritten module."""
@@ -198,7 +198,7 @@ class Project:
     def _forget(self, path: str) -> None:
         module = self._modules.pop(path, None)
         if module is not None:
-            module.forget()
+            module.drop_cache()
 
     def module(self, path: str, *, in_work: bool = False) -> Module:
         """Return the parsed module at ``path``.
@@ -244,7 +244,7 @@ class Project:
         returned unchanged.
         """
         known = self._origins.get(qualified)
-        return _keep(self._origins, qualified, self._origin(qualified)) if known is None else known
+        return _cache_answer(self._origins, qualified, self._origin(qualified)) if known is None else known
 
     def _origin(self, qualified: str, around: frozenset[str] = frozenset()) -> str:
         """Resolve as ``resolve``, uncached.
@@ -293,7 +293,7 @@ class Project:
 
     def means_otherwise(self, besides: str, name: str, qualified: str) -> bool:
         """Return whether ``name`` means anything but ``qualified`` at the top level of a file except ``besides``."""
-        tables = (self.table(path) or _NO_TABLE for path in self.holding(name) if path != besides)
+        tables = (self.table(path) or _NO_TABLE for path in self.paths_containing(name) if path != besides)
         return any(
             table.defines(name) or any(self.resolve(one) != qualified for one in table.imports.get(name, ()))
             for table in tables
@@ -370,7 +370,7 @@ class Project:
         while owner := owner.rpartition(".")[0]:
             modules = self._meant.get((owner, path))
             if modules is None:
-                modules = _keep(self._meant, (owner, path), self._possible_modules(owner, path))
+                modules = _cache_answer(self._meant, (owner, path), self._possible_modules(owner, path))
             if modules:
                 return {f"{one}{name[len(owner) :]}" for one in modules}
         return {name}
@@ -516,7 +516,7 @@ class Project:
                     found[name.group(1)].add(match.group(1))
         return found
 
-    def heirs(self, *bases: str) -> frozenset[str]:
+    def descendants(self, *bases: str) -> frozenset[str]:
         """Return the classes that, by spelling alone, descend from a class with any of ``bases`` in its name.
 
         The result includes names under which these classes and ``bases`` are imported, because a file that imports a
@@ -555,17 +555,17 @@ class Project:
             self._held[pattern] = self.search(pattern, *words)
         return self._held[pattern]
 
-    def captured(self, pattern: str, *words: str) -> frozenset[str]:
+    def captured_groups(self, pattern: str, *words: str) -> frozenset[str]:
         """Return the captures of the only group of a regular expression in all files, cached (see :meth:`holds`)."""
         if pattern not in self._captured:
             searched = re.compile(pattern)
-            texts = (self._texts[path] for path in self.holding(*words))
+            texts = (self._texts[path] for path in self.paths_containing(*words))
             self._captured[pattern] = frozenset(found for text in texts for found in searched.findall(text))
         return self._captured[pattern]
 
     def matching(self, pattern: re.Pattern[str], *words: str) -> Iterator[tuple[str, str]]:
         """Yield path and text of every file in which a regular expression matches (see :meth:`search`)."""
-        paths = self.holding(*words) if words else iter(self._texts)
+        paths = self.paths_containing(*words) if words else iter(self._texts)
         return ((path, self._texts[path]) for path in paths if pattern.search(self._texts[path]))
 
     def settings_match(self, pattern: re.Pattern[str]) -> bool:
@@ -642,13 +642,13 @@ class Project:
 
     def _other_texts(self, besides: str, word: str) -> Iterator[str]:
         """Yield the texts of other files with ``word`` as a whole word, and of notebooks that contain it anywhere."""
-        paths = self.holding(word) if word else iter(self._texts)
+        paths = self.paths_containing(word) if word else iter(self._texts)
         held = (self._texts[path] for path in paths if path != besides)
         books = (text for path, text in self._notebooks.items() if path != besides and word in text)
         return chain(held, books)
 
 
-def _keep(known: dict[_Key, _Answer], key: _Key, answer: _Answer) -> _Answer:
+def _cache_answer(known: dict[_Key, _Answer], key: _Key, answer: _Answer) -> _Answer:
     """Return ``answer`` and cache it; the oldest answers are dropped."""
     if len(known) >= _ANSWERS_KEPT:
         known.clear()

@@ -68,7 +68,7 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
         if _takes_names(call):  # by `setattr` objects get attributes of computed names, modules hardly ever
             named = modules or (set() if _last(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""})
             yield from ((module, name) for module in named for name in written)
-            yield from ((module, "") for module in named if module and _puts_together(call))
+            yield from ((module, "") for module in named if module and _computes_name(call))
 
 
 def assignments(text: str, name: str) -> Iterator[str]:
@@ -148,7 +148,7 @@ def _takes_names(call: ast.Call) -> bool:
     return any(not isinstance(one, ast.Constant | ast.Dict) for one in (*call.args[1:2], *named))
 
 
-def _puts_together(call: ast.Call) -> bool:
+def _computes_name(call: ast.Call) -> bool:
     """Return whether the name in the arguments of a call is computed from parts."""
     return any(isinstance(one, ast.BinOp | ast.JoinedStr | ast.Call) for one in call.args[1:2])
 

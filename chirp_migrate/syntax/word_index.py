@@ -37,7 +37,7 @@ class WordIndex:
         if self._first.setdefault(path, before) == self._texts[path]:
             del self._first[path]
 
-    def holding(self, *words: str) -> Iterator[str]:
+    def paths_containing(self, *words: str) -> Iterator[str]:
         """Return the paths, in order, of the files with one of ``words``.
 
         In changed files, parts of words count as well.

@@ -1,10 +1,10 @@
 """Moving the files of a recorded run from one version to another.
 
-:func:`perform` changes all of them, or raises an error midway. :func:`settle` then brings all files to one version,
-from any state. Both keep no state in memory that the journal lacks, so that another process can continue after a kill:
-new contents are first written next to their places and then only renamed, and the bytes of each file show whether that
-has happened. Files are added before the code that needs them, and removed after it, so that the tree can be imported at
-every moment.
+:func:`perform_changes` changes all of them, or raises an error midway. :func:`complete_changes` then brings all files
+to one version, from any state. Both keep no state in memory that the journal lacks, so that another process can
+continue after a kill: new contents are first written next to their places and then only renamed, and the bytes of each
+file show whether that has happened. Files are added before the code that needs them, and removed after it, so that the
+tree can be imported at every moment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.console.progress import Step, no_progress
+from chirp_migrate.console.progress import ProgressStep, no_progress
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import discard, read_file, sync_folder, write_new
 from chirp_migrate.transaction.journal import JournalRun
@@ -28,13 +28,13 @@ __all__ = [
     "NOT_A_FILE",
     "Change",
     "ChangedMeanwhile",
+    "changed_by_others",
     "changes_of",
+    "complete_changes",
     "fingerprint",
-    "perform",
+    "perform_changes",
     "remove_bytecode",
     "remove_folders",
-    "settle",
-    "strays",
 ]
 
 #: In the place of a hash: something is there that is not a file of the backend.
@@ -98,32 +98,32 @@ def fingerprint(root: Path, path: str) -> str | None:
         return NOT_A_FILE
 
 
-def perform(run: JournalRun, changes: Sequence[Change], on_step: Callable[[Step], None]) -> None:
+def perform_changes(run: JournalRun, changes: Sequence[Change], on_step: Callable[[ProgressStep], None]) -> None:
     """Bring all files from ``old`` to ``new``.
 
     Raises:
         ChangedMeanwhile: a file is no longer ``old``.
-        OSError: a file cannot be written. In both cases some files may be changed: :func:`settle` them.
+        OSError: a file cannot be written. In both cases some files may be changed: :func:`complete_changes` them.
     """
     steps = 2 * len(changes)
     for done, change in enumerate(changes, start=1):
         if change.new is not None:
             _stage(run, change, change.new)
-            on_step(Step(f"prepared {change.path}", done, steps))
+            on_step(ProgressStep(f"prepared {change.path}", done, steps))
     for done, change in enumerate(_importable_order(changes), start=len(changes) + 1):
         if fingerprint(run.root, change.path) != _hash(change.old):
             raise ChangedMeanwhile(change.path)
         _move(run.root, change)
-        on_step(Step(f"{'removed' if change.new is None else 'replaced'} {change.path}", done, steps))
+        on_step(ProgressStep(f"{'removed' if change.new is None else 'replaced'} {change.path}", done, steps))
     _sync_folders(run.root, changes)
 
 
-def settle(
+def complete_changes(
     run: JournalRun,
     changes: Iterable[Change],
     *,
     force: bool = False,
-    on_step: Callable[[Step], None] = no_progress,
+    on_step: Callable[[ProgressStep], None] = no_progress,
 ) -> None:
     """Bring files that may be ``old`` or ``new`` to ``new``; harmless when repeated.
 
@@ -143,11 +143,11 @@ def settle(
             if change.new is not None:
                 _stage(run, change, change.new)
             _move(run.root, change)
-            on_step(Step(f"settled {change.path}", done, len(ordered)))
+            on_step(ProgressStep(f"settled {change.path}", done, len(ordered)))
     _sync_folders(run.root, ordered)
 
 
-def strays(run: JournalRun, changes: Iterable[Change]) -> list[str]:
+def changed_by_others(run: JournalRun, changes: Iterable[Change]) -> list[str]:
     """Return the files that are neither ``old`` nor ``new``, because another program has changed them."""
     known = {change.path: {_hash(change.old), _hash(change.new)} for change in changes}
     return [path for path, hashes in known.items() if fingerprint(run.root, path) not in hashes]

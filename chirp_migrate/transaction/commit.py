@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.console.progress import Step, no_progress
+from chirp_migrate.console.progress import ProgressStep, no_progress
 from chirp_migrate.errors import CommitFailed, Refused
 from chirp_migrate.plans.plan import FilePlan, Plan, Skipped, sha256
 from chirp_migrate.source.files import read_file
@@ -16,13 +16,13 @@ from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.change_files import (
     ChangedMeanwhile,
     changes_of,
-    perform,
+    complete_changes,
+    perform_changes,
     remove_folders,
-    settle,
 )
 from chirp_migrate.transaction.journal import JournalRun
 from chirp_migrate.transaction.journal_schema import JournalFile, State, Version, checked_path
-from chirp_migrate.transaction.recovery import alone_at_work, reason
+from chirp_migrate.transaction.recovery import locked_after_recovery, reason
 
 __all__ = ["CommitResult", "commit"]
 
@@ -51,7 +51,7 @@ def commit(
     plan: Plan,
     *,
     wait_s: float = 0.0,
-    on_step: Callable[[Step], None] = no_progress,
+    on_step: Callable[[ProgressStep], None] = no_progress,
     documents: Mapping[str, bytes] | None = None,
 ) -> CommitResult:
     """Write all files of ``plan``, or none.
@@ -73,7 +73,7 @@ def commit(
         CommitFailed: a file cannot be written; everything is undone, unless the message reports otherwise.
     """
     root = plan.root.resolve()
-    with alone_at_work(root, wait_s=wait_s, on_step=on_step) as found:
+    with locked_after_recovery(root, wait_s=wait_s, on_step=on_step) as found:
         targets, skipped = _targets(root, plan.files)
         if not targets:
             return CommitResult((), skipped, "", found=found)
@@ -86,7 +86,7 @@ def commit(
             on_step,
             documents,
         )
-        _apply(run, on_step)
+        _apply_run(run, on_step)
         linked = tuple(target.plan.path for target in targets if target.linked)
         return CommitResult(tuple(target.plan for target in targets), skipped, run.name, linked, found)
 
@@ -113,7 +113,7 @@ def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tupl
             raise Refused(f"{file.path} is planned twice: nothing was written.")
         version, linked = None, False
         if file.before is None:
-            as_planned = not os.path.lexists(root / file.path) and _free(root, path)
+            as_planned = not os.path.lexists(root / file.path) and _can_create_file(root, path)
         else:
             try:
                 now = place.stat()
@@ -151,7 +151,7 @@ def _resolve_links(root: Path, path: str) -> str:
         raise Refused(f"{error}, so nothing was written: leave it out of what is migrated in {root}.") from None
 
 
-def _free(root: Path, path: str) -> bool:
+def _can_create_file(root: Path, path: str) -> bool:
     """Return whether a file can be created at ``path``: nothing is there, and no parent is a file."""
     above = [root / parent for parent in PurePosixPath(path).parents]
     return not os.path.lexists(root / path) and all(p.is_dir() for p in above if os.path.lexists(p))
@@ -167,16 +167,16 @@ def _unwritable(place: Path) -> str | None:
     return None
 
 
-def _apply(run: JournalRun, on_step: Callable[[Step], None]) -> None:
+def _apply_run(run: JournalRun, on_step: Callable[[ProgressStep], None]) -> None:
     changes = changes_of(run)
     try:
         for folder in run.folders:
             (run.root / folder).mkdir()
-            on_step(Step(f"made {folder}"))
-        perform(run, changes, on_step)
+            on_step(ProgressStep(f"made {folder}"))
+        perform_changes(run, changes, on_step)
         journal.change_state(run, State.APPLIED)
     except BaseException as error:
-        _undo(run, error)
+        _undo_commit(run, error)
         if isinstance(error, ChangedMeanwhile):
             raise Refused(
                 f"{error.path} changed while the migration was applied: everything was undone, run apply again."
@@ -186,12 +186,12 @@ def _apply(run: JournalRun, on_step: Callable[[Step], None]) -> None:
         raise
 
 
-def _undo(run: JournalRun, cause: BaseException) -> None:
+def _undo_commit(run: JournalRun, cause: BaseException) -> None:
     try:
         if journal.read_run(run.root, run.name).state is not State.PENDING:
             # Sealed, but not known to be on disk: from now on it is to be undone, by this run or a later one.
             journal.change_state(run, State.PENDING)
-        settle(run, [change.reversed for change in changes_of(run)])
+        complete_changes(run, [change.reversed for change in changes_of(run)])
         remove_folders(run.root, run.folders)
         journal.retire(run)
     except OSError as error:

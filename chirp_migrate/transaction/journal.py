@@ -20,7 +20,7 @@ from pathlib import Path
 from msgspec import structs
 
 from chirp_migrate import __version__
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.errors import JournalDamaged
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import discard, read_file, replace_file, sync_folder, write_new
@@ -215,7 +215,7 @@ def begin(
     files: tuple[JournalFile, ...],
     folders: tuple[str, ...],
     contents: Mapping[str, bytes],
-    on_step: Callable[[Step], None],
+    on_step: Callable[[ProgressStep], None],
     documents: Mapping[str, bytes] | None = None,
 ) -> JournalRun:
     """Record a run before it is applied; after the call, the whole record is on disk.
@@ -240,20 +240,20 @@ def begin(
     try:
         if not ignore.exists():
             write_new(ignore, _IGNORE_ALL)
-            on_step(Step("hid the journal from git"))
+            on_step(ProgressStep("hid the journal from git"))
         staging.mkdir()
-        on_step(Step("began the journal"))
+        on_step(ProgressStep("began the journal"))
         kept = {**contents, **(documents or {})}
         for done, (name, content) in enumerate(kept.items(), start=1):
             write_new(staging / name, content)
-            on_step(Step(f"kept {name}", done, len(kept)))
+            on_step(ProgressStep(f"kept {name}", done, len(kept)))
         write_new(staging / _JOURNAL, write_record(record))
         sync_folder(staging)
-        on_step(Step("wrote the journal"))
+        on_step(ProgressStep("wrote the journal"))
         staging.rename(run.folder)
         sync_folder(home)
         sync_folder(root)  # the journal folder may be new
-        on_step(Step("recorded the run"))
+        on_step(ProgressStep("recorded the run"))
     except BaseException:
         remove_leftovers(root)
         if run.folder.exists():

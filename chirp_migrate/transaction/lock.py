@@ -18,7 +18,7 @@ from pathlib import Path
 from chirp_migrate.errors import Refused
 from chirp_migrate.source.files import discard
 
-__all__ = ["LOCK_NAME", "hold"]
+__all__ = ["LOCK_NAME", "hold_lock"]
 
 LOCK_NAME = "lock"
 
@@ -38,7 +38,7 @@ _POLL_S = 0.05
 
 
 @contextlib.contextmanager
-def hold(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
+def hold_lock(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
     """Return a context that holds the lock in ``folder``, which is created if necessary and removed if empty.
 
     Args:
@@ -61,7 +61,7 @@ def _wait_for(folder: Path, wait_s: float) -> int:
     while True:
         try:
             return _acquire(folder)
-        except _Held as held:
+        except _HeldByOther as held:
             left = deadline - time.monotonic()
             if left <= 0:
                 waited = f" (waited {wait_s:g} s)" if wait_s > 0 else ""
@@ -69,7 +69,7 @@ def _wait_for(folder: Path, wait_s: float) -> int:
             time.sleep(min(_POLL_S, left))
 
 
-class _Held(Exception):
+class _HeldByOther(Exception):
     """Another process has the lock; the message names it."""
 
     def __init__(self, folder: Path, holder: tuple[int, str] | None) -> None:
@@ -97,7 +97,7 @@ def _acquire(folder: Path) -> int:
             raise
         try:
             if not _lock(descriptor):
-                raise _Held(folder, _holder(descriptor))
+                raise _HeldByOther(folder, _holder(descriptor))
             # The file may have been removed by its holder between our opening and our locking it.
             ours = _is_at(descriptor, path)
         except BaseException:
@@ -105,16 +105,16 @@ def _acquire(folder: Path) -> int:
             raise
         if ours:
             try:
-                _sign(descriptor)
+                _write_holder(descriptor)
             except BaseException:  # a full disk: what we made must not stay
                 _release(folder, descriptor)
                 raise
             return descriptor
         os.close(descriptor)
-    raise _Held(folder, None)
+    raise _HeldByOther(folder, None)
 
 
-def _sign(descriptor: int) -> None:
+def _write_holder(descriptor: int) -> None:
     os.ftruncate(descriptor, 0)
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())

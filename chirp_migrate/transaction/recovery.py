@@ -7,19 +7,25 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from chirp_migrate.console.progress import Step, no_progress
+from chirp_migrate.console.progress import ProgressStep, no_progress
 from chirp_migrate.errors import CommitFailed, JournalDamaged, Refused
 from chirp_migrate.transaction import journal
-from chirp_migrate.transaction.change_files import changes_of, remove_bytecode, remove_folders, settle, strays
+from chirp_migrate.transaction.change_files import (
+    changed_by_others,
+    changes_of,
+    complete_changes,
+    remove_bytecode,
+    remove_folders,
+)
 from chirp_migrate.transaction.journal import journal_folder
 from chirp_migrate.transaction.journal_schema import State
-from chirp_migrate.transaction.lock import hold
+from chirp_migrate.transaction.lock import hold_lock
 
-__all__ = ["alone_at_work", "reason", "recover"]
+__all__ = ["locked_after_recovery", "reason", "recover"]
 
 
 def recover(
-    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[Step], None] = no_progress
+    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[ProgressStep], None] = no_progress
 ) -> str | None:
     """Recover from an interrupted run in ``root``: undo an apply, or finish a rollback.
 
@@ -39,13 +45,13 @@ def recover(
     root = root.resolve()
     if not _needs_recovery(root):
         return None
-    with _explain_interruption(), hold(journal_folder(root), wait_s=wait_s):
+    with _explain_interruption(), hold_lock(journal_folder(root), wait_s=wait_s):
         return _finish_interrupted(root, force, on_step)
 
 
 @contextlib.contextmanager
-def alone_at_work(
-    root: Path, *, force: bool = False, wait_s: float, on_step: Callable[[Step], None]
+def locked_after_recovery(
+    root: Path, *, force: bool = False, wait_s: float, on_step: Callable[[ProgressStep], None]
 ) -> Iterator[str | None]:
     """Return a context that holds the lock of ``root`` (links resolved), after recovery from an interruption.
 
@@ -55,7 +61,7 @@ def alone_at_work(
         Refused, CommitFailed: as :func:`recover`; and if the lock cannot be written.
     """
     try:
-        with hold(journal_folder(root), wait_s=wait_s):
+        with hold_lock(journal_folder(root), wait_s=wait_s):
             with _explain_interruption():
                 found = _finish_interrupted(root, force, on_step)
             yield found
@@ -63,14 +69,14 @@ def alone_at_work(
         raise CommitFailed(f"{reason(error)}: nothing was changed.") from error
 
 
-def _finish_interrupted(root: Path, force: bool, on_step: Callable[[Step], None]) -> str | None:
+def _finish_interrupted(root: Path, force: bool, on_step: Callable[[ProgressStep], None]) -> str | None:
     said = _finish_leftovers(root)
     for run in journal.read_runs(root):
         if run.state is State.APPLIED:
             continue
         was_rollback = run.state is State.ROLLING_BACK
         changes = [change if was_rollback else change.reversed for change in changes_of(run)]
-        edited = [] if force else strays(run, changes)
+        edited = [] if force else changed_by_others(run, changes)
         if edited:
             raise Refused(
                 f"run {run.name} was interrupted, and edited since then: {', '.join(edited)}; nothing was changed. "
@@ -79,7 +85,7 @@ def _finish_interrupted(root: Path, force: bool, on_step: Callable[[Step], None]
         for change in changes:  # what cannot be restored must be known before anything changes
             if change.new is not None:
                 run.content(change.new.sha256)
-        settle(run, changes, force=force, on_step=on_step)
+        complete_changes(run, changes, force=force, on_step=on_step)
         remove_bytecode(root, (file.path for file in run.files if file.before is None))
         remove_folders(root, run.folders)
         journal.retire(run)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.console.progress import Step, no_progress
+from chirp_migrate.console.progress import ProgressStep, no_progress
 from chirp_migrate.errors import ChirpMigrateError, CommitFailed, Refused, UsageProblem
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
@@ -17,16 +17,16 @@ from chirp_migrate.transaction.change_files import (
     NOT_A_FILE,
     ChangedMeanwhile,
     changes_of,
+    complete_changes,
     fingerprint,
-    perform,
+    perform_changes,
     remove_bytecode,
     remove_folders,
-    settle,
 )
 from chirp_migrate.transaction.journal import JournalRun, journal_folder
 from chirp_migrate.transaction.journal_schema import JournalFile, State, Version
 from chirp_migrate.transaction.merging import Conflict, three_way_merge
-from chirp_migrate.transaction.recovery import alone_at_work, reason
+from chirp_migrate.transaction.recovery import locked_after_recovery, reason
 
 __all__ = ["RollbackResult", "later_runs", "nothing_applied", "rollback"]
 
@@ -56,7 +56,7 @@ def rollback(
     force: bool = False,
     merge: bool = False,
     wait_s: float = 0.0,
-    on_step: Callable[[Step], None] = no_progress,
+    on_step: Callable[[ProgressStep], None] = no_progress,
 ) -> tuple[RollbackResult, ...]:
     """Undo the last applied run in ``root``, or several runs, newest first; each run completely or not at all.
 
@@ -85,12 +85,12 @@ def rollback(
     root = root.resolve()
     if not os.path.lexists(journal_folder(root)):
         raise nothing_applied(root)
-    with alone_at_work(root, force=force, wait_s=wait_s, on_step=on_step):
+    with locked_after_recovery(root, force=force, wait_s=wait_s, on_step=on_step):
         runs = journal.applied_runs(root)
         if not runs:
             raise nothing_applied(root)
         number = run if back_to is None else back_to
-        first = len(runs) - 1 if number is None else _index(runs, number)
+        first = len(runs) - 1 if number is None else _index_of_run(runs, number)
         chosen = runs[first : first + 1] if back_to is None else runs[first:]
         last, later = chosen[-1], runs[first + len(chosen) :]
         overlapping = later_runs(last, later)
@@ -128,7 +128,7 @@ def later_runs(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[st
     return {name: paths for name, paths in later.items() if paths}
 
 
-def _index(runs: Sequence[JournalRun], number: int) -> int:
+def _index_of_run(runs: Sequence[JournalRun], number: int) -> int:
     for index, run in enumerate(runs):
         if run.number == number:
             return index
@@ -149,7 +149,7 @@ def _transfer_folder_ownership(run: JournalRun, later: Iterable[JournalRun]) -> 
 
 
 @dataclass
-class _Undoing:
+class _UndoPlan:
     """The plan for undoing a run.
 
     Attributes:
@@ -165,7 +165,7 @@ class _Undoing:
     merged: list[str] = field(default_factory=list)
 
 
-def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> list[_Undoing]:
+def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> list[_UndoPlan]:
     """Plan the undoing of ``runs``, newest first, without changing anything.
 
     Raises:
@@ -176,14 +176,14 @@ def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> li
     bytes_of: dict[str, bytes] = {}
     edited: dict[str, None] = {}
     conflicts: dict[str, str] = {}
-    planned: list[_Undoing] = []
+    planned: list[_UndoPlan] = []
     keeps_edits = merge and not force
     for run in runs:
-        undoing = _Undoing(run)
+        undoing = _UndoPlan(run)
         planned.append(undoing)
         for file in run.files:
             if file.path not in versions:
-                versions[file.path], content = _look(run.root, file.path)
+                versions[file.path], content = _current_version(run.root, file.path)
                 bytes_of[sha256(content)] = content
             found, goal = versions[file.path], file.before
             if goal is not None:
@@ -231,7 +231,7 @@ def _without_run(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
     return three_way_merge(file.path, edited, run.content(file.sha256_after), run.content(file.before.sha256))
 
 
-def _look(root: Path, path: str) -> tuple[Version | None, bytes]:
+def _current_version(root: Path, path: str) -> tuple[Version | None, bytes]:
     """Return the current version of the file at ``path``, and its bytes; None if there is no file.
 
     Raises:
@@ -249,16 +249,16 @@ def _look(root: Path, path: str) -> tuple[Version | None, bytes]:
     return Version(sha256(content), stat.S_IMODE((root / path).stat().st_mode)), content
 
 
-def _roll_back(undoing: _Undoing, on_step: Callable[[Step], None]) -> RollbackResult:
+def _roll_back(undoing: _UndoPlan, on_step: Callable[[ProgressStep], None]) -> RollbackResult:
     run, files = undoing.run, tuple(undoing.files)
     rolling = journal.change_state(run, State.ROLLING_BACK, files=files, contents=undoing.contents)
     try:
-        on_step(Step("recorded the rollback"))
-        perform(rolling, changes_of(rolling), on_step)
+        on_step(ProgressStep("recorded the rollback"))
+        perform_changes(rolling, changes_of(rolling), on_step)
         remove_bytecode(run.root, (file.path for file in files if file.before is None))
         remove_folders(run.root, run.folders)
     except BaseException as error:
-        _undo(rolling, run, error)
+        _undo_rollback(rolling, run, error)
         if isinstance(error, ChangedMeanwhile):
             raise Refused(f"{error.path} changed during the rollback: nothing was rolled back, run it again.") from None
         if isinstance(error, OSError):
@@ -282,9 +282,9 @@ def _shorten_paths(paths: Sequence[str]) -> str:
     return few if len(paths) <= 3 else f"{few} and {len(paths) - 3} more"
 
 
-def _undo(rolling: JournalRun, applied: JournalRun, cause: BaseException) -> None:
+def _undo_rollback(rolling: JournalRun, applied: JournalRun, cause: BaseException) -> None:
     try:
-        settle(rolling, [change.reversed for change in changes_of(rolling)])
+        complete_changes(rolling, [change.reversed for change in changes_of(rolling)])
         journal.change_state(applied, State.APPLIED)
     except OSError as error:
         why = reason(cause) if isinstance(cause, OSError) else "it was stopped"

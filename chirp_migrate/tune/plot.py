@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.console.text import in_picture, percent
+from chirp_migrate.console.text import escape_for_matplotlib, percent
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.tune.document import Candidate, LoaderReport, Outcome
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
@@ -59,7 +59,7 @@ def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
     panels = figure.subplots(len(loaders), 1, squeeze=False)[:, 0]
     for axes, loader in zip(panels, loaders, strict=True):
         _panel(axes, loader)
-    figure.supxlabel(in_picture(machine), fontsize=7, color="#555555", wrap=True)
+    figure.supxlabel(escape_for_matplotlib(machine), fontsize=7, color="#555555", wrap=True)
     metadata = {"Date": None} if target.suffix.lower() == ".svg" else None
     try:
         figure.savefig(target, dpi=150, metadata=metadata)
@@ -74,7 +74,7 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
         (configuration.candidate for configuration, comparison in placed if comparison.outcome is Outcome.BEST), None
     )
     if fastest is None:
-        axes.set_title(in_picture(f"{loader.name}: nothing could be measured"), fontsize=10, loc="left")
+        axes.set_title(escape_for_matplotlib(f"{loader.name}: nothing could be measured"), fontsize=10, loc="left")
         return
     best = rates[fastest].value
     counts = sorted({way.num_workers for way in rates})
@@ -103,20 +103,20 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
             linestyle="-" if len(ways) > 1 else "none",
             color=_COLOURS[number % len(_COLOURS)],
             capsize=3,
-            label=in_picture(label),
+            label=escape_for_matplotlib(label),
         )
         if loader.picked in ways:
             ring = {"markerfacecolor": "none", "markeredgecolor": _PICK, "markeredgewidth": 2.5, "linestyle": "none"}
             at = (place[loader.picked.num_workers] + shift, rates[loader.picked].value)
             axes.plot(*at, "o", markersize=16, zorder=3, **ring)
-            axes.plot([], [], "o", markersize=8, label=in_picture(f"picked: {loader.picked}"), **ring)
+            axes.plot([], [], "o", markersize=8, label=escape_for_matplotlib(f"picked: {loader.picked}"), **ring)
     axes.set_xticks(range(len(counts)), [str(workers) for workers in counts])
     axes.set_xlim(-0.4, len(counts) - 0.4)
     highest = max(rate.high for rate in rates.values())
     axes.set_ylim(0, 1.15 * max(min(highest, 1.7 * best), best))  # an interval far beyond is cut off
     size = "" if loader.batch_size is None else f", batch size {loader.batch_size}"
     name = loader.name if len(loader.name) <= _LONGEST_TITLE else f"{loader.name[: _LONGEST_TITLE - 1]}…"
-    axes.set_title(in_picture(f"{name}: {loader.role}{size}"), fontsize=10, loc="left")
+    axes.set_title(escape_for_matplotlib(f"{name}: {loader.role}{size}"), fontsize=10, loc="left")
     axes.set_xlabel("worker processes", fontsize=9)
     axes.set_ylabel("samples/s, loading alone", fontsize=9)
     axes.tick_params(labelsize=8)

@@ -36,11 +36,16 @@ def conclude(loader: LoaderReport, training: Training | None) -> None:
     loader.comparisons = compare_with_best(loader.measured)
     loader.augmentation_share = share_of_loading(loader.with_s, loader.without_s)
     if chosen is not None:
-        advice = [*_workers(loader, chosen), *_failures(loader), *_batch_sizes(loader), *_augmentation(loader)]
-        loader.recommendations = [*advice, *_limits(loader, chosen), *_gpu(training)]
+        advice = [
+            *_recommend_workers(loader, chosen),
+            *_describe_failures(loader),
+            *_recommend_batch_size(loader),
+            *_recommend_for_augmentation(loader),
+        ]
+        loader.recommendations = [*advice, *_recommend_at_limits(loader, chosen), *_recommend_for_gpu(training)]
 
 
-def _workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
+def _recommend_workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     way = chosen.candidate
     rates = {way: rate.value for way, rate in mean_rates(loader.measured).items()}
     if loader.waited_share is not None and loader.waited_share < _WAITS_LITTLE:
@@ -71,11 +76,11 @@ def _workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
             level = loader.comparisons[loader.measured.index(chosen)].outcome is Outcome.TIED
             same = "the smallest that is tied with the best" if level else "the fastest measured"
             advice.append(Recommendation(_name(loader, "prefetch_factor"), str(way.prefetch_factor), same))
-        advice += _persistent(loader, chosen)
+        advice += _recommend_persistent_workers(loader, chosen)
     return advice
 
 
-def _persistent(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
+def _recommend_persistent_workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     """Recommend to keep the workers, if starting them takes a noticeable part of an epoch."""
     start_s = statistics.median(chosen.first_batch_s)
     epoch_s = loader.samples / mean_rate(chosen.rates).value
@@ -85,7 +90,7 @@ def _persistent(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     return [Recommendation("persistent_workers", "True", why)]
 
 
-def _failures(loader: LoaderReport) -> list[Recommendation]:
+def _describe_failures(loader: LoaderReport) -> list[Recommendation]:
     failed = next((measured for measured in loader.measured if measured.error is not None), None)
     if failed is None:
         return []
@@ -93,7 +98,7 @@ def _failures(loader: LoaderReport) -> list[Recommendation]:
     return [Recommendation("num_workers", f"not {failed.candidate.num_workers}", why, warning=True)]
 
 
-def _batch_sizes(loader: LoaderReport) -> list[Recommendation]:
+def _recommend_batch_size(loader: LoaderReport) -> list[Recommendation]:
     """Recommend another batch size, if the rate with the training's own size is clearly lower."""
     placed = {
         measured.candidate.batch_size: comparison
@@ -110,7 +115,7 @@ def _batch_sizes(loader: LoaderReport) -> list[Recommendation]:
     return [Recommendation(_name(loader, "batch_size"), f"{best} would load faster", why)]
 
 
-def _augmentation(loader: LoaderReport) -> list[Recommendation]:
+def _recommend_for_augmentation(loader: LoaderReport) -> list[Recommendation]:
     share = loader.augmentation_share
     if share is None or 100 * share < AUGMENTATION_PERCENT:
         return []
@@ -120,7 +125,7 @@ def _augmentation(loader: LoaderReport) -> list[Recommendation]:
     return [Recommendation("the transform of the dataset", what, f"{percent(share)} of loading, {bound}", warning=high)]
 
 
-def _limits(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
+def _recommend_at_limits(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     advice = []
     # Comparison busy processes waiting is for a CPU, and says nothing of files.
     quiet = loader.others is None or loader.others < BUSY_ABOVE
@@ -137,7 +142,7 @@ def _limits(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     return advice
 
 
-def _gpu(training: Training | None) -> list[Recommendation]:
+def _recommend_for_gpu(training: Training | None) -> list[Recommendation]:
     if training is None or training.gpu_percent is None or training.gpu_percent >= GPU_PERCENT:
         return []
     why = f"the GPU was busy {training.gpu_percent:.0f} % of the training, the target is above {GPU_PERCENT:.0f} %"

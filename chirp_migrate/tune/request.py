@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from chirp_migrate.training.workload.entry_points import Discovery, Sizes
 from chirp_migrate.tune.config import TuneConfig
 
-__all__ = ["Grid", "Request"]
+__all__ = ["Grid", "TuneTask"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Request:
+class TuneTask:
     """The task of the child. The dataset comes from ``dataset``, else from ``config``, else from a training.
 
     Attributes:

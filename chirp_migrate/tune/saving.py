@@ -11,7 +11,7 @@ from chirp_migrate.tune.document import Measured
 from chirp_migrate.tune.plateau import mean_rate, pick
 from chirp_migrate.tune.subject import Subject
 from chirpid_patch.loader_speed.profiles import recall, remember, signature
-from chirpid_patch.loader_speed.search import LoaderChoice, Trial
+from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial
 from chirpid_patch.machine.accelerator import pinning_device
 
 __all__ = ["factory_arguments", "save"]
@@ -62,11 +62,11 @@ def _choice_of(measured: Sequence[Measured]) -> LoaderChoice | None:
     The result is None if there is no pick, or loading in the process was not measured.
     """
     chosen = pick(measured)
-    trials: dict[tuple[int, int], Trial] = {}
+    trials: dict[tuple[int, int], LoadingTrial] = {}
     for way in sorted(measured, key=lambda way: (way is not chosen, way.candidate.size)):
         at_once = way.candidate.num_workers, way.candidate.prefetch_threads
         if way.rates and at_once not in trials:
-            trials[at_once] = Trial(*at_once, mean_rate(way.rates).value, way.first_batch_s[0])
+            trials[at_once] = LoadingTrial(*at_once, mean_rate(way.rates).value, way.first_batch_s[0])
     if chosen is None or (0, 0) not in trials:
         return None
     ordered = sorted(trials.values(), key=lambda trial: (trial.num_workers, trial.prefetch_threads))

@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from chirp_migrate.console.progress import Progress, Step
+from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.engine.discover import discover as python_files
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
@@ -17,7 +17,7 @@ from chirp_migrate.training.process.run_child import Child, Role
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.tune.document import TuneReport
-from chirp_migrate.tune.request import Request
+from chirp_migrate.tune.request import TuneTask
 from chirp_migrate.verify.options import VerifyOptions, training_of
 
 __all__ = ["tune_tree"]
@@ -28,7 +28,7 @@ _ENTERING_SHARE, _LEAST_ENTERING_S = 1 / 4, 5.0
 _ROLE = Role("The process that measures", "", "--time-budget and fewer --num-workers")
 
 
-def tune_tree(request: Request, training: VerifyOptions | None, timeout_s: float, progress: Progress) -> TuneReport:
+def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: float, progress: Progress) -> TuneReport:
     """Run the user's code in a separate process and measure configurations for its datasets.
 
     A training runs in a temporary copy, because it may write files. A dataset alone is read in place, with its data.
@@ -52,12 +52,12 @@ def tune_tree(request: Request, training: VerifyOptions | None, timeout_s: float
             request = _of_training(request, training, Path(name).resolve() / "tree", progress)
         place = "a temporary copy" if request.discovery else str(root)
         progress(f"tune runs your own code, in {place}, in a process of its own")
-        progress(Step("starting the process that measures"))
+        progress(ProgressStep("starting the process that measures"))
         with signals_as_one_interrupt():
             return _run_measurement(request, timeout_s, progress)
 
 
-def _run_measurement(request: Request, timeout_s: float, progress: Progress) -> TuneReport:
+def _run_measurement(request: TuneTask, timeout_s: float, progress: Progress) -> TuneReport:
     """Run the process that measures; if an entry point ends it, run another process without that entry point."""
     while True:
         with Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child:
@@ -77,20 +77,20 @@ def _run_measurement(request: Request, timeout_s: float, progress: Progress) -> 
                 request = replace(request, lost={**request.lost, label: failed.ending})
 
 
-def _longest_s(request: Request, timeout_s: float) -> float:
+def _longest_s(request: TuneTask, timeout_s: float) -> float:
     """Return the seconds that an entry point may take until its loaders have yielded a few batches."""
     left_s = (request.ends_at or math.inf) - time.time()
     return min(timeout_s, max(_LEAST_ENTERING_S, _ENTERING_SHARE * left_s))
 
 
-def _of_training(request: Request, options: VerifyOptions, tree: Path, progress: Progress) -> Request:
+def _of_training(request: TuneTask, options: VerifyOptions, tree: Path, progress: Progress) -> TuneTask:
     """Return the request with the training, in a copy of the backend at ``tree``."""
     root = Path(request.tree)
     if options.source is Source.COMMAND:
         raise UsageProblem(
             "the settings for verify name a command, whose loaders cannot be seen: give tune a --workload or --dataset."
         )
-    progress(Step("finding and copying what is trained"))
+    progress(ProgressStep("finding and copying what is trained"))
     discovery = training_of(root, root, options, "tune")
     too_large = copy_tree(root, tree)
     if too_large:

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
-from chirp_migrate.console.progress import Progress, Step
+from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.training.errors import first_line
 from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.tune.document import Candidate, Measured, Outcome
 from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
 from chirp_migrate.tune.subject import Subject, new_loader
 from chirpid_patch.loader_speed.measure import Rate, measure_rate
-from chirpid_patch.loader_speed.search import EndlessDraws
+from chirpid_patch.loader_speed.search import EndlessIndices
 from chirpid_patch.loading.worker_start import start_method, start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
 
@@ -65,7 +65,7 @@ def measure(subject: Subject, candidate: Candidate, seconds: float) -> tuple[flo
         RuntimeError: worker processes could not be started or died.
         Exception: any error of the user's dataset or collation.
     """
-    draws = EndlessDraws(len(subject.dataset), {**subject.options, "batch_size": candidate.batch_size})
+    draws = EndlessIndices(len(subject.dataset), {**subject.options, "batch_size": candidate.batch_size})
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         rate = measure_rate(lambda: new_loader(subject, draws.sampling(), candidate), candidate.at_once, seconds)
@@ -131,16 +131,16 @@ class Sweep:
         slice_s = min(max(self.seconds / (_WANTED_ROUNDS * len(self.measured)), _SHORTEST_S), _LONGEST_S)
         while True:
             began = time.monotonic()
-            order = self._order()
+            order = self._candidates_of_round()
             for number, configuration in enumerate(order, start=self.rounds * len(order)):
                 if self.is_limited and number and time.monotonic() - begun > self.seconds:
                     return self._measured_in_time()
                 # How many rounds there will be is known of the fewest alone.
                 total = MIN_ROUNDS * len(order) if self.rounds < MIN_ROUNDS else 0
-                self.show(Step(f"round {self.rounds + 1}: {configuration.candidate}", number, total))
+                self.show(ProgressStep(f"round {self.rounds + 1}: {configuration.candidate}", number, total))
                 self._measure(configuration, slice_s)
                 if self.rounds == 0 and configuration is self.measured[0] and self._batch_s:
-                    self._foretell(slice_s)
+                    self._report_duration(slice_s)
             self.rounds += 1
             now = time.monotonic()
             left = self.seconds - (now - begun)
@@ -153,7 +153,7 @@ class Sweep:
             if chosen is not None:
                 least = (MIN_ROUNDS - self.rounds) * (now - began)
                 rest = max(left, least)
-                self.show(Step("comparing", left_s=least))
+                self.show(ProgressStep("comparing", left_s=least))
                 ahead = f"{chosen.candidate} is ahead with {mean_rate(chosen.rates).value:.0f} samples/s"
                 time_left = f"; about {rest:.0f} s left" if rest >= 1 else ""
                 self.show(f"round {self.rounds}: {ahead}{time_left}")
@@ -163,7 +163,7 @@ class Sweep:
         self.measured = [one for one in self.measured if one.rates or one.error is not None]
         return self.measured
 
-    def _order(self) -> list[Measured]:
+    def _candidates_of_round(self) -> list[Measured]:
         """Return the candidates of the next round in order: all at first, later those not clearly below the best."""
         contenders = self._contenders() if self.rounds >= MIN_ROUNDS else self.measured
         order = deque(configuration for configuration in contenders if configuration.error is None)
@@ -186,7 +186,7 @@ class Sweep:
         except Exception as error:
             if configuration.candidate.alone:  # nothing can load what cannot be loaded here
                 raise
-            configuration.error = _why(error)
+            configuration.error = _reason_of_error(error)
             configuration.rates.clear()
             self.show(f"{configuration.candidate} could not be measured: {configuration.error}")
             return
@@ -200,7 +200,7 @@ class Sweep:
         configuration.first_batch_s.append(rate.first_s)
         configuration.batches += rate.batches
 
-    def _foretell(self, slice_s: float) -> None:
+    def _report_duration(self, slice_s: float) -> None:
         """Report the expected duration, after a batch has been loaded."""
         start_s = start_seconds(start_method(self.subject.options))
         cpus = usable_cpus()
@@ -208,7 +208,7 @@ class Sweep:
             expected_s(configuration.candidate, self._batch_s, slice_s, start_s, cpus)
             for configuration in self.measured
         )
-        self.show(Step("reading", left_s=least))
+        self.show(ProgressStep("reading", left_s=least))
         rate = (self.measured[0].candidate.batch_size or 1) / self._batch_s
         beyond = f", more than the {self.seconds:.0f} s requested" if least > 1.5 * self.seconds else ""
         if beyond and self.is_limited:
@@ -219,7 +219,7 @@ class Sweep:
         )
 
 
-def _why(error: Exception) -> str:
+def _reason_of_error(error: Exception) -> str:
     """Return an error as one line; for the error of a worker, the last line of PyTorch's traceback."""
     text = first_line(error)
     if text.startswith("Caught "):

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from chirp_migrate.console.progress import Progress, Step
-from chirp_migrate.console.text import count, percent, shortened
+from chirp_migrate.console.progress import Progress, ProgressStep
+from chirp_migrate.console.text import count, percent, shorten_list
 from chirp_migrate.training.errors import NotUsable, Raised, user_code
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
@@ -144,9 +144,9 @@ def watched(
     with watching, monitor.watch() as usage:
         for number, (label, make) in enumerate(calls.items()):
             if number and time.perf_counter() - began > _WATCHING_SHARE * seconds:
-                notes.append(f"not entered within the time budget: {shortened(list(calls)[number:], 4)}")
+                notes.append(f"not entered within the time budget: {shorten_list(list(calls)[number:], 4)}")
                 break
-            show(Step(f"entering {label}", number, len(calls)))
+            show(ProgressStep(f"entering {label}", number, len(calls)))
             begin(label)
             try:
                 with user_code(label):

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from chirp_migrate import __version__
-from chirp_migrate.console.text import count, percent, shortened
+from chirp_migrate.console.text import count, percent, shorten_list
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
@@ -209,7 +209,7 @@ def _describe_uncompared(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) ->
             holders.setdefault(tuple(sorted(names)), []).append(label)
     if not holders:
         return ""
-    held = "; ".join(f"{shortened(labels, 3)}: {shortened(names, 3)}" for names, labels in holders.items())
+    held = "; ".join(f"{shorten_list(labels, 3)}: {shorten_list(names, 3)}" for names, labels in holders.items())
     return f"Batches hold objects that verify does not look into, so what is in them was not compared ({held})."
 
 

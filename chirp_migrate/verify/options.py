@@ -131,7 +131,7 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
         raise UsageProblem("a workload and a command are given, by options or settings: keep one of them.")
     if "result" in said and "command" not in said:
         raise UsageProblem("result names what a command writes: it needs a command.")
-    entry = _entry(root, said)
+    entry = _entry_of_options(root, said)
     if entry is not None and "model" in said:
         raise UsageProblem(
             "model applies to entry points that are found automatically, and here a workload or a command defines the "
@@ -140,7 +140,7 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
     own = {one.name: said[one.name] for one in fields(VerifyOptions) if one.name in said}
     if entry is not None and own.get("own_epochs"):
         entry = replace(entry, own=replace(entry.own, epochs=own["own_epochs"], assumed=False))
-    return VerifyOptions(_sizes(said, entry), entry, **own, may_halve="samples" not in said)
+    return VerifyOptions(_sizes_of_options(said, entry), entry, **own, may_halve="samples" not in said)
 
 
 def training_of(tree: Path, root: Path, options: VerifyOptions, command: str = "verify") -> Discovery:
@@ -167,7 +167,7 @@ def training_of(tree: Path, root: Path, options: VerifyOptions, command: str = "
     return Discovery((options.entry,), origin=str(root))
 
 
-def _entry(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
+def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
     if "script" in said:
         try:
             script = script_in(said["script"])
@@ -192,7 +192,7 @@ def _entry(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
     return None
 
 
-def _sizes(said: Mapping[str, Any], entry: EntryPoint | None) -> Sizes:
+def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> Sizes:
     sizes = Sizes(**{one.name: said[one.name] for one in fields(Sizes) if one.name in said.keys() - {"data"}})
     data = said.get("data")
     if data is not None:

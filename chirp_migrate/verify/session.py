@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from chirp_migrate.console.progress import Progress, Step
+from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import count, percent
-from chirp_migrate.stats.sequential_looks import Look
+from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.verify.build_report import Findings, build_report
@@ -67,7 +67,7 @@ def verification(
     deadline = (time.monotonic() if began is None else began) + options.budget_s
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder).resolve()
-        progress(Step("copying the project for both sides"))
+        progress(ProgressStep("copying the project for both sides"))
         trees, notes = make_sides(root, before, options, scratch)
         for note in notes:
             progress(note)
@@ -133,13 +133,15 @@ def measure(
                 f"other processes use {percent(others)} of the CPUs: both sides train with "
                 f"{count(children.threads, 'compute thread')} instead of {usual} (set with --threads)"
             )
-        _time(children, found, settings, progress, deadline)
+        _time_versions(children, found, settings, progress, deadline)
     found.spent_s = dict(children.spent_s)
     settings = replace(settings, threads=children.threads)
     return build_report(discovery, settings, found, **conditions)
 
 
-def _time(children: Children, found: Findings, settings: VerifyOptions, progress: Progress, deadline: float) -> None:
+def _time_versions(
+    children: Children, found: Findings, settings: VerifyOptions, progress: Progress, deadline: float
+) -> None:
     """Time both versions, and compare the results that the first round repeated; then run the MEASURED pass."""
     before, after = found.watched.working("before"), found.watched.working("after")
     repeats = [label for label, one in before.items() if _needs_repeating(one, after[label])]
@@ -147,7 +149,7 @@ def _time(children: Children, found: Findings, settings: VerifyOptions, progress
     whole = [label for label, one in before.items() if sum(trace.role == "train" for trace in one.traces) < 2]
     has_loaders = any(one.traces for one in before.values())
     measuring_s = _MEASURING_S + 2 * settings.extra_s if has_loaders and settings.measures else 0.0
-    found.rounds = _rounds(children, found, settings, progress, deadline - measuring_s, repeats, whole)
+    found.rounds = _run_rounds(children, found, settings, progress, deadline - measuring_s, repeats, whole)
     if all(children.repeated.values()) or not repeats:
         again = {
             side: {
@@ -169,16 +171,16 @@ def _time(children: Children, found: Findings, settings: VerifyOptions, progress
         note = "waits, memory and datasets were not measured: the time budget was used up"
         found.equivalence = found.equivalence.joined(Equivalence(notes=[note]))
         return
-    progress(Step("measuring waits, memory and datasets", left_s=left_s))
+    progress(ProgressStep("measuring waits, memory and datasets", left_s=left_s))
     each_s = left_s / _SIDES_MEASURED - starting_s - settings.extra_s
     # The longest first: there may be no time for all of them.
-    found.measured = children.measure(each_s, _by_weight(found.rounds, list(before)), whole)
+    found.measured = children.measure(each_s, _sort_by_duration(found.rounds, list(before)), whole)
     if "after" not in found.measured:
         note = "waits, memory and datasets were not measured: it took too long"
         found.equivalence = found.equivalence.joined(Equivalence(notes=[note]))
 
 
-def _rounds(
+def _run_rounds(
     children: Children,
     found: Findings,
     settings: VerifyOptions,
@@ -201,7 +203,7 @@ def _rounds(
 
     judge = Judge(settings.threshold, settings.margin, settings.strict)
 
-    def still_open(rounds: Sequence[TimedRound], looks: Sequence[Look]) -> frozenset[str]:
+    def still_open(rounds: Sequence[TimedRound], looks: Sequence[InterimAnalysis]) -> frozenset[str]:
         every_one = found.watched.working("before").keys() - children.failing.keys()
         still = judge.look(*timings(rounds), looks)
         return still | {label for label in every_one if not any(label in each.labels for each in rounds)}
@@ -220,7 +222,7 @@ def _needs_repeating(before: EntryResult, after: EntryResult) -> bool:
     return before.fingerprint != after.fingerprint or any(trace.random for trace in before.traces)
 
 
-def _by_weight(rounds: Rounds, labels: list[str]) -> list[str]:
+def _sort_by_duration(rounds: Rounds, labels: list[str]) -> list[str]:
     """Return the entry points by the time of the user's own run, the longest first."""
     weights = {label: max(rounds.seconds("before", label), default=0.0) for label in labels}
     return sorted(labels, key=lambda label: -weights[label])

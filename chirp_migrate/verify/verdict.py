@@ -10,7 +10,7 @@ from chirp_migrate.console.text import percent
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.stats.blocked_ratios import blocked_ratios
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.stats.sequential_looks import ERROR, Look, claim_error
+from chirp_migrate.stats.sequential_looks import ERROR, InterimAnalysis, conclusion_error
 from chirp_migrate.verify.options import MARGIN
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
 
@@ -101,7 +101,9 @@ class Judge:
         """Return each entry point with the deciding or latest interval."""
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
-    def look(self, total: Timing | None, entries: Mapping[str, Timing], looks: Sequence[Look]) -> frozenset[str]:
+    def look(
+        self, total: Timing | None, entries: Mapping[str, Timing], looks: Sequence[InterimAnalysis]
+    ) -> frozenset[str]:
         """Run the last of these interim analyses.
 
         Returns:
@@ -109,7 +111,7 @@ class Judge:
         """
         seen: dict[str | None, Timing] = {} if total is None else {None: total}
         seen.update(entries)
-        low_error, high_error = looks[-1].share * ERROR / (len(seen) + 1), claim_error(looks)
+        low_error, high_error = looks[-1].share * ERROR / (len(seen) + 1), conclusion_error(looks)
         for line, timing in seen.items():
             found = timing.at(low_error, high_error)
             shows = self._shows(line, found)
@@ -118,7 +120,7 @@ class Judge:
                 self._lines[line] = found
             if shows is not None:
                 self._shown.setdefault(line, shows)
-        return self._open()
+        return self._open_entry_points()
 
     def _shows(self, line: str | None, timing: Timing) -> bool | None:
         if timing.ratio.wholly_below(self._wanted if line is None else self._slower):
@@ -178,7 +180,7 @@ class Judge:
             return Decision(verdict, f"{could_save}, so no loader can save {percent(threshold)}; {together}")
         return Decision(verdict, f"{together}; {could_save}")
 
-    def _open(self) -> frozenset[str]:
+    def _open_entry_points(self) -> frozenset[str]:
         """Return the open entry points.
 
         There are none if an entry point is slower. While the total is open, all are open; then those that look slower.

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.run_child import Child, workload_failed
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint
@@ -79,14 +79,14 @@ class _Side:
         """Receive the messages of the process, and let it continue; raise WorkloadFailed if no entry point runs."""
         try:
             if self._child.is_busy:
-                self._child.hear(_LOOK_S)
+                self._child.receive_message(_LOOK_S)
             elif self._left:
                 self._child.give_turn(self._children.watch_limit_s)
                 self._started = True
             else:
                 self.api, self.is_over = self._child.result().api, True
         except WorkloadFailed as failed:
-            self._lose(failed)
+            self._record_loss(failed)
         for part in self._child.found:
             self.found[part.name] = msgspec.convert(part.value, EntryResult)
             self._left = [entry for entry in self._left if entry.label != part.name]
@@ -98,7 +98,7 @@ class _Side:
             self._children.watching(self._side, self._left, **self._more)
         )
 
-    def _lose(self, failed: WorkloadFailed) -> None:
+    def _record_loss(self, failed: WorkloadFailed) -> None:
         """Record the loss of the process, and the error of its current entry point."""
         self._deaths += 1
         if not self._started or not failed.ending or self._deaths > _MOST_DEATHS:
@@ -138,7 +138,7 @@ def watch(
                 for one in sides.values():
                     if not one.is_over:
                         one.advance()
-                children.progress(_step(sides, len(discovery.entry_points)))
+                children.progress(_advance_versions(sides, len(discovery.entry_points)))
             for side, one in sides.items():
                 watched.sides[side], watched.api[side] = one.found, one.api
     before, after = watched.sides["before"], watched.sides["after"]
@@ -150,14 +150,18 @@ def watch(
         raise _failure("before", next(iter(before)), before, others=len(before) > 1)
     for label, lost in before.items():
         if lost.error:
-            watched.difference.notes.append(f"{label}: left out: before the migration, too, it {_how(lost)}")
+            watched.difference.notes.append(
+                f"{label}: left out: before the migration, too, it {_describe_failure(lost)}"
+            )
             # One that hangs before the migration is not waited for, so its end is not known.
             if after[label].error != lost.error and not lost.hung:
-                watched.difference.differs("error-differs", label, f"{_how(lost)} before, {_how(after[label])} after")
+                watched.difference.differs(
+                    "error-differs", label, f"{_describe_failure(lost)} before, {_describe_failure(after[label])} after"
+                )
     return watched
 
 
-def _how(one: EntryResult) -> str:
+def _describe_failure(one: EntryResult) -> str:
     return one.error if one.lost else f"raises {one.error}" if one.error else "trains"
 
 
@@ -168,5 +172,5 @@ def _failure(side: str, label: str, found: Mapping[str, EntryResult], others: bo
     return workload_failed(f"The {side} side failed: {label} {how}{also}.", one.printed, side)
 
 
-def _step(sides: Mapping[str, _Side], of: int) -> Step:
-    return Step("watching what each entry point loads", min(len(one.found) for one in sides.values()), of)
+def _advance_versions(sides: Mapping[str, _Side], of: int) -> ProgressStep:
+    return ProgressStep("watching what each entry point loads", min(len(one.found) for one in sides.values()), of)

@@ -45,7 +45,7 @@ class _MappedFile:
         return _as_tensor(np.memmap(self.path, self.dtype, "r", self.offset, self.shape), "its file")
 
 
-class _Writable:
+class _WritableView:
     """Present the memory of a read-only array as writable. Nothing in this module writes to it.
 
     PyTorch has no read-only tensors, and warns about read-only arrays.
@@ -63,7 +63,7 @@ def _as_tensor(values: Any, name: str) -> Tensor:
         return values.detach()
     array = np.asarray(values)
     try:
-        return torch.from_numpy(array if array.flags.writeable else np.asarray(_Writable(array)))
+        return torch.from_numpy(array if array.flags.writeable else np.asarray(_WritableView(array)))
     except (TypeError, ValueError) as error:
         raise TypeError(f"PyTorch has no tensors like {name}, an array of {array.dtype}: {error}") from None
 

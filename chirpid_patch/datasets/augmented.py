@@ -13,7 +13,7 @@ from torch import Tensor
 from chirpid_patch.datasets.gather import Batch, Part, RowKinds, WrappingDataset, node_of
 from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample, stack_while_alike
 from chirpid_patch.randomness.keyed_random import Keys, RandomKey, fold_in, keys_for
-from chirpid_patch.transforms.composition import Position, parts_of
+from chirpid_patch.transforms.composition import Position, transform_parts
 from chirpid_patch.transforms.spectrograms import (
     BatchTransform,
     GaussianNoise,
@@ -149,7 +149,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
     def _stages(self) -> list[tuple[Position, Transform]]:
         """Return the position and the transform of each stage that is on. Compositions are replaced by their parts."""
         on = ((place, one) for place, one in enumerate(self.transforms) if one is not None)
-        return [part for place, one in on for part in parts_of(one, (place,))]
+        return [part for place, one in on for part in transform_parts(one, (place,))]
 
     def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
         # None while training, which draws from ``random`` for every sample it gives.
@@ -158,10 +158,10 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
         x, y = fetch_sample(self.base_dataset, index, None if key is None else key.deeper())
         if self.training:
-            x = self._augment(x, self._keys(key, 1))
+            x = self._augment(x, self._sample_keys(key, 1))
         return x, y
 
-    def _keys(self, key: RandomKey | None, count: int) -> Keys | None:
+    def _sample_keys(self, key: RandomKey | None, count: int) -> Keys | None:
         """Return a key for each of ``count`` samples; None, without a random call, if no transform uses keys."""
         return keys_for(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
 
@@ -180,24 +180,24 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         pairs = fetch_pairs(self.base_dataset, indices, None if key is None else key.deeper())
         if pairs is None or not self.training:
             return None if pairs is None else list(pairs)
-        if not self._takes(pairs[0]):
+        if not self._supports_batches(pairs[0]):
             return None  # single samples raise what they raise
-        return [self._augment_batch(pairs[0], self._keys(key, len(indices))), pairs[1]]
+        return [self._augment_batch(pairs[0], self._sample_keys(key, len(indices))), pairs[1]]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
         """Read and copy samples of another dataset one by one; transform them at once if shapes and dtypes agree."""
         replaced = type(self).read_sample is not WorkerSafeAugmentedDataset.read_sample
         if replaced or not (self.training and self._is_batchable()):
             return super().read_samples(indices, key)
-        keys, below = self._keys(key, len(indices)), key.deeper()
+        keys, below = self._sample_keys(key, len(indices)), key.deeper()
         read = (fetch_sample(self.base_dataset, index, below.take([place])) for place, index in enumerate(indices))
-        rows, ys, others = stack_while_alike(read, len(indices), self._takes)
+        rows, ys, others = stack_while_alike(read, len(indices), self._supports_batches)
         if rows is not None and len(ys) == len(indices):
             return list(zip(self._augment_batch(rows, keys).unbind(0), ys, strict=True))
         samples = chain(() if rows is None else zip(rows, ys, strict=False), others, read)
         return [(self._augment(x, _at(keys, place)), y) for place, (x, y) in enumerate(samples)]
 
-    def _takes(self, xs: Tensor) -> bool:
+    def _supports_batches(self, xs: Tensor) -> bool:
         """Return whether all transforms support batches of samples like ``xs``."""
         try:
             for _, transform in self._stages():

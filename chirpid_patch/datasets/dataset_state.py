@@ -31,21 +31,25 @@ def _state(value: Any, within: tuple[Any, ...]) -> Any:
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Tensor):
-        return _Same(value), version(value)
+        return _SameObject(value), version(value)
     if any(value is outer for outer in within):
-        return _Same(value)
+        return _SameObject(value)
     inside = (*within, value)
     if isinstance(value, nn.Module):
-        return _Same(value), *((name, _state(part, inside)) for name, part in vars(value).items() if name[0] != "_")
+        return _SameObject(value), *(
+            (name, _state(part, inside)) for name, part in vars(value).items() if name[0] != "_"
+        )
     if isinstance(value, Dataset):
         parts = vars(value).items()
-        return _Same(value), *((name, _state(part, inside)) for name, part in parts if not name.startswith(_DERIVED))
+        return _SameObject(value), *(
+            (name, _state(part, inside)) for name, part in parts if not name.startswith(_DERIVED)
+        )
     if isinstance(value, list | tuple) and (len(value) <= _MOST_ITEMS or isinstance(value[0], Tensor | Dataset)):
-        return _Same(value), *(_state(part, inside) for part in value)
-    return _Same(value)
+        return _SameObject(value), *(_state(part, inside) for part in value)
+    return _SameObject(value)
 
 
-class _Same:
+class _SameObject:
     """Compares equal if it wraps the same object.
 
     It keeps the object alive, so that no other object gets the same address.
@@ -58,4 +62,4 @@ class _Same:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is other.value
+        return isinstance(other, _SameObject) and self.value is other.value

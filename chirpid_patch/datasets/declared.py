@@ -20,8 +20,8 @@ from chirpid_patch.datasets.gather import is_in_memory, node_of
 from chirpid_patch.datasets.rows import is_table
 from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
-from chirpid_patch.declaration import Class, declares, served
-from chirpid_patch.transforms.composition import parts_of
+from chirpid_patch.declaration import Class, batched_object_for, declares
+from chirpid_patch.transforms.composition import transform_parts
 from chirpid_patch.transforms.images import ImageMasks
 from chirpid_patch.transforms.spectrograms import is_batchable
 
@@ -78,12 +78,14 @@ def augments_samples(
     flags = {gate for name, gate in [*transforms.items(), (None, training)] if gate is not None and gate != name}
 
     def build(state: Mapping[str, Any]) -> WorkerSafeAugmentedDataset | None:
-        below = served(state[dataset])
+        below = batched_object_for(state[dataset])
         if any(type(state[flag]) is not bool for flag in flags) or not _gives_pairs(below):
             return None
         on = training is None or state[training]
         chosen = [state[name] for name, gate in transforms.items() if on and not _is_off(state, name, gate)]
-        if not all(is_batchable(part) for place, one in enumerate(chosen) for _, part in parts_of(one, (place,))):
+        if not all(
+            is_batchable(part) for place, one in enumerate(chosen) for _, part in transform_parts(one, (place,))
+        ):
             return None
         return WorkerSafeAugmentedDataset(below, training=on, transforms=chosen)
 
@@ -120,14 +122,14 @@ def augments_images(
     attributes = (dataset, augmenter) if training is None else (dataset, augmenter, training)
 
     def build(state: Mapping[str, Any]) -> WorkerSafeAugmentedDataset | None:
-        below = served(state[dataset])
+        below = batched_object_for(state[dataset])
         rows, on = _pair_rows(below), True if training is None else state[training]
         if rows is None or type(on) is not bool:
             return None
         if not on:
             return WorkerSafeAugmentedDataset(below, training=False, transforms=[])
         given = state[augmenter]
-        masks = served(given, of_images=True)
+        masks = batched_object_for(given, of_images=True)
         if masks is given or hasattr(type(given), "__bool__") or hasattr(type(given), "__len__"):
             return None
         transform = ImageMasks(masks, eps, divisor)
@@ -148,7 +150,7 @@ def lists_samples(
     """
 
     def build(state: Mapping[str, Any]) -> WorkerSafeSequenceDataset | None:
-        listed = served(state[samples])
+        listed = batched_object_for(state[samples])
         known = type(listed) in (list, tuple) or (node_of(listed).row_kinds is not None and is_in_memory(listed))
         return WorkerSafeSequenceDataset(listed) if known else None
 
@@ -160,7 +162,7 @@ def standardized(dataset: Any, indices: Any, mean: Any, std: Any, eps: float) ->
 
     ``eps`` 0: nothing is added. None if the result could differ from the expression evaluated sample by sample.
     """
-    below = served(dataset)
+    below = batched_object_for(dataset)
     rows = _pair_rows(below)
     if rows is None or not is_table(indices) or not (_is_statistic(mean) and _is_statistic(std)):
         return None

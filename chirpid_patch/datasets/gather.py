@@ -22,7 +22,7 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 from chirpid_patch.datasets.buffers import is_large
 from chirpid_patch.datasets.rows import SEQUENCES, gather, is_plain, is_table, map_indices, positions_of
-from chirpid_patch.declaration import is_computed, served
+from chirpid_patch.declaration import batched_object_for, is_computed
 from chirpid_patch.machine.forked import is_threadless_copy
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.transforms.off_cpu import sent
@@ -251,7 +251,7 @@ class RowsOnDevice(TensorDataset):
     """Copies on a device of the plain tensors of a ``TensorDataset``."""
 
 
-class _Rows(Node):
+class _TensorRows(Node):
     """The node of a ``TensorDataset`` of plain tensors."""
 
     in_memory = fixed_samples = gathers = True
@@ -276,7 +276,7 @@ class _Rows(Node):
         return [gather(tensor, rows) for tensor in self._dataset.tensors]
 
 
-class _Joint(Node):
+class _JointNode(Node):
     """A dataset of PyTorch that contains the samples of other datasets. ``node_of`` builds a new node in each call."""
 
     @cached_property
@@ -284,7 +284,7 @@ class _Joint(Node):
         return super().child_nodes
 
 
-class _Chosen(_Joint):
+class _SubsetNode(_JointNode):
     """The node of a ``Subset``."""
 
     def __init__(self, dataset: Any) -> None:
@@ -313,7 +313,7 @@ class _Chosen(_Joint):
         return None if mapped is None else read_at_once(self.child_nodes[0], mapped, key)
 
 
-class _Joined(_Joint):
+class _ConcatNode(_JointNode):
     """The node of a ``ConcatDataset``."""
 
     def __init__(self, dataset: Any) -> None:
@@ -398,11 +398,11 @@ def _is_gatherable(dataset: Any) -> bool:
     return is_exactly(dataset, TensorDataset) and all(map(is_plain, dataset.tensors))
 
 
-def joint_of(dataset: Any) -> _Chosen | _Joined | None:
+def joint_of(dataset: Any) -> _SubsetNode | _ConcatNode | None:
     """Return the node of a ``Subset`` or ``ConcatDataset``, which joins the samples of its children; else None."""
     if is_exactly(dataset, Subset):
-        return _Chosen(dataset)
-    return _Joined(dataset) if is_exactly(dataset, ConcatDataset) else None
+        return _SubsetNode(dataset)
+    return _ConcatNode(dataset) if is_exactly(dataset, ConcatDataset) else None
 
 
 class _OwnCode(Node):
@@ -417,15 +417,15 @@ _OWN_CODE = _OwnCode()
 def node_of(dataset: Any) -> Node:
     """Return the node that describes how ``dataset`` is read."""
     if type(dataset) is TensorDataset:
-        return _Rows(dataset) if _is_gatherable(dataset) else _OWN_CODE
+        return _TensorRows(dataset) if _is_gatherable(dataset) else _OWN_CODE
     joint = None if isinstance(dataset, BatchedDataset) else joint_of(dataset)
     if joint is not None:
         return joint
-    dataset = served(dataset)
+    dataset = batched_object_for(dataset)
     if uses_package_read(dataset):
         shipped: Node = dataset
         return shipped
-    return _Rows(dataset) if _is_gatherable(dataset) else _OWN_CODE
+    return _TensorRows(dataset) if _is_gatherable(dataset) else _OWN_CODE
 
 
 def is_in_memory(dataset: Any) -> bool:

@@ -60,7 +60,7 @@ def iterate_labels(
         unpack: as for ``read_labels``.
     """
     pairs = indices is ... if unpack is None else unpack
-    if not _reads_apart(dataset, pairs):
+    if not _can_read_without_x(dataset, pairs):
         samples = iter(dataset) if isinstance(indices, EllipsisType) else (dataset[index] for index in indices)
         yield from (_label(sample, pairs) for sample in samples)
     elif not isinstance(indices, EllipsisType):
@@ -91,7 +91,7 @@ def _as_ints(indices: Iterable[Any]) -> list[Any]:
     return list(indices) if ints is None else ints
 
 
-def _reads_apart(dataset: Any, pairs: bool) -> bool:
+def _can_read_without_x(dataset: Any, pairs: bool) -> bool:
     """Return whether labels can be read without x, with no visible effect.
 
     ``pairs``: each sample must have two parts.
@@ -104,10 +104,10 @@ def _reads_apart(dataset: Any, pairs: bool) -> bool:
         return fits and (len(tensors) == 2 or (len(tensors) > 2 and not pairs))
     joint = joint_of(dataset)
     if joint is not None:
-        return all(_reads_apart(child, pairs) for child in joint.children)
+        return all(_can_read_without_x(child, pairs) for child in joint.children)
     if not _passes_labels_on(dataset):
         return False
-    return all(type(child) in (list, tuple) or _reads_apart(child, True) for child in dataset.children)
+    return all(type(child) in (list, tuple) or _can_read_without_x(child, True) for child in dataset.children)
 
 
 def _passes_labels_on(dataset: Any) -> bool:

@@ -35,9 +35,9 @@ def sent_copy(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
     known = uses_package_read(dataset) or any(is_exactly(dataset, kind) for kind in kinds) or is_in_memory(dataset)
     if not known or hasattr(type(dataset), "__del__"):  # whose end the caller's own would share
         return dataset
-    made[id(dataset)] = twin = object.__new__(type(dataset))
-    twin.__dict__.update({name: _sent_part(name, part, made) for name, part in vars(dataset).items()})
-    return twin
+    made[id(dataset)] = duplicate = object.__new__(type(dataset))
+    duplicate.__dict__.update({name: _sent_part(name, part, made) for name, part in vars(dataset).items()})
+    return duplicate
 
 
 def _sent_part(name: str, part: Any, made: dict[int, Any]) -> Any:

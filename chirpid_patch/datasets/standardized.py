@@ -21,7 +21,7 @@ from chirpid_patch.transforms import off_cpu
 _Statistic = float | np.floating[Any] | tuple[float, str] | Tensor
 
 
-def _pack(value: Any) -> _Statistic:
+def _pack_statistic(value: Any) -> _Statistic:
     """Return a mean or deviation as picklable state: numbers as they are, 0-dim tensors as (number, dtype name)."""
     if isinstance(value, np.ndarray | list | tuple):
         value = torch.as_tensor(value, dtype=torch.float32)
@@ -33,7 +33,7 @@ def _pack(value: Any) -> _Statistic:
     return tensor
 
 
-def _unpack(state: _Statistic) -> Any:
+def _unpack_statistic(state: _Statistic) -> Any:
     if isinstance(state, tuple):
         number, dtype = state
         return torch.tensor(number, dtype=getattr(torch, dtype))
@@ -86,20 +86,20 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     @property
     def mean(self) -> Any:
         """Return the mean that is subtracted."""
-        return _unpack(self._mean)
+        return _unpack_statistic(self._mean)
 
     @mean.setter
     def mean(self, mean: Any) -> None:
-        self._mean, self._cached = _pack(mean), None
+        self._mean, self._cached = _pack_statistic(mean), None
 
     @property
     def std(self) -> Any:
         """Return the standard deviation, without ``eps``."""
-        return _unpack(self._std)
+        return _unpack_statistic(self._std)
 
     @std.setter
     def std(self, std: Any) -> None:
-        self._std, self._cached = _pack(std), None
+        self._std, self._cached = _pack_statistic(std), None
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -164,13 +164,13 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
         """Return the rows ``rows`` of ``xs``, standardised while they are copied; None if that is not possible."""
-        numbers = self._numbers(xs) if not off_cpu.is_away(xs) else None
+        numbers = self._plain_statistics(xs) if not off_cpu.is_away(xs) else None
         if numbers is None:
             return None
         batch = batch_like(xs, len(rows))
         return batch if standardize_rows(batch, xs, rows, *numbers) else None
 
-    def _numbers(self, xs: Tensor) -> tuple[float, float] | None:
+    def _plain_statistics(self, xs: Tensor) -> tuple[float, float] | None:
         """Return mean and deviation as numbers that can standardise rows of ``xs`` in place; cached for each dtype."""
         ((mean, deviation), numbers), kind = self._state(), (xs.dtype, xs.ndim)
         if kind not in numbers:

@@ -97,18 +97,18 @@ class DeviceIterator(Iterator[Any]):
         self._next: BatchCopy | Exception | None = None
 
     def __next__(self) -> Any:
-        coming, self._next = self._ask() if self._next is None else self._next, None
+        coming, self._next = self._request_batch() if self._next is None else self._next, None
         if isinstance(coming, Exception):
             raise coming
         batch = coming.hand_over()  # what is moved in order is read now, before the loader is asked again
         if self._lookahead:
-            self._next = self._ask()
+            self._next = self._request_batch()
         return batch
 
-    def _ask(self) -> BatchCopy | Exception:
+    def _request_batch(self) -> BatchCopy | Exception:
         """Return the next batch, whose copy has started; or the exception of loading it, to be raised later."""
         if self._settle and self._last is not None:
-            self._last.settle()
+            self._last.wait_for_copies()
         try:
             self._last = BatchCopy(next(self._batches), self._cuda)
         except Exception as error:

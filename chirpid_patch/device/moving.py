@@ -61,7 +61,7 @@ def in_pinned_memory(tensor: Tensor) -> bool:
     return plain and tensor.is_pinned()
 
 
-def parts_of(batch: Any) -> list[Any]:
+def movable_parts(batch: Any) -> list[Any]:
     """Return the parts that ``mapped`` moves, in the same order."""
     parts: list[Any] = []
 
@@ -100,12 +100,12 @@ def _like(batch: Any, names: list[Any], parts: list[Any]) -> Any:
         return make(*parts) if hasattr(batch, "_fields") else make(parts)
     if isinstance(batch, Mapping) and not isinstance(batch, MutableMapping):
         return make(dict(zip(names, parts, strict=True)))
-    twin = copy.copy(batch)  # it may hold more than its items
-    if isinstance(twin, list):
-        twin[:] = parts
-    elif isinstance(twin, MutableMapping):
-        twin.update(zip(names, parts, strict=True))
+    duplicate = copy.copy(batch)  # it may hold more than its items
+    if isinstance(duplicate, list):
+        duplicate[:] = parts
+    elif isinstance(duplicate, MutableMapping):
+        duplicate.update(zip(names, parts, strict=True))
     else:
         for name, part in zip(names, parts, strict=True):
-            object.__setattr__(twin, name, part)  # also where the class is frozen
-    return twin
+            object.__setattr__(duplicate, name, part)  # also where the class is frozen
+    return duplicate

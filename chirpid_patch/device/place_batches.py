@@ -10,13 +10,13 @@ import torch
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import node_of
 from chirpid_patch.device.move_ahead import DevicePrefetcher, can_prefetch_without_rng_drift
-from chirpid_patch.device.resident import HeldOn, numbered_device
+from chirpid_patch.device.resident import ResidentOn, numbered_device
 from chirpid_patch.device.resident_tensors import NotResidentError, readable_size
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.transforms.spectrograms import GaussianNoise
 
 
-class MovedTo(Placement):
+class MovedToDevice(Placement):
     """Move batches of ordinary loading to ``device``, with a ``DevicePrefetcher``.
 
     If that changes no random number, it requests a batch while the training uses the previous one. A change of the
@@ -50,7 +50,7 @@ class _Source:
 def move_batches(device: str | torch.device) -> tuple[Placement, str]:
     """Return an object that moves batches to ``device``, and its description; raise ValueError without that device."""
     there = numbered_device(device)
-    return MovedTo(there), f"batches are {'on the CPU already' if there.type == 'cpu' else f'moved to {there}'}"
+    return MovedToDevice(there), f"batches are {'on the CPU already' if there.type == 'cpu' else f'moved to {there}'}"
 
 
 def place_batches(
@@ -73,10 +73,10 @@ def place_batches(
         return move_batches(there)
     batches = batching.get("batch_sampler") is not None or batching.get("batch_size") is not None
     try:
-        held = HeldOn(there, 0.5 if share is None else share)
+        held = ResidentOn(there, 0.5 if share is None else share)
         held.hold(dataset, batches=batches, collate=batching.get("collate_fn"))
     except NotResidentError as reason:
-        return MovedTo(there), f"batches are moved to {there}, where they are not made because {reason}"
+        return MovedToDevice(there), f"batches are moved to {there}, where they are not made because {reason}"
     why = f"{readable_size(held.bytes)} of samples are held there, and batches made from them"
     if there.type != "cpu" and _draws_exact_noise(dataset):
         why += "; noise of mode 'exact' has the same distribution as on the CPU, and other values"

@@ -18,7 +18,7 @@ from chirpid_patch.device.moving import move_batch, usable_device
 from chirpid_patch.device.resident_tensors import NotResidentError, Upload, free_memory, readable_size
 from chirpid_patch.device.resident_view import base_tensors, resident_view
 from chirpid_patch.loading.batch_reader import BatchReader
-from chirpid_patch.loading.batch_requests import Request
+from chirpid_patch.loading.batch_requests import BatchRequest
 from chirpid_patch.loading.placement import Placement
 
 logger = logging.getLogger("chirpid_patch")
@@ -40,10 +40,10 @@ def numbered_device(device: str | torch.device) -> torch.device:
     return chosen
 
 
-class HeldOn(Placement):
+class ResidentOn(Placement):
     """Build batches on ``device``, from samples that are copied there once.
 
-    Order, random calls of the global generators, and augmentation are those of the same loader without ``HeldOn``
+    Order, random calls of the global generators, and augmentation are those of the same loader without ``ResidentOn``
     (noise of mode ``"exact"`` only in distribution). 8-bit samples stay 8-bit. Several loaders over the same tensors
     share one copy, which is freed with the last of them, or by ``shutdown``. Nothing in an iteration waits for the
     device.
@@ -161,12 +161,12 @@ class HeldOn(Placement):
 class _ResidentReader(BatchReader):
     """Builds batches on the device if possible, else on the CPU."""
 
-    def __init__(self, dataset: Any, collate: Any, resident: HeldOn) -> None:
+    def __init__(self, dataset: Any, collate: Any, resident: ResidentOn) -> None:
         super().__init__(dataset, collate, batches=True)
         self._as_tuple = collate is collate_pairs
         self._resident = resident
 
-    def read(self, request: Request) -> Any:
+    def read(self, request: BatchRequest) -> Any:
         try:
             base_tensors(self.dataset)
             view = resident_view(self.dataset, self._resident.copy)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from chirpid_patch.device.moving import in_pinned_memory, mapped, move_part, parts_of, tensors_of
+from chirpid_patch.device.moving import in_pinned_memory, mapped, movable_parts, move_part, tensors_of
 
 
 class CudaCopies:
@@ -27,7 +27,7 @@ class CudaCopies:
         """
         return torch.empty_like(source, pin_memory=True).copy_(source)
 
-    def beside(self) -> AbstractContextManager[Any]:
+    def on_copy_stream(self) -> AbstractContextManager[Any]:
         """Return a context in which ``copy`` and ``copied`` use the stream for copies."""
         return torch.cuda.stream(self._stream)
 
@@ -64,9 +64,9 @@ class BatchCopy:
         self._copies: list[Tensor] = []
         self._direct: list[Tensor] = []  # the loader's own pinned memory that is copied from
         self._copied: Any = None
-        parts = parts_of(batch)
+        parts = movable_parts(batch)
         if all(_may_go_beside(part, cuda.device) for part in parts):
-            with cuda.beside():
+            with cuda.on_copy_stream():
                 self._batch = mapped(batch, self._copy)
                 if self._copies:
                     self._copied = cuda.copied()
@@ -80,7 +80,7 @@ class BatchCopy:
         self._cuda.hand_over(copies, self._copied)
         return batch
 
-    def settle(self) -> None:
+    def wait_for_copies(self) -> None:
         """Wait until no copy reads the loader's memory, so that it may be overwritten."""
         if self._direct and self._copied is not None:
             self._copied.synchronize()

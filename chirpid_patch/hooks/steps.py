@@ -16,7 +16,7 @@ _LEAST_SECONDS = 1e-3
 
 
 @dataclass(slots=True)
-class Step:
+class TrainingStep:
     """A training step. ``begun`` and ``ended`` are times of the host in seconds, or events of a CUDA device.
 
     ``wait`` and ``host_seconds`` are seconds on the host's clock: the wait for the batch (None: the request is not
@@ -132,7 +132,7 @@ class StepTally:
         self.slow = 0
         self._host_seconds = 0.0
 
-    def add(self, step: Step, *, slow: bool) -> None:
+    def add(self, step: TrainingStep, *, slow: bool) -> None:
         """Add a step whose times are known."""
         if step.wait is not None:
             self.waits.append(step.wait)

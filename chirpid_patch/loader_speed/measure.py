@@ -16,7 +16,7 @@ import numpy as np
 
 from chirpid_patch.loading.batch_timer import TimedBatches
 from chirpid_patch.loading.limits import batches_ahead, worker_processes
-from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.random_states import restored_generators
 from chirpid_patch.torch_private import end_workers
 
 #: Figures of ``measure``.
@@ -53,12 +53,12 @@ def measure(
         raise ValueError("num_batches and epochs must be at least 1")
     ahead = batches_ahead(loader)
     waits: list[_Wait] = []
-    with unmoved_generators(loader):
+    with restored_generators(loader):
         wanted = 1 + ahead + num_batches
         passes = 0
         # A loader of one batch is iterated over once more: its first wait alone would be start-up only.
         while len(waits) < wanted and (passes < epochs or len(waits) == 1):
-            found = _waits(loader, wanted - len(waits), first_pass=passes == 0, at_end=at_end)
+            found = _measure_waits(loader, wanted - len(waits), first_pass=passes == 0, at_end=at_end)
             waits += found
             passes += 1
             if not found:
@@ -84,7 +84,7 @@ def measure(
     return times, seconds
 
 
-def _waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable[[], object] | None) -> list[_Wait]:
+def _measure_waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable[[], object] | None) -> list[_Wait]:
     """Return up to ``most`` waits of one iteration in seconds.
 
     The first wait includes the construction of the iterator.
@@ -144,7 +144,7 @@ def measure_rate(
     Raises:
         Exception: any error of building or reading the loader.
     """
-    use = step or _nothing
+    use = step or _no_step
     begun = time.perf_counter()
     loader = make()
     try:
@@ -169,7 +169,7 @@ def measure_rate(
         shut_down_workers(loader)
 
 
-def _nothing(batch: Any) -> None:
+def _no_step(batch: Any) -> None:
     """Do nothing, in place of a training step."""
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from chirpid_patch.loader_speed.search import LoaderChoice, Trial
+from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial
 from chirpid_patch.machine.cpus import usable_cpus
 
 logger = logging.getLogger("chirpid_patch")
@@ -96,7 +96,7 @@ def recall(path: Path, key: str) -> LoaderChoice | None:
     if kept is None:
         return None
     try:
-        trials = tuple(Trial(**trial) for trial in kept["trials"])
+        trials = tuple(LoadingTrial(**trial) for trial in kept["trials"])
         workers, threads, prefetch = kept["num_workers"], kept["prefetch_threads"], kept.get("prefetch_factor")
         choice = LoaderChoice(
             int(workers), int(threads), trials, tuple(kept["notes"]), None if prefetch is None else int(prefetch)

@@ -53,7 +53,7 @@ class Clocks(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Step:
+class _LoopStep:
     """One step of the loop: the training step, and then the wait for the next batch."""
 
     away: Clocks
@@ -94,7 +94,7 @@ class LoadController:
         self._candidate = 0
         self._unwatched = _IGNORED  # so many batches to come are not looked at
         self._watch_after = _WATCHED
-        self._watched: list[_Step] = []
+        self._watched: list[_LoopStep] = []
         self._trial: dict[int, list[float]] = {}
         self._to_skip = 0
         self._running: list[weakref.ref[TimedBatches]] = []
@@ -107,12 +107,12 @@ class LoadController:
         self._timer.restart()
         self._step, self._is_first = None, True
 
-    def asked(self) -> None:
+    def batch_requested(self) -> None:
         """Record that the loop requests a batch."""
         if not self._is_first and not self._is_fixed and not self._unwatched:
             self._step = self._timer.ask()
 
-    def delivered(self, threads: int) -> None:
+    def batch_delivered(self, threads: int) -> None:
         """Record that the requested batch has arrived, loaded by ``threads`` prefetching threads (0: none)."""
         if self._is_first or self._is_fixed:
             self._is_first = False
@@ -122,36 +122,36 @@ class LoadController:
             return
         wait = self._timer.arrive()
         if self._step is not None and wait is not None:  # else the first of an epoch
-            self._observe(_Step(self._step, wait), threads)
+            self._observe(_LoopStep(self._step, wait), threads)
 
-    def _observe(self, step: _Step, threads: int) -> None:
+    def _observe(self, step: _LoopStep, threads: int) -> None:
         if self._settled:
-            self._look_again(step)
+            self._restart_if_changed(step)
             return
         if self._candidate:
             self._try(step, threads)
             return
         self._watched.append(step)
         if len(self._watched) == _WATCHED:
-            self._consider()
+            self._begin_trial_if_useful()
 
-    def _consider(self) -> None:
+    def _begin_trial_if_useful(self) -> None:
         """Begin a trial if the measured waits and idle CPUs permit a gain; else watch again later."""
         steps, self._watched = self._watched, []
         load = median(step.wait.wall for step in steps)
         away = median(step.away.wall for step in steps)
         if load < max(_LEAST_SECONDS, _LEAST_PART * (load + away)):
-            self._watch_again("loading takes next to no time")
+            self._postpone_trial("loading takes next to no time")
             return
         cpus = max(rank_cpus(), 1)
         waiting = self._may_wait and median(step.wait.thread / step.wait.wall for step in steps) < WAITING
         if not waiting and away > load / 2 and _idle_cpus(steps, cpus) < 0.5:
-            self._watch_again("the training keeps every CPU busy")
+            self._postpone_trial("the training keeps every CPU busy")
             return
         most = MOST_THREADS if waiting else min(cpus, MOST_THREADS)
         wanted = math.ceil(load / max(away, load / most))
         if most < 2 and away < load / 2:
-            self._watch_again("there is one CPU, and the training does not leave it")
+            self._postpone_trial("there is one CPU, and the training does not leave it")
             return
         self._candidate = max(1, min(most, wanted))
         self.pause = _PAUSE if self._candidate == 1 and away > load + 4 * _PAUSE else 0.0
@@ -159,7 +159,7 @@ class LoadController:
         self._trial = {0: [], self._candidate: []}
         self._switch(self._candidate)
 
-    def _look_again(self, step: _Step) -> None:
+    def _restart_if_changed(self, step: _LoopStep) -> None:
         """Start again if the duration of training steps has changed since the decision."""
         self._watched.append(step)
         if len(self._watched) < _LOOKED_AT:
@@ -169,7 +169,7 @@ class LoadController:
             self._settled, self._candidate, self.threads, self.pause = False, 0, 0, 0.0
             self._watch_after = _WATCHED
 
-    def _watch_again(self, why: str) -> None:
+    def _postpone_trial(self, why: str) -> None:
         """Start no trial now, for the reason ``why``; watch again later, with growing intervals."""
         self.why = why
         self._watch_after *= 4
@@ -180,7 +180,7 @@ class LoadController:
         self.threads = threads
         self._to_skip = self._candidate + 2  # until the threads have caught up, or what they hold is used up
 
-    def _try(self, step: _Step, threads: int) -> None:
+    def _try(self, step: _LoopStep, threads: int) -> None:
         if self._to_skip or threads != self.threads:
             self._to_skip = max(self._to_skip - 1, 0)
             return
@@ -223,7 +223,7 @@ class LoadController:
         return {**self.__dict__, "_running": []}
 
 
-def _idle_cpus(steps: list[_Step], cpus: int) -> float:
+def _idle_cpus(steps: list[_LoopStep], cpus: int) -> float:
     """Return the number of CPUs that were idle on average during training steps."""
     wall = sum(step.away.wall for step in steps)
     return cpus - sum(step.away.process for step in steps) / max(wall, 1e-9)

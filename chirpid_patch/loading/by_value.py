@@ -18,7 +18,7 @@ from typing import Any
 
 from torch.utils.data import IterDataPipe, MapDataPipe
 
-from chirpid_patch.loading.loader_parts import LoaderParts, parts_of
+from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes
 from chirpid_patch.loading.worker_start import start_method
 
 #: The attributes of a loader that every worker process is sent.
@@ -40,7 +40,7 @@ def send_by_value(parts: LoaderParts) -> LoaderParts:
     if method == "fork" or not main_is_interactive() or isinstance(parts.dataset, IterDataPipe | MapDataPipe):
         return parts
     together = _Together([getattr(parts, name) for name in _SENT])
-    return parts_of(parts, **{name: _Part(together, place) for place, name in enumerate(_SENT)})
+    return loader_attributes(parts, **{name: _Part(together, place) for place, name in enumerate(_SENT)})
 
 
 def main_is_interactive() -> bool:
@@ -89,7 +89,7 @@ class _Together:
                 "save the program in a file"
             )
         file = BytesIO()
-        pickler = _pickler(file)
+        pickler = _create_pickler(file)
         pickler.dump(self.objects)
         pickler.dump(pickler.defined)
         return _receive, (file.getvalue(),)
@@ -127,7 +127,7 @@ class _ByReference(ForkingPickler):
         )
 
 
-def _pickler(file: BytesIO) -> Any:
+def _create_pickler(file: BytesIO) -> Any:
     """Return a pickler that uses ``cloudpickle`` for objects of ``__main__``; ``_ByReference`` without that package."""
     try:
         import cloudpickle

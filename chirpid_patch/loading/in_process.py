@@ -10,7 +10,7 @@ import torch
 
 from chirpid_patch.loading.adjusting import LoadController
 from chirpid_patch.loading.batch_reader import BatchReader
-from chirpid_patch.loading.batch_requests import EpochRequests, Request
+from chirpid_patch.loading.batch_requests import BatchRequest, EpochRequests
 from chirpid_patch.loading.loader_parts import LoaderParts
 from chirpid_patch.loading.prefetch_threads import KeptThreads, PrefetchQueue
 from chirpid_patch.loading.samplers import tasks_drawn_freely
@@ -82,7 +82,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         self._requests, self._find_reading = epoch(self._base_seed)
         if self._reading is not None and self._reading.controller is not None:
             self._reading.controller.begin_epoch()
-        self._undelivered: deque[Request] = deque()
+        self._undelivered: deque[BatchRequest] = deque()
         self._free: int | None = None
         self._requests.skip(self._sampler_iter)
         for _ in kept_drawn:
@@ -129,14 +129,14 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             batch = reader.read(self._next_request())  # type: ignore[union-attr]
         return batch if pin is None else pin(batch)
 
-    def _next_request(self) -> Request:
+    def _next_request(self) -> BatchRequest:
         request = self._undelivered.popleft()
         if self._ahead:
             self._draw()
         return request
 
     def _load_ahead(self, reader: Any, controller: LoadController) -> Any:
-        controller.asked()
+        controller.batch_requested()
         queue, wanted = self._queue, controller.threads
         usable = queue is not None and (len(queue) > 0 or (queue.at_work and queue.threads == wanted))
         if wanted and not usable:
@@ -153,7 +153,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             batch, threads = queue.take(), queue.threads
         if queue is not None and wanted == queue.threads:
             self._order(queue, controller.pause)
-        controller.delivered(threads)
+        controller.batch_delivered(threads)
         return batch
 
     def _order(self, queue: PrefetchQueue, pause: float) -> None:

@@ -22,7 +22,7 @@ def loader_length(loader: Any) -> int | None:
         return None
 
 
-def way_of_loading(workers: int, threads: int | None) -> str:
+def describe_loading_mode(workers: int, threads: int | None) -> str:
     """Return the loading mode, as part of a sentence."""
     count, kind = (workers, "worker process") if workers else (threads or 0, "prefetch thread")
     plural = "" if count == 1 else "es" if workers else "s"

@@ -19,16 +19,16 @@ from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.adjusting import LoadController, WorkerCount
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import EpochRequests, RequestKind
-from chirpid_patch.loading.batch_timer import TimedBatches, tell_waits
+from chirpid_patch.loading.batch_timer import TimedBatches, log_waits
 from chirpid_patch.loading.by_value import send_by_value
 from chirpid_patch.loading.in_process import BeginEpoch, EpochReading, InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
-from chirpid_patch.loading.loader_parts import LoaderParts, parts_of
+from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes
 from chirpid_patch.loading.overridable import Overridable
-from chirpid_patch.loading.pinning import pin_what_can_be
+from chirpid_patch.loading.pinning import pin_dense_tensors
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.prefetch_threads import KeptThreads
-from chirpid_patch.loading.samplers import draws_from_torch_alone, tasks_drawn_freely
+from chirpid_patch.loading.samplers import tasks_drawn_freely, uses_only_torch_generator
 from chirpid_patch.loading.worker_iterator import WorkerIterator, WorkersNotStartedError
 from chirpid_patch.loading.worker_start import is_importing_main, start_method, why_no_processes
 from chirpid_patch.machine.accelerator import pinning_device
@@ -239,7 +239,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             self._progress.begun = self._epochs.begin(self)
         batches = self._begin_epoch()
         if self._benchmark:
-            batches = TimedBatches(batches, tell_waits)
+            batches = TimedBatches(batches, log_waits)
         if self._placement is not None:
             batches = self._placement.deliver(self, batches)
         if self._epochs is not None:
@@ -324,7 +324,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if self._placement is not None:
             self._placement.begin_epoch(self.dataset)
         asked = self.num_workers
-        parts = parts_of(self, num_workers=0, **self._worker_differences()) if asked else parts_of(self)
+        parts = (
+            loader_attributes(self, num_workers=0, **self._worker_differences()) if asked else loader_attributes(self)
+        )
         ahead = asked * (self.prefetch_factor or 0) if asked else 0
         return InProcessIterator(parts, self._epoch_here(parts), ahead=ahead, threads=self._threads, seed=seed)
 
@@ -363,7 +365,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if self.pin_memory or self.pins_own_batches:
             device = pinning_device()
             if device is not None:
-                pin = partial(pin_batch, device=device) if self.pin_memory else pin_what_can_be
+                pin = partial(pin_batch, device=device) if self.pin_memory else pin_dense_tensors
         return EpochReading(read, reader, self._controller if for_threads else None, pin)
 
     def _worker_differences(self) -> dict[str, Any]:
@@ -396,7 +398,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _worker_requests(self, seed: int) -> EpochRequests:
         """Return the requests of the epoch that begins in worker processes."""
         progress = self._progress
-        kind = partial(BatchedDataLoader._request_kind, parts_of(self), [])
+        kind = partial(BatchedDataLoader._request_kind, loader_attributes(self), [])
         return self._epoch_requests(seed, progress.begun - 1, progress.skipped, kind)
 
     def _with_kept_workers(self) -> Iterator[Any]:
@@ -503,7 +505,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         """Return the random states from which an epoch begins that starts now."""
         generator: Any = self.generator
         own = generator.get_state() if isinstance(generator, torch.Generator) else None  # others PyTorch refuses
-        states = GlobalStates.of_torch() if draws_from_torch_alone(self) else GlobalStates.now()
+        states = GlobalStates.of_torch() if uses_only_torch_generator(self) else GlobalStates.now()
         return _EpochStart(states, own, self._seed_in_use())
 
     # -- ends

@@ -19,7 +19,7 @@ import torch
 from chirpid_patch.datasets.dataset_state import dataset_state
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.loading.batch_reader import BatchReader
-from chirpid_patch.loading.batch_requests import Request
+from chirpid_patch.loading.batch_requests import BatchRequest
 
 #: The samples of a request are read in so many parts for each thread, so that none is idle for long at its end.
 _PARTS_PER_THREAD = 2
@@ -144,7 +144,7 @@ class PrefetchQueue:
         """Return the number of threads."""
         return self._threads.count
 
-    def reads_at_once(self, request: Request) -> bool:
+    def reads_at_once(self, request: BatchRequest) -> bool:
         """Return whether one thread loads ``request``."""
         return not self._reader.parts(request, 1)
 
@@ -163,7 +163,7 @@ class PrefetchQueue:
             return len(ordered) < 2 or sum(len(order.parts) for order in ordered) < _PARTS_PER_THREAD * self.threads
         return len(ordered) < self.threads
 
-    def order(self, request: Request, pause: float = 0.0) -> None:
+    def order(self, request: BatchRequest, pause: float = 0.0) -> None:
         """Read ``request`` after ``pause`` seconds; read it now and in parts if its samples are read one by one."""
         modes = _modes()
         ranges = self._reader.parts(request, _PARTS_PER_THREAD * self.threads)
@@ -223,6 +223,6 @@ class PrefetchQueue:
 class _Order:
     """A queued request: the parts of its samples, if it is read in parts, and its batch."""
 
-    request: Request
+    request: BatchRequest
     parts: list[Future[Any]]
     batch: Future[Any]

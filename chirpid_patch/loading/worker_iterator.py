@@ -22,9 +22,9 @@ from torch.utils.data import Dataset, get_worker_info
 from chirpid_patch.datasets.samples import Collate
 from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.batch_reader import BatchReader
-from chirpid_patch.loading.batch_requests import EpochRequests, Request
+from chirpid_patch.loading.batch_requests import BatchRequest, EpochRequests
 from chirpid_patch.loading.by_value import NotSendableError, send_by_value
-from chirpid_patch.loading.loader_parts import LoaderParts, parts_of, quiet
+from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes, without_random_calls
 from chirpid_patch.loading.pinning import Pinnable, PinnableCollate
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.randomness.seeding import worker_init_fn
@@ -77,7 +77,7 @@ class _RequestedBatches(Dataset[Any]):
         self.dataset = dataset
         self._reader = BatchReader(self.dataset, collate, batches=batches)
 
-    def __getitem__(self, request: Request) -> Any:
+    def __getitem__(self, request: BatchRequest) -> Any:
         return self._reader.read(request)
 
 
@@ -119,7 +119,7 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
         }
     if loader.pins_own_batches and can_pin and not loader.pin_memory:
         changed |= {"pin_memory": True, "collate_fn": PinnableCollate(changed.get("collate_fn", loader.collate_fn))}
-    return send_by_value(parts_of(loader, **changed))
+    return send_by_value(loader_attributes(loader, **changed))
 
 
 class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
@@ -169,7 +169,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         if may_do_without:
             _check_processes()
         try:
-            self._start(self._parts if seed is None else quiet(self._parts, seed))
+            self._start(self._parts if seed is None else without_random_calls(self._parts, seed))
         except NotSendableError as error:
             if not reads_batches or loader.worker_init_fn is not None:
                 raise  # as PyTorch's program stops, in the worker or here; in this process the data might be other data
@@ -375,7 +375,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._is_broken = False
         seed = (self._base_seed + self._restarts * self._num_workers) % 2**63
         try:
-            self._start(quiet(self._parts, seed))
+            self._start(without_random_calls(self._parts, seed))
         finally:
             self._epoch_state = None
 

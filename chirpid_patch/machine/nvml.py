@@ -166,7 +166,7 @@ def _visible_gpus(nvml: Any) -> list[Any]:
 def _reading(nvml: Any, handle: Any) -> GpuReading:
     unreadable: dict[str, str] = {}
 
-    def ask(fields: tuple[str, ...], function: Callable[[Any], Any]) -> Any:
+    def read_fields(fields: tuple[str, ...], function: Callable[[Any], Any]) -> Any:
         """Return the result of ``function``; if it fails, return None and record ``fields`` as unreadable."""
         try:
             return function(handle)
@@ -174,8 +174,8 @@ def _reading(nvml: Any, handle: Any) -> GpuReading:
             unreadable.update(dict.fromkeys(fields, f"NVML reports: {error}"))
             return None
 
-    busy = ask(("utilization_percent",), nvml.nvmlDeviceGetUtilizationRates)
-    memory = ask(("memory_used_bytes", "memory_total_bytes"), nvml.nvmlDeviceGetMemoryInfo)
+    busy = read_fields(("utilization_percent",), nvml.nvmlDeviceGetUtilizationRates)
+    memory = read_fields(("memory_used_bytes", "memory_total_bytes"), nvml.nvmlDeviceGetMemoryInfo)
     return GpuReading(
         name=_as_text(nvml.nvmlDeviceGetName(handle)),
         utilization_percent=None if busy is None else float(busy.gpu),

@@ -24,9 +24,9 @@ def local_ranks() -> int:
     Without ``LOCAL_WORLD_SIZE``, but with ``torch.distributed`` initialised, the result is the number of all ranks, but
     at most the number of CUDA devices of this machine.
     """
-    told = _number("LOCAL_WORLD_SIZE", 0)
-    if told or not _is_initialized():
-        return max(told, 1)
+    local_size = _number("LOCAL_WORLD_SIZE", 0)
+    if local_size or not _is_initialized():
+        return max(local_size, 1)
     return min(dist.get_world_size(), torch.cuda.device_count() or dist.get_world_size())
 
 

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from chirpid_patch.device.precision import autocast_for, grad_scaler_for
 from chirpid_patch.memory.kept_state import kept_state
 from chirpid_patch.memory.trials import MemoryTrials, memory_trials
-from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.random_states import restored_generators
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -62,7 +62,7 @@ def largest_batch_size(
         kept_state(*owners),
         memory_trials(place, memory_limit, safety_margin) as trials,
     ):
-        size = _search(step, trials, max_batch_size)
+        size = _search_size(step, trials, max_batch_size)
     if not size:
         raise RuntimeError(
             f"a training step does not fit in the {trials.allowed_bytes / 2**20:.0f} MiB allowed on {place} even with "
@@ -72,7 +72,7 @@ def largest_batch_size(
     return size
 
 
-def _search(step: Callable[[int], object], trials: MemoryTrials, most: int) -> int:
+def _search_size(step: Callable[[int], object], trials: MemoryTrials, most: int) -> int:
     """Return the largest size that fits, 0 if none: double the size, then halve the gap to the first failure."""
     shown, too_large = 0, most + 1
     while shown + 1 < too_large:
@@ -100,7 +100,7 @@ def _restored_generators(device: torch.device, *owners: Any) -> Iterator[None]:
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
         forked = torch.random.fork_rng(devices=[index], device_type="cuda")
-    with unmoved_generators(*owners), forked:
+    with restored_generators(*owners), forked:
         yield
 
 

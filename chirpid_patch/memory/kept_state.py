@@ -27,11 +27,11 @@ def kept_state(*owners: Any) -> Iterator[None]:
     """
     with ExitStack() as stack:
         for owner in owners:
-            stack.callback(_keep(owner))
+            stack.callback(_restore_function(owner))
         yield
 
 
-def _keep(owner: Any) -> Callable[[], None]:
+def _restore_function(owner: Any) -> Callable[[], None]:
     """Return a function that restores the current state of ``owner``."""
     if isinstance(owner, nn.Module):
         return _keep_module(owner)

@@ -60,7 +60,7 @@ class GlobalStates:
 
 
 @contextmanager
-def unmoved_generators(*owners: Any) -> Iterator[None]:
+def restored_generators(*owners: Any) -> Iterator[None]:
     """Return a context in which any random numbers may be drawn. At its end every generator has its earlier state.
 
     The generators are Python's, NumPy's and PyTorch's global CPU generators, those among ``owners`` (loaders, samplers,

@@ -110,12 +110,12 @@ class MultiScaleStep:
         return self._all_at_once(batch, labels, device)
 
     def _on_demand(self, images: Tensor, labels: Tensor) -> ScaleLosses:
-        pieces = [(scale, part) for scale in self.scales for part in self._parts(scale, images)]
+        pieces = [(scale, part) for scale in self.scales for part in self._divide_batch(scale, images)]
         losses: dict[int, list[Tensor]] = {scale: [] for scale in self.scales}
         outputs: dict[int, list[Any]] = {scale: [] for scale in self.scales}
         for number, (scale, part) in enumerate(pieces, 1):
             with self._gradient_exchange(number == len(pieces)):
-                loss, output = self._run(scale, images, labels, part)
+                loss, output = self._run_part(scale, images, labels, part)
             losses[scale].append(loss)
             outputs[scale].append(output)
         return self._result(
@@ -123,7 +123,7 @@ class MultiScaleStep:
             {scale: parts for scale, parts in outputs.items() if isinstance(parts[0], Tensor)},
         )
 
-    def _run(self, scale: int, images: Tensor, labels: Tensor, part: slice) -> tuple[Tensor, Any]:
+    def _run_part(self, scale: int, images: Tensor, labels: Tensor, part: slice) -> tuple[Tensor, Any]:
         """Run forward and backward pass of a part of the batch, and free its memory."""
         is_whole = part.stop - part.start == len(images)
         with self._autocast():
@@ -157,7 +157,7 @@ class MultiScaleStep:
         no_sync = getattr(self.model, "no_sync", None)
         return nullcontext() if now or no_sync is None else no_sync()
 
-    def _parts(self, scale: int, images: Tensor) -> list[slice]:
+    def _divide_batch(self, scale: int, images: Tensor) -> list[slice]:
         """Return the parts in which a batch of this scale runs."""
         count = len(images)
         whole = [slice(0, count)]

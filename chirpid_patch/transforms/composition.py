@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from chirpid_patch.declaration import served
+from chirpid_patch.declaration import batched_object_for
 from chirpid_patch.transforms.spectrograms import Transform
 
 #: Where a part stands: its position in each composition around it, outermost first.
@@ -45,20 +45,20 @@ class Lambda:
         return self.lambd(sample)
 
 
-def parts_of(transform: Transform, position: Position) -> Iterator[tuple[Position, Transform]]:
+def transform_parts(transform: Transform, position: Position) -> Iterator[tuple[Position, Transform]]:
     """Return the transforms that the composition ``transform``, at ``position``, applies in turn; else itself.
 
     Compositions are the two classes above, torchvision's classes of the same names, and ``nn.Sequential``: exactly
     these classes, or subclasses that do not override the call. A declared transform is replaced by the transform of
     this package that does the same.
     """
-    transform = served(transform)
+    transform = batched_object_for(transform)
     inner = _inner(transform)
     if inner is None:
         yield position, transform
         return
     for number, part in enumerate(inner):
-        yield from parts_of(part, (*position, number))
+        yield from transform_parts(part, (*position, number))
 
 
 def _inner(transform: Transform) -> Sequence[Transform] | None:

@@ -35,9 +35,9 @@ class ImageMasks(BatchTransform):
         return dtype is torch.float32 and len(shape) == 3 and shape[0] == 1 and min(shape[1:]) > 1
 
     def check(self, samples: Tensor) -> None:
-        self._ranges(samples)
+        self._minimum_and_range(samples)
 
-    def _ranges(self, samples: Tensor) -> tuple[Floats, Floats]:
+    def _minimum_and_range(self, samples: Tensor) -> tuple[Floats, Floats]:
         """Return the least value and the divisor of each sample, both of shape (B, 1, 1, 1)."""
         if not self.takes(samples.dtype, samples.shape[1:]):
             raise ValueError(f"images are made of float32 samples (1, F, T), not {samples.dtype} {samples.shape[1:]}")
@@ -60,7 +60,7 @@ class ImageMasks(BatchTransform):
         return self.transform_batch(sample.unsqueeze(0), keys)[0]
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
-        low, spans = self._ranges(batch)
+        low, spans = self._minimum_and_range(batch)
         values: Any = batch.numpy() - low
         values /= spans
         values *= np.float32(255)

@@ -50,7 +50,7 @@ Values = npt.NDArray[np.float32]
 _BLOCK = 1 << 16
 
 
-class _Scratch(threading.local):
+class _NoiseBuffers(threading.local):
     """Buffers in which a thread draws noise. New buffers for each sample would double the time through page faults."""
 
     def __init__(self) -> None:
@@ -68,11 +68,11 @@ class _Scratch(threading.local):
             self.values = np.empty(values, dtype=np.float32)
 
 
-_scratch = _Scratch()
+_scratch = _NoiseBuffers()
 
 
 @lru_cache(maxsize=8)
-def _steps(words: int) -> npt.NDArray[np.uint64]:
+def _generator_steps(words: int) -> npt.NDArray[np.uint64]:
     """Return the numbers that SplitMix64 adds to its seed for each of the first ``words`` words."""
     steps: npt.NDArray[np.uint64] = np.arange(1, words + 1, dtype=np.uint64) * _GOLDEN
     return steps
@@ -86,7 +86,7 @@ def _independent_noise(key: int, std: float, values: Values) -> Values:
         count = (len(block) + 3) // 4
         words, mixed = scratch.words[0, :count], scratch.words[1, :count]
         seed = np.array(key + start // 4 * int(_GOLDEN) & 0xFFFFFFFFFFFFFFFF, dtype=np.uint64)
-        np.add(_steps(count), seed, out=words)
+        np.add(_generator_steps(count), seed, out=words)
         for shift, multiplier in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
             np.right_shift(words, np.uint64(shift), out=mixed)
             np.bitwise_xor(words, mixed, out=words)

@@ -409,7 +409,7 @@ def steps(
             threads = overlap.threads
             seconds = load * (1 - gain) if threads else load
             clock.run(seconds, thread=seconds, process=seconds)
-            overlap.delivered(threads)
+            overlap.batch_delivered(threads)
 
 
 class SimulatedClocks:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from rich.cells import cell_len as columns
 
 from chirp_migrate.cli import main
-from chirp_migrate.console.screen import Screen, printed
+from chirp_migrate.console.screen import Screen, render_to_text
 from chirp_migrate.plans.plan import Finding, Plan, Safety, Skipped, Status
 from chirp_migrate.report.hunks import Row, Section
 from chirp_migrate.report.reading import read_story
@@ -278,7 +278,7 @@ def test_on_a_terminal_it_is_coloured_and_fits(migrated: Path, variables: dict[s
 
 @pytest.mark.parametrize("width", [60, 80, 99])
 def test_what_verify_prints_fits_too(width: int) -> None:
-    lines = printed(lambda screen: show_verify(verdict(), screen), width, verbose=True).splitlines()
+    lines = render_to_text(lambda screen: show_verify(verdict(), screen), width, verbose=True).splitlines()
     assert lines[0].startswith("Verdict: faster") and max(map(columns, lines)) <= width
     assert any("60 % [55, 64]" in line for line in lines)
 

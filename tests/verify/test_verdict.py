@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.stats.sequential_looks import Look
+from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.verify.verdict import Decision, Judge, Timing, Verdict
 
 
@@ -23,7 +23,7 @@ def timing(
 def judge(total: Timing, *entries: Timing, share: float = 1.0, strict: bool = False) -> Judge:
     """After one look, which has this share of the errors."""
     found = Judge(0.2, strict=strict)
-    found.look(total, {f"entry{i}": entry for i, entry in enumerate(entries)}, [Look(6, share)])
+    found.look(total, {f"entry{i}": entry for i, entry in enumerate(entries)}, [InterimAnalysis(6, share)])
     return found
 
 
@@ -63,7 +63,7 @@ def test_an_entry_point_that_stays_open_is_named_and_is_a_verdict_of_its_own_onl
 
 def test_nothing_is_decided_without_an_interval() -> None:
     found = Judge(0.2)
-    assert found.look(None, {}, [Look(1, 1.0)]) == set()
+    assert found.look(None, {}, [InterimAnalysis(1, 1.0)]) == set()
     assert found.decide().verdict is Verdict.NOT_SHOWN and "--time-budget" in found.decide().reason
 
 
@@ -120,7 +120,9 @@ def test_the_ends_of_the_interval_are_what_decides() -> None:
 def test_what_a_look_has_shown_is_not_taken_back_by_a_later_one() -> None:
     found = judge(timing(0.6), timing(0.9), timing(1.0, spread=0.3), share=0.2)
     wide = timing(1.02, spread=0.3)
-    open_now = found.look(timing(0.6), {"entry0": wide, "entry1": wide}, [Look(6, 0.2), Look(8, 0.05)])
+    open_now = found.look(
+        timing(0.6), {"entry0": wide, "entry1": wide}, [InterimAnalysis(6, 0.2), InterimAnalysis(8, 0.05)]
+    )
     assert open_now == {"entry1"} and found.inconclusive() == ["entry1"]
     assert found.entries["entry0"].ratio.high <= 1.05
 
@@ -128,7 +130,9 @@ def test_what_a_look_has_shown_is_not_taken_back_by_a_later_one() -> None:
 def test_slower_is_not_taken_back_either() -> None:
     found = judge(timing(0.6), timing(0.5), timing(1.3), share=0.2, strict=True)
     for later in (timing(1.1, spread=0.3), timing(0.9)):
-        found.look(timing(0.6), {"entry0": timing(0.5), "entry1": later}, [Look(6, 0.2), Look(8, 0.05)])
+        found.look(
+            timing(0.6), {"entry0": timing(0.5), "entry1": later}, [InterimAnalysis(6, 0.2), InterimAnalysis(8, 0.05)]
+        )
         assert found.slower() == ["entry1"] and found.inconclusive() == []
         assert found.entries["entry1"].ratio.low > 1.05
         assert found.decide().verdict is Verdict.SLOWER
@@ -154,8 +158,8 @@ def test_what_is_still_open(
 ) -> None:
     given = [each if isinstance(each, tuple) else (each, 0.01) for each in entries]
     named = {f"entry{i}": timing(value, spread=spread) for i, (value, spread) in enumerate(given)}
-    assert Judge(0.2).look(timing(**total), named, [Look(6, 1.0)]) == expected
-    assert Judge(0.2, strict=True).look(timing(**total), named, [Look(6, 1.0)]) == if_strict
+    assert Judge(0.2).look(timing(**total), named, [InterimAnalysis(6, 1.0)]) == expected
+    assert Judge(0.2, strict=True).look(timing(**total), named, [InterimAnalysis(6, 1.0)]) == if_strict
 
 
 def test_exit_codes_are_the_documented_ones() -> None:

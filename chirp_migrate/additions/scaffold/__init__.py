@@ -36,7 +36,7 @@ def scaffold_files(root: Path) -> list[tuple[str, str]]:
     """
     if not (root / "utils").is_dir():
         return []
-    return [(path, _text(path)) for path in _TEMPLATES if _is_free(root, path)]
+    return [(path, _template_text(path)) for path in _TEMPLATES if _is_free(root, path)]
 
 
 def has_training_modules(root: Path) -> bool:
@@ -69,7 +69,7 @@ def _is_free(root: Path, path: str) -> bool:
     return folder.is_dir() and folder.resolve().is_relative_to(root.resolve())
 
 
-def _text(path: str) -> str:
+def _template_text(path: str) -> str:
     template = files("chirp_migrate.additions.scaffold").joinpath("templates").joinpath(_TEMPLATES[path])
     text = template.read_text(encoding="utf-8")
     return notebook_json(text) if path.endswith(".ipynb") else text

@@ -52,7 +52,7 @@ def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
     return found
 
 
-def reads_of(module: Module, name: str, scope: Scope) -> list[cst.Name]:
+def variable_reads(module: Module, name: str, scope: Scope) -> list[cst.Name]:
     """Yield the places that read, change or delete the variable ``name`` of ``scope``, inner functions included."""
     reads = (node for node in module.named(name) if is_read(module, node))
     owners = ((node, module.scopes.lookup(name, node)) for node in reads)
@@ -66,14 +66,14 @@ def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]
     return [one for one, owner in owners if owner is not None and owner[0] is scope]
 
 
-def parts_in(module: Module, code: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
+def nodes_in_module(module: Module, code: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
     """Return the parts of ``code`` that are nodes of the module, unlike the lines that ``statements_of`` creates."""
     return [part for one in code for part in ((one,) if one in module.parents else code_children(one))]
 
 
-def uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> list[cst.Name]:
+def variable_uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> list[cst.Name]:
     """Yield places in ``code`` where ``name`` refers to a variable."""
-    within = set(parts_in(module, code))
+    within = set(nodes_in_module(module, code))
     return [
         one
         for one in module.named(name)

@@ -35,7 +35,7 @@ _ARITHMETIC = (
 )
 
 
-def effect(
+def first_effect(
     module: Module,
     node: cst.CSTNode,
     *,
@@ -58,19 +58,19 @@ def effect(
     for child in code_children(node):
         if isinstance(node, cst.Call) and child is node.func and isinstance(child, cst.Name):
             continue
-        found = effect(module, child, strangers=strangers, is_container=is_container)
+        found = first_effect(module, child, strangers=strangers, is_container=is_container)
         if found is not None:
             return found
     return None
 
 
-def more_than_computing(
+def effect_message(
     module: Module,
     code: Iterable[cst.CSTNode],
     is_container: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> str | None:
-    """Return the message for code with an :func:`effect`; ``None`` for code without effects."""
-    effects = (effect(module, one, is_container=is_container) for one in code)
+    """Return the message for code with an :func:`first_effect`; ``None`` for code without effects."""
+    effects = (first_effect(module, one, is_container=is_container) for one in code)
     found = next((one for one in effects if one is not None), None)
     return None if found is None else f"`{found}` may have side effects"
 

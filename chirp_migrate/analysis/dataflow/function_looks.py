@@ -10,7 +10,7 @@ from functools import lru_cache
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["CODE", "DETAILS", "place_of_look"]
+__all__ = ["CODE", "DETAILS", "place_of_inspection"]
 
 #: Attributes that distinguish functions, and calls that distinguish functions from other objects.
 CODE = frozenset(f"__{name}__" for name in ("name", "qualname", "code", "defaults", "closure"))
@@ -24,7 +24,7 @@ _CLASS = re.compile(r"_*[A-Z]+[a-z0-9]\w*|(\w+_)?(cls|class|klass|type|kind)_?")
 _STRING = r"""["']({0})["'](?!\s*:)|(?:[^\s{{,]\s*|,[ \t]*)["']({0})["']"""
 
 
-def place_of_look(project: Project, attributes: frozenset[str]) -> str | None:
+def place_of_inspection(project: Project, attributes: frozenset[str]) -> str | None:
     """Return where a file reads one of ``attributes`` of an object that may be a function, as ``path:line``.
 
     Args:
@@ -33,14 +33,14 @@ def place_of_look(project: Project, attributes: frozenset[str]) -> str | None:
     """
     words = (*sorted(attributes), *(_TELLING if attributes == CODE else ()))
     for path, text in project.matching(re.compile("|".join(words)), *words):
-        line = _line_of_look(text, attributes)
+        line = _line_of_inspection(text, attributes)
         if line is not None:
             return f"{path}:{line}"
     return None
 
 
 @lru_cache(maxsize=1024)
-def _line_of_look(text: str, attributes: frozenset[str]) -> int | None:
+def _line_of_inspection(text: str, attributes: frozenset[str]) -> int | None:
     pattern = _STRING.format("|".join(sorted(attributes)))
     if attributes == CODE:
         pattern += rf"|\b(?:{'|'.join(_TELLING)})\b"

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
+from chirp_migrate.analysis.dataflow.closures import Capture, variable_reads
 from chirp_migrate.analysis.known_names import DATASET, base_names, is_call_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
@@ -65,7 +65,7 @@ def _may_give_itself(module: Module, project: Project, node: cst.ClassDef) -> bo
     methods = methods_of(node)
     for method in methods.values():
         own = next((one.name for one in (*method.params.posonly_params, *method.params.params)), None)
-        reads = [] if own is None else reads_of(module, own.value, module.scopes.scope_of(own))
+        reads = [] if own is None else variable_reads(module, own.value, module.scopes.scope_of(own))
         if _is_late(module, project, [method], reads) or not all(
             _only_reads_attributes(module, project, one, methods) for one in reads
         ):

@@ -157,7 +157,7 @@ def _takes_other_objects_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tup
     """
     for node in ast.iter_child_nodes(tree):
         inner = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else bases
-        of_base = _called_of_base(node, bases)
+        of_base = _base_methods_called(node, bases)
         match node:
             case (
                 ast.Call(func=ast.Name(id="getattr"), args=[asked, ast.Constant(value=str(name)), *_])
@@ -171,7 +171,7 @@ def _takes_other_objects_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tup
             yield from (one for part in others for one in _takes_other_objects_in(part, bases))
 
 
-def _called_of_base(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:
+def _base_methods_called(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:
     """Return the methods that a class calls in the form ``Base.method(self, …)``."""
     match node:
         case ast.Call(func=ast.Attribute(value=asked) as called, args=[ast.Name(), *_]) if ast.unparse(asked) in bases:
@@ -214,15 +214,15 @@ def _object_with_computed_names(node: ast.AST) -> ast.expr | None:
             own = changes[0] if changes else ast.Name("self")
             return None if isinstance(name, ast.Constant) else own
         case ast.Call(func=ast.Attribute(value=held, attr="update" | "setdefault" | "__setitem__")):
-            return _whose_attributes(held)
+            return _owner_of_attributes(held)
         case ast.Subscript(value=held, slice=name, ctx=ast.Store()):
-            return None if isinstance(name, ast.Constant) else _whose_attributes(held)
+            return None if isinstance(name, ast.Constant) else _owner_of_attributes(held)
         case ast.Attribute(value=changed, attr="__dict__", ctx=ast.Store()):
             return changed
     return None
 
 
-def _whose_attributes(held: ast.expr) -> ast.expr | None:
+def _owner_of_attributes(held: ast.expr) -> ast.expr | None:
     """Return ``x`` for ``x.__dict__`` and ``vars(x)``."""
     match held:
         case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
@@ -349,7 +349,7 @@ def _is_bound_once(project: Project, path: str, name: str) -> bool:
 _LISTING = re.compile(r"\b(?:vars|dir|globals|getmembers)\s*\(|\b__dict__\b|\b__init_subclass__\b")
 
 
-def lists_names(module: Module) -> bool:
+def may_list_attributes(module: Module) -> bool:
     """Return whether code of a module may list the attributes of objects, classes or modules."""
     return _LISTING.search(module.text) is not None
 

@@ -13,14 +13,14 @@ from chirp_migrate.syntax.module import Module
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ConditionalOperand:
     """The value may become the value of ``whole``, a conditional expression, ``and`` or ``or``."""
 
     whole: cst.IfExp | cst.BooleanOperation
 
 
 @dataclass(frozen=True)
-class Kept:
+class DisplayElement:
     """The value becomes an element of ``display``; with a star, its items become elements."""
 
     element: cst.Element | cst.StarredElement
@@ -28,7 +28,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Entry:
+class DisplayEntry:
     """The value becomes the value of a key of ``display``."""
 
     key: cst.BaseExpression
@@ -44,14 +44,14 @@ class Assigned:
 
 
 @dataclass(frozen=True)
-class Default:
+class ParameterDefault:
     """The value becomes the default of a parameter."""
 
     parameter: cst.Param
 
 
 @dataclass(frozen=True)
-class Given:
+class CallArgument:
     """The value becomes an argument of a call."""
 
     argument: cst.Arg
@@ -73,7 +73,7 @@ class Called:
 
 
 @dataclass(frozen=True)
-class Returned:
+class ReturnValue:
     """A function returns the value."""
 
     statement: cst.Return
@@ -87,13 +87,25 @@ class Iterated:
 
 
 @dataclass(frozen=True)
-class Member:
+class AttributeRead:
     """Code reads an attribute of the value."""
 
     attribute: cst.Attribute
 
 
-Step = Chosen | Kept | Entry | Assigned | Default | Given | Inherited | Called | Returned | Iterated | Member
+Step = (
+    ConditionalOperand
+    | DisplayElement
+    | DisplayEntry
+    | Assigned
+    | ParameterDefault
+    | CallArgument
+    | Inherited
+    | Called
+    | ReturnValue
+    | Iterated
+    | AttributeRead
+)
 
 
 def step_of(module: Module, node: cst.CSTNode) -> Step | None:
@@ -101,31 +113,31 @@ def step_of(module: Module, node: cst.CSTNode) -> Step | None:
     parent = module.parents[node]
     match parent:
         case cst.BooleanOperation():
-            return Chosen(parent)
+            return ConditionalOperand(parent)
         case cst.IfExp(test=test) if test is not node:
-            return Chosen(parent)
+            return ConditionalOperand(parent)
         case cst.Element() | cst.StarredElement():
-            return Kept(parent, module.parents[parent])
+            return DisplayElement(parent, module.parents[parent])
         case cst.DictElement(key=key, value=value) if value is node:
-            return Entry(key, module.parents[parent])
+            return DisplayEntry(key, module.parents[parent])
         case cst.Assign():
             return Assigned(tuple(one.target for one in parent.targets), parent)
         case cst.AnnAssign(target=target, value=value) | cst.NamedExpr(target=target, value=value) if value is node:
             return Assigned((target,), parent)
         case cst.Param(default=default) if default is node:
-            return Default(parent)
+            return ParameterDefault(parent)
         case cst.Arg():
             match module.parents[parent]:
                 case cst.Call() as call:
-                    return Given(parent, call)
+                    return CallArgument(parent, call)
                 case cst.ClassDef() as definition:
                     return Inherited(definition)
         case cst.Call(func=function) if function is node:
             return Called(parent)
         case cst.Return():
-            return Returned(parent)
+            return ReturnValue(parent)
         case cst.For(iter=iterable) | cst.CompFor(iter=iterable) if iterable is node:
             return Iterated(parent)
         case cst.Attribute(value=value) if value is node:
-            return Member(parent)
+            return AttributeRead(parent)
     return None

@@ -88,7 +88,7 @@ class Samples:
     none_tested: set[Value]
 
 
-def samples_of(paths: Sequence[Path]) -> Samples | None:
+def inferred_samples(paths: Sequence[Path]) -> Samples | None:
     """Return the samples of all paths through a ``__getitem__``; ``None`` if there are too many conditions."""
     conditions = sorted({condition for path in paths for condition in path.truths}, key=str)
     if len(conditions) > MAX_CONDITIONS:
@@ -102,7 +102,7 @@ def samples_of(paths: Sequence[Path]) -> Samples | None:
     complete = (
         all(map(_does_nothing_besides, paths))
         and tested.isdisjoint(atoms)
-        and all(_decides(outcomes, position) for position in range(len(conditions)))
+        and all(_makes_difference(outcomes, position) for position in range(len(conditions)))
     )
     reads_once = all(len(set(path.items)) == len(path.items) for path in paths)
     return Samples(conditions, outcomes, complete, reads_once, tested)
@@ -133,7 +133,7 @@ def _does_nothing_besides(path: Path) -> bool:
     return path.calls == list(calls) and all(is_part(one, path.value) for one in path.evaluated)
 
 
-def _decides(outcomes: Mapping[tuple[bool, ...], Value], position: int) -> bool:
+def _makes_difference(outcomes: Mapping[tuple[bool, ...], Value], position: int) -> bool:
     """Return whether the condition at a position makes a difference somewhere."""
     otherwise = {truths: (*truths[:position], False, *truths[position + 1 :]) for truths in outcomes}
     return any(value != outcomes[otherwise[truths]] for truths, value in outcomes.items())
@@ -153,7 +153,7 @@ def is_part(one: Value, value: Value) -> bool:
     return isinstance(one, Const) or one in subvalues(value)
 
 
-def meaning_of(samples: Samples) -> Meaning | None:
+def dataset_semantics(samples: Samples) -> Meaning | None:
     """Return the semantics of a dataset from the result of its ``__getitem__`` at :data:`INDEX`."""
     for value in samples.outcomes.values() if not samples.conditions else ():
         match value:
@@ -162,7 +162,7 @@ def meaning_of(samples: Samples) -> Meaning | None:
         match standardized_pair(value):
             case Item(dataset, Item(indices, at)), mean, std, eps if at == INDEX:
                 return Standardizing(dataset, indices, mean, std, eps)
-    return augmenting(samples)
+    return augmenting_semantics(samples)
 
 
 def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
@@ -174,7 +174,7 @@ def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
             return None
     match divisor:
         case Op("+", std, Const(number)) | Op("+", Const(number), std):
-            eps = finite(number)
+            eps = finite_number(number)
             if not eps:  # 0 is what nothing added is read as
                 return None
         case Op("+"):
@@ -182,7 +182,7 @@ def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
     return sample, mean, std, eps
 
 
-def finite(number: str) -> float:
+def finite_number(number: str) -> float:
     """Return the value of a literal; 0 if it is no finite number."""
     try:
         value = float(number)
@@ -191,12 +191,12 @@ def finite(number: str) -> float:
     return value if isfinite(value) else 0.0
 
 
-def augmenting(samples: Samples) -> Augmenting | None:
+def augmenting_semantics(samples: Samples) -> Augmenting | None:
     """Return the semantics of ``(transform(x), y)`` of ``x, y = dataset[index]``, for one or more transforms."""
     chains: dict[tuple[bool, ...], tuple[Value, ...]] = {}
     datasets: set[Value] = set()
     for truths, value in samples.outcomes.items():
-        outcome = _chain(value)
+        outcome = _applied_functions(value)
         if outcome is None:
             return None
         dataset, chains[truths] = outcome
@@ -219,7 +219,7 @@ def augmenting(samples: Samples) -> Augmenting | None:
     return Augmenting(datasets.pop(), tuple(stages), training) if len(stages) == len(full) else None
 
 
-def _chain(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
+def _applied_functions(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
     """Return the base dataset and the functions applied to x, innermost first, of a sample without conditions."""
     match value:
         case Item(dataset, at) if at == INDEX:

@@ -153,10 +153,10 @@ class DatasetState:
                 if value is not None and method in constructing:
                     kinds = ((one, kind(one)) for one in contents(method.module, method.function, value))
                     found += [(one, what) for one, what in kinds if what is not None]
-            if found and not self._given_up(uses) and not self.project.holds(set_from_outside(attribute), attribute):
+            if found and not self._is_reset(uses) and not self.project.holds(set_from_outside(attribute), attribute):
                 yield (attribute, *found[0])
 
-    def _given_up(self, uses: list[Use]) -> bool:
+    def _is_reset(self, uses: list[Use]) -> bool:
         for use in uses:
             if use.method not in self.constructing:
                 continue

@@ -24,7 +24,7 @@ class DelegatingTransform:
     attribute: str
 
 
-def handing_on(module: Module, definition: cst.ClassDef) -> DelegatingTransform | None:
+def read_delegation(module: Module, definition: cst.ClassDef) -> DelegatingTransform | None:
     """Return how the objects of a class pass their argument on; None if a call does anything else."""
     bases = [base for base in definition.bases if not is_name(base.value, "object")]
     if bases or definition.keywords or definition.decorators or definition.type_parameters:

@@ -65,7 +65,7 @@ def _shared_variables(state: DatasetState) -> Iterator[HeldGenerator]:
         for statement in own_nodes(scope):
             if not isinstance(statement, cst.Assign | cst.AnnAssign) or statement.value is None:
                 continue
-            made = _maker(module, state.project, statement.value)
+            made = _creating_call(module, state.project, statement.value)
             if made is None:
                 continue
             targets = statement.targets if isinstance(statement, cst.Assign) else (statement,)
@@ -90,10 +90,10 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
         annotations = [p.annotation for p in every if p.name.value == value.value and p.annotation is not None]
         named = [n for annotation in annotations for n in find_in(annotation, cst.Name, cst.Attribute)]
         return any(map(_GENERATORS.fullmatch, (name for one in named for name in project.resolved_names(module, one))))
-    return isinstance(value, cst.Call) and _maker(module, project, value) is value
+    return isinstance(value, cst.Call) and _creating_call(module, project, value) is value
 
 
-def _maker(module: Module, project: Project, value: cst.BaseExpression) -> cst.Call | None:
+def _creating_call(module: Module, project: Project, value: cst.BaseExpression) -> cst.Call | None:
     """Return the call that creates the generator, also before ``.manual_seed(…)``."""
     for one in contents(module, module.tree, value):
         match one:

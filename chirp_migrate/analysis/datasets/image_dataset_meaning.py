@@ -27,7 +27,7 @@ from chirp_migrate.analysis.dataflow.symbolic import (
 from chirp_migrate.analysis.datasets.dataset_meaning import (
     INDEX,
     SELF,
-    finite,
+    finite_number,
     is_part,
     none_tested,
     subvalues,
@@ -65,7 +65,7 @@ _BACK = re.compile(r"array( float)+ divide tensor( axis)*|array( float)* tensor(
 
 
 @dataclass(frozen=True)
-class Imaging:
+class ImageAugmenting:
     """``augmenter`` applied to an 8-bit image of each sample of ``dataset``, scaled to the range of the sample.
 
     Attributes:
@@ -83,7 +83,7 @@ class Imaging:
     divisor: float = 1.0
 
 
-def imaging(paths: Sequence[Path]) -> Imaging | None:
+def image_semantics(paths: Sequence[Path]) -> ImageAugmenting | None:
     """Return the semantics of the paths through a ``__getitem__``, if they match the pattern and do nothing else."""
     conditions = {condition for path in paths for condition in path.truths}
     known = {condition: holds for condition in conditions if (holds := _holds_for_tensor(condition)) is not None}
@@ -143,7 +143,7 @@ def _holds_for_tensor(test: Value) -> bool | None:
     return None
 
 
-def _read_imaging(value: Value) -> Imaging | None:
+def _read_imaging(value: Value) -> ImageAugmenting | None:
     """Match the value with the pattern, from the outermost operation to the innermost."""
     match value:
         case Tuple((first, Item(Item(dataset) as sample, Const("1")))) if _is_x(x := item(sample, Const("0"))):
@@ -156,7 +156,11 @@ def _read_imaging(value: Value) -> Imaging | None:
         case Call(augmenter, (image,), ()):
             array, made = _value_before_steps(image, _TO_IMAGE)
             eps = _range_epsilon(array, x) if made == ["image"] else None
-            return None if eps is None else Imaging(dataset, augmenter, None, eps, 255.0 if "divide" in back else 1.0)
+            return (
+                None
+                if eps is None
+                else ImageAugmenting(dataset, augmenter, None, eps, 255.0 if "divide" in back else 1.0)
+            )
     return None
 
 
@@ -198,7 +202,7 @@ def _range_epsilon(value: Value, x: Value) -> float | None:
     eps = 0.0
     match span:
         case Op("+", span, added):
-            eps = finite(str(added))
+            eps = finite_number(str(added))
             if not eps > 0:
                 return None
     lows, highs = _ends("min", array), _ends("max", array)

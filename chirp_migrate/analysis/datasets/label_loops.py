@@ -7,10 +7,10 @@ from itertools import chain, takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.effects import effect, more_than_computing
+from chirp_migrate.analysis.dataflow.effects import effect_message, first_effect
 from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
 from chirp_migrate.analysis.dataflow.symbolic import statements_of
-from chirp_migrate.analysis.datasets.collecting_loops import is_collecting, problem_of
+from chirp_migrate.analysis.datasets.collecting_loops import early_reading_problem, is_collecting
 from chirp_migrate.analysis.datasets.label_scan import IsDataset, Scan, may_be_replaced, read_scan, why_too_early
 from chirp_migrate.analysis.known_names import resolves_to
 from chirp_migrate.syntax.module import Module, code_children
@@ -46,8 +46,8 @@ def label_comprehension(module: Module, project: Project, is_dataset: IsDataset,
             )
             scan.problem = (
                 problem
-                or more_than_computing(module, results)
-                or _condition(module, scan, node)
+                or effect_message(module, results)
+                or _conditional_read(module, scan, node)
                 or _evaluated_before_sample(module, project, scan, node)
                 or why_too_early(module, project, scan)
             )
@@ -71,11 +71,11 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
     early = [scan.dataset, scan.iterable, *([scan.index] if scan.index is not None else [])]
     problem = (
         scan.problem
-        or problem_of(module, node, statements, early)
+        or early_reading_problem(module, node, statements, early)
         or (
             None
             if scan.opening
-            else _condition(module, scan, node) or _evaluated_before_sample(module, project, scan, node)
+            else _conditional_read(module, scan, node) or _evaluated_before_sample(module, project, scan, node)
         )
         or why_too_early(module, project, scan)
     )
@@ -88,7 +88,7 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
     return scan
 
 
-def _condition(module: Module, scan: Scan, node: cst.CSTNode) -> str | None:
+def _conditional_read(module: Module, scan: Scan, node: cst.CSTNode) -> str | None:
     """Return why an iteration might not read its sample, which is read at the use of the label."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
@@ -148,4 +148,6 @@ def _is_taken_at_once(module: Module, node: cst.GeneratorExp) -> bool:
     call = module.parents[argument]
     if not isinstance(call, cst.Call) or call.args[0] is not argument or call.args[0].keyword:
         return False
-    return resolves_to(module, call.func, _AT_ONCE) and all(effect(module, other) is None for other in call.args[1:])
+    return resolves_to(module, call.func, _AT_ONCE) and all(
+        first_effect(module, other) is None for other in call.args[1:]
+    )

@@ -13,8 +13,8 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import parts_in, uses
-from chirp_migrate.analysis.dataflow.effects import effect, more_than_computing, suspends_or_binds
+from chirp_migrate.analysis.dataflow.closures import nodes_in_module, variable_uses
+from chirp_migrate.analysis.dataflow.effects import effect_message, first_effect, suspends_or_binds
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_assigned_later, is_replaced
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
@@ -79,10 +79,10 @@ def read_scan(
         ) if module.qualified_names(iterable.func) == {"builtins.enumerate"}:
             scan = read_scan(module, is_dataset, each, counted, code)
             return None if scan is None or count in (scan.label, *scan.dropped) else scan
-    pair = _pair(target)
+    pair = _unpacked_pair(target)
     if pair is not None and is_dataset(iterable):
         x, y = pair
-        if uses(module, code, x) or not uses(module, code, y):
+        if variable_uses(module, code, x) or not variable_uses(module, code, y):
             return None
         return Scan(iterable, target, iterable, unpack=True, label=y, dropped=[x])
     if not isinstance(target, cst.Name):
@@ -91,12 +91,12 @@ def read_scan(
     if opened is not None:
         return opened
     reads = _labels_of(module, code, target.value)
-    if reads and len(reads) == len(uses(module, code, target.value)) and is_dataset(iterable):
+    if reads and len(reads) == len(variable_uses(module, code, target.value)) and is_dataset(iterable):
         return Scan(iterable, target, iterable, reads=reads, dropped=[target.value])
     return _indexed_scan(module, is_dataset, target, iterable, code)
 
 
-def _pair(target: cst.BaseExpression) -> tuple[str, str] | None:
+def _unpacked_pair(target: cst.BaseExpression) -> tuple[str, str] | None:
     """Return the two different names of an unpacked pair."""
     if not isinstance(target, cst.Tuple | cst.List) or len(target.elements) != 2:
         return None
@@ -112,7 +112,7 @@ def _subscript(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpressio
     return None
 
 
-def _second(node: cst.CSTNode) -> cst.BaseExpression | None:
+def _base_of_second_item(node: cst.CSTNode) -> cst.BaseExpression | None:
     """Return ``a`` for ``a[1]``."""
     parts = _subscript(node)
     return parts[0] if parts is not None and is_integer(parts[1], "1") else None
@@ -120,30 +120,34 @@ def _second(node: cst.CSTNode) -> cst.BaseExpression | None:
 
 def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list[cst.CSTNode]:
     """Return every ``sample[1]`` in ``code``, if ``code`` uses the sample in no other way."""
-    around = [(use, module.parents[use]) for use in uses(module, code, sample)]
-    return [parent for use, parent in around if _second(parent) is use and mention(module, parent) is Mention.READ]
+    around = [(use, module.parents[use]) for use in variable_uses(module, code, sample)]
+    return [
+        parent
+        for use, parent in around
+        if _base_of_second_item(parent) is use and mention(module, parent) is Mention.READ
+    ]
 
 
-def _sample(
+def _indexed_sample(
     module: Module, is_dataset: IsDataset, node: cst.CSTNode, name: str
 ) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
     """Return dataset and index of ``dataset[… name …]``."""
     parts = _subscript(node)
-    if parts is None or not uses(module, [parts[1]], name) or uses(module, [parts[0]], name):
+    if parts is None or not variable_uses(module, [parts[1]], name) or variable_uses(module, [parts[0]], name):
         return None
     return parts if is_dataset(parts[0]) else None
 
 
-def _samples(
+def _indexed_samples(
     module: Module, is_dataset: IsDataset, code: Sequence[cst.CSTNode], name: str
 ) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression, cst.BaseExpression]]:
     """Yield every ``dataset[… name …]`` in ``code``, in order of the text, with dataset and index."""
-    above = {module.parents[part] for part in parts_in(module, code)}
+    above = {module.parents[part] for part in nodes_in_module(module, code)}
     holding: dict[cst.CSTNode, None] = {}
-    for use in uses(module, code, name):
+    for use in variable_uses(module, code, name):
         holding |= dict.fromkeys(reversed(list(takewhile(lambda node: node not in above, module.ancestors(use)))))
     for node in holding:
-        if (parts := _sample(module, is_dataset, node, name)) is not None:
+        if (parts := _indexed_sample(module, is_dataset, node, name)) is not None:
             yield node, *parts
 
 
@@ -155,16 +159,18 @@ def _indexed_scan(
     code: Sequence[cst.CSTNode],
 ) -> Scan | None:
     """Return the scan of a loop over ``i`` whose code reads ``dataset[i][1]``."""
-    samples = list(_samples(module, is_dataset, code, target.value))
+    samples = list(_indexed_samples(module, is_dataset, code, target.value))
     reads = [module.parents[sample] for sample, _, _ in samples]
-    if not samples or any(_second(read) is not sample for read, (sample, _, _) in zip(reads, samples, strict=True)):
+    if not samples or any(
+        _base_of_second_item(read) is not sample for read, (sample, _, _) in zip(reads, samples, strict=True)
+    ):
         return None
     if not all(mention(module, read) is Mention.READ for read in reads):
         return None
     _, dataset, index = samples[0]
     scan = Scan(dataset, target, iterable, index, reads=reads, dropped=[target.value])
-    within = [use for _, _, each in samples for use in uses(module, [each], target.value)]
-    if len(within) < len(uses(module, code, target.value)):
+    within = [use for _, _, each in samples for use in variable_uses(module, [each], target.value)]
+    if len(within) < len(variable_uses(module, code, target.value)):
         scan.problem = f"`{target.value}` is used for more than the label"
     elif len(reads) > 1:
         scan.problem = "a sample is read more than once in each iteration"
@@ -186,35 +192,35 @@ def _unpacking_scan(
             rest = code[1:]
         case _:
             return None
-    second = _second(value)
+    second = _base_of_second_item(value)
     whole = value if second is None else second
-    sample = _sample(module, is_dataset, whole, target.value)
+    sample = _indexed_sample(module, is_dataset, whole, target.value)
     if sample is not None:
         scan = Scan(sample[0], target, iterable, sample[1], opening=first, dropped=[target.value])
     elif is_name(whole, target.value) and is_dataset(iterable):
         scan = Scan(iterable, target, iterable, opening=first, dropped=[target.value])
     else:
         return None
-    pair = _pair(left)
+    pair = _unpacked_pair(left)
     if second is not None and isinstance(left, cst.Name):
         scan.label = left.value
-    elif second is None and pair is not None and not uses(module, rest, pair[0]):
+    elif second is None and pair is not None and not variable_uses(module, rest, pair[0]):
         scan.label, scan.unpack = pair[1], True
         scan.dropped.append(pair[0])
     elif second is None and isinstance(left, cst.Name) and left.value != target.value:
         scan.reads = _labels_of(module, rest, left.value)
-        if not scan.reads or len(scan.reads) < len(uses(module, rest, left.value)):
+        if not scan.reads or len(scan.reads) < len(variable_uses(module, rest, left.value)):
             return None
         scan.dropped.append(left.value)
     else:
         return None
-    if scan.label is not None and (scan.label == target.value or not uses(module, rest, scan.label)):
+    if scan.label is not None and (scan.label == target.value or not variable_uses(module, rest, scan.label)):
         return None
-    if uses(module, rest, target.value):
+    if variable_uses(module, rest, target.value):
         if scan.index is None:
             return None
         scan.problem = f"`{target.value}` is used for more than the label"
-    return None if any(_samples(module, is_dataset, rest, target.value)) else scan
+    return None if any(_indexed_samples(module, is_dataset, rest, target.value)) else scan
 
 
 def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Scan | None:
@@ -237,14 +243,14 @@ def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Sc
             return None
     if len(more) > 1 or any(axis.star or not is_integer(axis.value, "0") for axis in more):
         return None  # stacked along another axis, or into memory of the caller's
-    pair = _pair(target)
+    pair = _unpacked_pair(target)
     if pair is not None:
         is_scan = is_name(x, pair[0]) and is_dataset(loop.iter)
         return Scan(loop.iter, target, loop.iter) if is_scan else None
     element = _subscript(x)
     if element is None or not isinstance(target, cst.Name) or not is_integer(element[1], "0"):
         return None
-    sample = _sample(module, is_dataset, element[0], target.value)
+    sample = _indexed_sample(module, is_dataset, element[0], target.value)
     return None if sample is None else Scan(sample[0], target, loop.iter, sample[1])
 
 
@@ -255,10 +261,10 @@ def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
         return "its indices contain `await` or bind names"
     if scan.index is None:
         return None
-    problem = more_than_computing(module, [scan.index])
+    problem = effect_message(module, [scan.index])
     if problem is not None or _is_local(module, scan.dataset):
         return problem
-    found = effect(module, scan.iterable, strangers=True)
+    found = first_effect(module, scan.iterable, strangers=True)
     if found is not None:
         return f"`{found}` runs first and might replace the dataset"
     if may_be_replaced(module, project, scan.dataset):

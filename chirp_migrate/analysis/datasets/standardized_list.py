@@ -60,7 +60,7 @@ class StandardizedList:
         return {str(one) for one in (self.dataset, self.indices, self.mean, self.std)} - {"..."}
 
 
-def in_comprehension(module: Module, node: cst.ListComp) -> StandardizedList | None:
+def list_in_comprehension(module: Module, node: cst.ListComp) -> StandardizedList | None:
     """Return the list of a comprehension, if its elements are standardised samples."""
     loop = node.for_in
     if loop.ifs or loop.inner_for_in is not None or loop.asynchronous is not None:
@@ -70,7 +70,7 @@ def in_comprehension(module: Module, node: cst.ListComp) -> StandardizedList | N
     return _read_iteration(module, loop.target, loop.iter, node.elt, ())
 
 
-def in_loop(module: Module, node: cst.For) -> StandardizedList | None:
+def list_in_loop(module: Module, node: cst.For) -> StandardizedList | None:
     """Return the list to which a loop appends, if its elements are standardised samples."""
     *steps, last = node.body.body
     match last:
@@ -156,7 +156,7 @@ def _keeps_a_value(module: Module, node: cst.CSTNode, name: str) -> bool:
     return has_value(module, module.tree.body[-1] if is_later else node, owner)
 
 
-def made_empty(module: Module, loop: cst.For, name: str) -> cst.SimpleStatementLine | None:
+def empty_list_line(module: Module, loop: cst.For, name: str) -> cst.SimpleStatementLine | None:
     """Return the line ``name = []`` in front of a loop, if no code between them uses the name or leaves the block."""
     statements: Sequence[cst.CSTNode] = getattr(module.parents[loop], "body", ())
     before = list(takewhile(lambda one: one is not loop, statements))

@@ -14,7 +14,13 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     Value,
     takes_plain_arguments,
 )
-from chirp_migrate.analysis.datasets.dataset_meaning import INDEX, SELF, Augmenting, augmenting, samples_of
+from chirp_migrate.analysis.datasets.dataset_meaning import (
+    INDEX,
+    SELF,
+    Augmenting,
+    augmenting_semantics,
+    inferred_samples,
+)
 from chirp_migrate.syntax.module import Module
 
 
@@ -45,10 +51,10 @@ def meaning_of_members(module: Module, node: cst.Call, entries: cst.Dict) -> Aug
         return None
     if any(module.scopes.lookup(one, node) is not None for one in ("type", "len")):
         return None
-    samples = samples_of(paths)
+    samples = inferred_samples(paths)
     if samples is None or not samples.complete or not samples.reads_once:
         return None
-    meaning = augmenting(samples)
+    meaning = augmenting_semantics(samples)
     if meaning is None or lengths != {Call(Name("len"), (meaning.dataset,))}:
         return None
     tested = samples.none_tested

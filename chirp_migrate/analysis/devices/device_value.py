@@ -62,7 +62,7 @@ def device_value(module: Module, node: cst.BaseExpression, depth: int = 0) -> De
         case cst.Integer():
             return _NUMBER
         case cst.Name() | cst.Attribute():
-            return _named(module, node, depth)
+            return _device_by_name(module, node, depth)
     return _UNKNOWN
 
 
@@ -71,7 +71,7 @@ def _device_of_text(text: str) -> DeviceValue:
     return DeviceValue(kind, kind)
 
 
-def _named(module: Module, node: cst.Name | cst.Attribute, depth: int) -> DeviceValue:
+def _device_by_name(module: Module, node: cst.Name | cst.Attribute, depth: int) -> DeviceValue:
     name = dotted(node)
     if name is None:
         return DeviceValue(is_called=isinstance(node, cst.Attribute) and node.attr.value == "device")

@@ -12,7 +12,7 @@ from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["own_transfer", "place_of_mps", "place_of_observed_transfer"]
+__all__ = ["place_of_mps", "place_of_observed_transfer", "why_own_transfer"]
 
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
@@ -25,7 +25,7 @@ _OBSERVED = re.compile(
 _SHOWS = re.compile(r"print|\w*log\w*|info|debug|warning|add_scalars?|set_postfix|update|append|format|write|get|pop")
 
 
-def own_transfer(project: Project) -> str | None:
+def why_own_transfer(project: Project) -> str | None:
     """Return why the project may have a ``to`` or ``cuda`` without ``non_blocking``; ``None`` if it has none."""
     wanted = re.compile(rf"\b(?:{'|'.join((*_MOVES, *_GETTERS))})\b")
     for path, text in project.matching(wanted, *_MOVES, *_GETTERS):
@@ -75,7 +75,7 @@ def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
     for node in ast.walk(tree):
         match node:
             case ast.ClassDef(name=owner, body=body):
-                yield from ((line, reason, owner) for line, reason in _of_class(owner, body))
+                yield from ((line, reason, owner) for line, reason in _transfers_of_class(owner, body))
             case ast.Attribute(attr=name, ctx=ast.Store()) if name in _MOVES + _GETTERS:
                 yield node.lineno, _GIVEN.format(name), None
             case ast.Call(
@@ -95,7 +95,7 @@ def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
                     yield node.lineno, "a class that `type` makes may have a `to` that takes no `non_blocking`", None
 
 
-def _of_class(owner: str, body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
+def _transfers_of_class(owner: str, body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
     for node in (part for statement in body for part in (statement, *_under_conditions(statement))):
         match node:
             case ast.FunctionDef(name=name, args=arguments) if name in _MOVES:

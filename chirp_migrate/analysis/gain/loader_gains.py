@@ -15,9 +15,9 @@ from typing import TypeGuard
 
 import libcst as cst
 
-from chirp_migrate.analysis.gain.reading import Reading, Way, own_reading, readings_of
-from chirp_migrate.analysis.objects.importers import with_importers
-from chirp_migrate.analysis.objects.pickled import Sort, Unpicklable, is_dataset, unpicklable
+from chirp_migrate.analysis.gain.reading import Reading, ReadingMode, own_reading, readings_of
+from chirp_migrate.analysis.objects.importers import files_with_importers
+from chirp_migrate.analysis.objects.pickled import ObjectSort, Unpicklable, is_dataset, unpicklable
 from chirp_migrate.analysis.objects.things import (
     ClassThing,
     Constant,
@@ -25,7 +25,7 @@ from chirp_migrate.analysis.objects.things import (
     External,
     FunctionThing,
     Instance,
-    Loader,
+    LoaderThing,
     Place,
     Thing,
     Value,
@@ -38,7 +38,7 @@ from chirp_migrate.syntax.project import Project
 __all__ = ["LoaderGains", "loader_gains"]
 
 #: What can be made a definition that workers find.
-_HOISTED = frozenset({Sort.LAMBDA, Sort.FUNCTION, Sort.CLASS})
+_HOISTED = frozenset({ObjectSort.LAMBDA, ObjectSort.FUNCTION, ObjectSort.CLASS})
 #: Collation that puts samples together as the runtime does.
 _STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -68,8 +68,8 @@ class LoaderGains:
 
     def __init__(self, project: Project, objects: Unpicklable) -> None:
         self._project, self._objects, self._run = project, objects, objects.run
-        self._loaders: dict[str, dict[ast.AST, list[Loader]]] = {}
-        self._holders: dict[str, dict[ast.AST, list[Loader]]] = {}
+        self._loaders: dict[str, dict[ast.AST, list[LoaderThing]]] = {}
+        self._holders: dict[str, dict[ast.AST, list[LoaderThing]]] = {}
         self._known: dict[tuple[Place, bool], Gain] = {}
         for loader in self._run.loaders:
             self._loaders.setdefault(loader.place.path, {}).setdefault(loader.place.node, []).append(loader)
@@ -77,7 +77,7 @@ class LoaderGains:
             for one in held:
                 self._holders.setdefault(one.place.path, {}).setdefault(one.place.node, []).append(loader)
 
-    def of_call(self, module: Module, call: cst.Call, *, moves: bool = True) -> Gain:
+    def gain_of_call(self, module: Module, call: cst.Call, *, moves: bool = True) -> Gain:
         """Return the gain of rewriting a call that builds a loader.
 
         Args:
@@ -105,7 +105,8 @@ class LoaderGains:
         ]
         found = (one for loader in self._run.loaders for one in self._readings(loader))
         return bool(readings) and not (
-            any(one.way is not Way.ONE_BY_ONE for one in readings) or any(one.way is Way.AT_ONCE for one in found)
+            any(one.way is not ReadingMode.ONE_BY_ONE for one in readings)
+            or any(one.way is ReadingMode.AT_ONCE for one in found)
         )
 
     def held_by(self, module: Module, call: cst.Call) -> list[Place]:
@@ -113,7 +114,7 @@ class LoaderGains:
         loaders = [loader for loader in self._loaders_at(module, module.span(call)[0]) if loader.sends_to_workers]
         return [one.place for loader in loaders for one in self._objects.held.get(loader, ())]
 
-    def of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
+    def gain_of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
         """Return the gain of making an object of loaders picklable.
 
         Args:
@@ -144,7 +145,7 @@ class LoaderGains:
         """Return the calls that build the loaders of a loop, if these loaders provably pin their batches."""
         now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
         value = self._run.loops.get(Place(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
-        return tuple(dict.fromkeys(one.place for one in _loaders_in(value) if self._pins(one)))
+        return tuple(dict.fromkeys(one.place for one in _loaders_in(value) if self._provably_pins(one)))
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
         """Yield original file and line of the loops over a call's loaders, if these provably pin batches."""
@@ -152,18 +153,18 @@ class LoaderGains:
         return [
             (place.path, getattr(place.node, "lineno", 1))
             for place, value in self._run.loops.items()
-            if any(one is loader for one in _loaders_in(value) for loader in own if self._pins(loader))
+            if any(one is loader for one in _loaders_in(value) for loader in own if self._provably_pins(loader))
         ]
 
-    def _pins(self, loader: Loader) -> bool:
+    def _provably_pins(self, loader: LoaderThing) -> bool:
         """Return whether a loader provably pins its batches if there is a device to copy them to."""
         given = loader.arguments.get("pin_memory", NONE)
         if given == NONE:  # then the factory pins the batches that it allocates itself
             collation = loader.arguments.get("collate_fn", ())
-            return all(map(_stacks, collation)) and all(one.in_memory for one in self._readings(loader))
+            return all(map(_stacks_samples, collation)) and all(one.in_memory for one in self._readings(loader))
         return all(_is_pinning(one) for one in given) or _checks_for_cuda(loader.place.node)
 
-    def _loaders_at(self, module: Module, offset: int) -> list[Loader]:
+    def _loaders_at(self, module: Module, offset: int) -> list[LoaderThing]:
         """Return the loaders that a call at an offset of a module builds."""
         nodes = module.once(self._calls).get(offset, ())
         return [loader for node in nodes for loader in self._loaders[module.path][node]]
@@ -176,7 +177,9 @@ class LoaderGains:
         """Return the code that creates objects of loaders, by its current place in a module."""
         return self._by_offset(module, self._holders)
 
-    def _by_offset(self, module: Module, known: dict[str, dict[ast.AST, list[Loader]]]) -> dict[int, list[ast.AST]]:
+    def _by_offset(
+        self, module: Module, known: dict[str, dict[ast.AST, list[LoaderThing]]]
+    ) -> dict[int, list[ast.AST]]:
         found: dict[int, list[ast.AST]] = {}
         for offset, node in self._objects.now(module, list(known.get(module.path, ()))):
             found.setdefault(offset, []).append(node)
@@ -189,18 +192,22 @@ class LoaderGains:
             self._known[key] = self._gain_of_loaders(self._loaders[place.path][place.node], moves=moves)
         return self._known[key]
 
-    def _gain_of_loaders(self, loaders: list[Loader], *, moves: bool) -> Gain:
+    def _gain_of_loaders(self, loaders: list[LoaderThing], *, moves: bool) -> Gain:
         """Return the gain of a call that builds these loaders."""
         readings = [one for loader in loaders for one in self._readings(loader)]
-        at_once = next((one for one in readings if one.way is Way.AT_ONCE), None)
-        collations = [one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks(one)]
+        at_once = next((one for one in readings if one.way is ReadingMode.AT_ONCE), None)
+        collations = [
+            one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks_samples(one)
+        ]
         own = [one.place for one in collations if _is_own_function(one)]
         replaced, are_single = self._replaced_by(loaders), all(map(_gives_single_samples, loaders))
         if at_once is not None and not collations and replaced is None and not are_single:
             return _gain_at(GainKind.BATCHED, at_once.why, at_once.place)
         names_collation = _names_collation(loaders[0].place.node, own, collations) or self._sets_collation(loaders)
         if replaced is None and not are_single and not names_collation:
-            if any(one.way is Way.UNKNOWN for one in readings) or (at_once is not None and len(own) < len(collations)):
+            if any(one.way is ReadingMode.UNKNOWN for one in readings) or (
+                at_once is not None and len(own) < len(collations)
+            ):
                 return _AT_RUN_TIME
             if not self._has_all_callers(loaders[0].place, readings):
                 return _AT_RUN_TIME
@@ -215,7 +222,7 @@ class LoaderGains:
             return _gain_at(GainKind.NOTHING, "a `collate_fn` of the project builds the batches", own[0])
         return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
 
-    def _replaced_by(self, loaders: list[Loader]) -> Place | None:
+    def _replaced_by(self, loaders: list[LoaderThing]) -> Place | None:
         """Return the call that builds other loaders from these loaders, if no other code uses them."""
         if not all(one.replaced_by for one in loaders) or any(
             held is one for value in self._run.loops.values() for held in _loaders_in(value) for one in loaders
@@ -223,7 +230,7 @@ class LoaderGains:
             return None
         return loaders[0].replaced_by
 
-    def _sets_collation(self, loaders: list[Loader]) -> bool:
+    def _sets_collation(self, loaders: list[LoaderThing]) -> bool:
         """Return whether the function around a call always sets ``collate_fn`` to functions of the project."""
         place = loaders[0].place
         given = [one.value for one in getattr(place.node, "keywords", ()) if one.arg == "collate_fn"]
@@ -237,7 +244,7 @@ class LoaderGains:
         names = (one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
         return given[0].id in {one.id for one in names} - _parameters(function)
 
-    def _readings(self, loader: Loader) -> list[Reading]:
+    def _readings(self, loader: LoaderThing) -> list[Reading]:
         return readings_of(self._project, loader.arguments.get("dataset", ()))
 
     def _has_all_callers(self, place: Place, readings: list[Reading]) -> bool:
@@ -257,7 +264,7 @@ class LoaderGains:
                 calls = self._run.callers.get(here, set())
             else:
                 continue
-            if _mentions(self._project, node.name) > len(calls):
+            if _count_mentions(self._project, node.name) > len(calls):
                 return self._is_known_for_any_caller(place, around[-1])
         return True
 
@@ -271,20 +278,22 @@ class LoaderGains:
                 self._run.call_alone(thing)  # of a class: its constructor
         found = [one for one in self._run.loaders[first:] if one.place == place]
         del self._run.loaders[first:]
-        return bool(found) and all(one.way is not Way.UNKNOWN for loader in found for one in self._readings(loader))
+        return bool(found) and all(
+            one.way is not ReadingMode.UNKNOWN for loader in found for one in self._readings(loader)
+        )
 
 
 def _gain_at(kind: GainKind, why: str, place: Place | None) -> Gain:
     return Gain(kind, why) if place is None else Gain(kind, why, place.path, getattr(place.node, "lineno", 1))
 
 
-def _loaders_in(value: Value, depth: int = 4) -> Iterator[Loader]:
+def _loaders_in(value: Value, depth: int = 4) -> Iterator[LoaderThing]:
     """Yield the loaders whose batches a loop over a value gets."""
     for thing in value:
         match thing:
-            case Loader() as loader:
+            case LoaderThing() as loader:
                 yield loader
-            case Instance(loader=Loader() as loader):
+            case Instance(loader=LoaderThing() as loader):
                 yield loader
             case Instance(cls=str() as name, cells=cells) if depth and name.startswith(("builtins.", "itertools.")):
                 yield from (one for held in cells.values() for one in _loaders_in(held, depth - 1))
@@ -317,12 +326,12 @@ def _checks_for_cuda(call: ast.AST) -> bool:
     return False
 
 
-def _gives_single_samples(loader: Loader) -> bool:
+def _gives_single_samples(loader: LoaderThing) -> bool:
     """Return whether a loader provably collates no samples: ``batch_size=None``."""
     return loader.arguments.get("batch_size") == NONE and loader.arguments.get("batch_sampler", NONE) == NONE
 
 
-def _stacks(collation: Thing) -> bool:
+def _stacks_samples(collation: Thing) -> bool:
     """Return whether a `collate_fn` collates samples as the runtime does."""
     match collation:
         case Constant(value=None):
@@ -376,10 +385,10 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, *more)}
 
 
-def _mentions(project: Project, name: str) -> int:
+def _count_mentions(project: Project, name: str) -> int:
     """Return how often files of a project mention a definition, besides its definition and imports."""
     word = re.compile(rf"^(?![ \t]*(?:from|import)\b).*?\b(?<!def )(?<!class ){re.escape(name)}\b", re.MULTILINE)
-    return sum(len(word.findall(project.text(path))) for path in project.holding(name))
+    return sum(len(word.findall(project.text(path))) for path in project.paths_containing(name))
 
 
 def _function_without_calls(module: Module, project: Project, call: cst.Call) -> cst.FunctionDef | None:
@@ -398,4 +407,4 @@ def _function_without_calls(module: Module, project: Project, call: cst.Call) ->
 def _is_script(module: Module, project: Project) -> bool:
     """Return whether a module is only run, and calls no functions by computed names."""
     is_run = _GUARD.search(module.text) is not None and _CALLS_BY_NAME.search(module.text) is None
-    return is_run and with_importers(project, [module.path], 1) == [module.path]
+    return is_run and files_with_importers(project, [module.path], 1) == [module.path]

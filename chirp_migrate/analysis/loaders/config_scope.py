@@ -74,7 +74,7 @@ def _is_kept(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, att
 
 def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.CSTNode, end: int) -> bool:
     """Return whether ``function`` has provably read ``mapping`` before ``end`` when it reaches ``node``."""
-    reads = [one for one in module.once(_looked_up, function) if _gets(one, mapping)]
+    reads = [one for one in module.once(_get_calls, function) if _is_get_call(one, mapping)]
     if not reads:
         return False
     targets = ((one, one.target if isinstance(one, cst.Del) else target_of(one)) for one in walk(function.body))
@@ -88,12 +88,12 @@ def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.
     )
 
 
-def _looked_up(module: Module, function: cst.FunctionDef) -> list[cst.Call]:
+def _get_calls(module: Module, function: cst.FunctionDef) -> list[cst.Call]:
     """Return the calls of a ``get`` in a function."""
     return [node for node in find_in(function.body, cst.Call) if method_called(node) == "get"]
 
 
-def _gets(call: cst.Call, mapping: str) -> bool:
+def _is_get_call(call: cst.Call, mapping: str) -> bool:
     """Return whether a call is ``mapping.get('key')`` or ``mapping.get('key', number)``."""
     if dotted(call.func) != f"{mapping}.get" or any(argument.keyword is not None for argument in call.args):
         return False

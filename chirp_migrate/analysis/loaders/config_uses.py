@@ -17,7 +17,7 @@ _NAME = re.compile(r"\w*config", re.IGNORECASE)
 _WHOLE = frozenset({"items", "keys", "values", "pop", "popitem", "clear", "fromkeys"})
 
 
-def taken_whole(project: Project) -> str | None:
+def first_whole_use(project: Project) -> str | None:
     """Return the first use of a name ``…config`` in the backend that is no look-up, copy, test or merge.
 
     Passing a configuration on under such a name, also to functions of the backend, is permitted.
@@ -35,7 +35,7 @@ def taken_whole(project: Project) -> str | None:
             if isinstance(node, ast.alias) and _is_renamed(node) and isinstance(outline.parents[node], ast.ImportFrom):
                 return ast.unparse(node)
             if _is_config(node) and isinstance(getattr(node, "ctx", None), ast.Load):
-                found = _use(node, outline.parents, known)
+                found = _whole_use(node, outline.parents, known)
                 if found is not None:
                     return ast.unparse(found).partition("\n")[0]
     return None
@@ -62,17 +62,19 @@ def _is_renamed(imported: ast.alias) -> bool:
     return _NAME.fullmatch(imported.name) is not None and _NAME.fullmatch(imported.asname or imported.name) is None
 
 
-def _use(node: ast.AST, parents: Mapping[ast.AST, ast.AST], known: Mapping[str, list[list[str]]]) -> ast.AST | None:
+def _whole_use(
+    node: ast.AST, parents: Mapping[ast.AST, ast.AST], known: Mapping[str, list[list[str]]]
+) -> ast.AST | None:
     """Return where code uses the value of ``node`` as a whole; ``None`` if it does not."""
     parent = parents[node]
     match parent:
         case ast.BoolOp() | ast.IfExp():  # config or {}
-            return _use(parent, parents, known)
+            return _whole_use(parent, parents, known)
         case ast.Dict(keys=keys, values=values):  # {**config, …}
             merged = any(key is None and value is node for key, value in zip(keys, values, strict=True))
-            return _use(parent, parents, known) if merged else parent
+            return _whole_use(parent, parents, known) if merged else parent
         case ast.Attribute(attr="copy") if isinstance(parents[parent], ast.Call):
-            return _use(parents[parent], parents, known)
+            return _whole_use(parents[parent], parents, known)
         case ast.Attribute(attr=name):
             return parent if name in _WHOLE else None
         case ast.Assign(targets=targets):

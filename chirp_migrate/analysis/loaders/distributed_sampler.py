@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import Origin, scope_of, values_of
+from chirp_migrate.analysis.dataflow.origins import AssignedValue, scope_of, values_of
 from chirp_migrate.analysis.known_names import DISTRIBUTED_SAMPLER, resolves_to
 from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
 from chirp_migrate.syntax.module import Module
@@ -33,7 +33,7 @@ class DistributedSampler:
     """
 
     name: str
-    made: Sequence[Origin]
+    made: Sequence[AssignedValue]
     guard: str = ""
     is_known: bool = True
 

@@ -58,7 +58,7 @@ def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator
     for call in module.find(cst.Call):
         if mentioning and keywords(call).keys().isdisjoint(mentioning):
             continue
-        roles = {_role(name) for name in project.resolved_names(module, call.func)}
+        roles = {_role_of_callee(name) for name in project.resolved_names(module, call.func)}
         role = roles.pop() if len(roles) == 1 else None
         if role is None:
             continue
@@ -69,7 +69,7 @@ def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator
         yield LoaderCall(call, role, arguments, len(plain) < len(call.args))
 
 
-def gives_by_position(module: Module, parameter: str) -> bool:
+def may_pass_by_position(module: Module, parameter: str) -> bool:
     """Return whether any call may pass a parameter of ``DataLoader`` by position; the factory takes it by name."""
     place = TORCH_POSITIONAL.index(parameter)
     return any(len(call.args) > place and call.args[place].keyword is None for call in module.find(cst.Call))
@@ -77,10 +77,10 @@ def gives_by_position(module: Module, parameter: str) -> bool:
 
 def may_build_loader(outline: Outline, project: Project, call: ast.Call) -> bool:
     """Return whether a call may be one of :func:`loader_calls`."""
-    return any(_role(name) is not None for name in project.possible_names(outline, call.func))
+    return any(_role_of_callee(name) is not None for name in project.possible_names(outline, call.func))
 
 
-def _role(qualified: str) -> str | None:
+def _role_of_callee(qualified: str) -> str | None:
     """Return the role of the loader that a call of a qualified name builds (see :class:`LoaderCall`), if any."""
     if TORCH_LOADER.fullmatch(qualified):
         return "DataLoader"

@@ -13,11 +13,11 @@ from chirp_migrate.analysis.dataflow.closures import variable_mentions
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_probed
 from chirp_migrate.analysis.dataflow.value_flow import (
     Assigned,
+    CallArgument,
     Called,
-    Chosen,
-    Default,
-    Given,
+    ConditionalOperand,
     Inherited,
+    ParameterDefault,
     Step,
     step_of,
 )
@@ -79,7 +79,7 @@ def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> 
     if isinstance(generic := module.parents[node], cst.Subscript) and generic.value is node:
         top = generic  # DataLoader[Batch](…)
     step = step_of(module, top)
-    while isinstance(step, Chosen):
+    while isinstance(step, ConditionalOperand):
         step = step_of(module, step.whole)
     if isinstance(step, Called) and step.call.func is top:
         return Use("called", call=step.call)
@@ -94,12 +94,12 @@ def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute,
     match step:
         case Inherited(definition):
             return Use("subclass", definition.name.value)
-        case Given(cst.Arg(star="") as argument, call) if call.args[0] is argument and is_call_of(
+        case CallArgument(cst.Arg(star="") as argument, call) if call.args[0] is argument and is_call_of(
             module, call, _PARTIAL
         ):
             is_read = project.holds(_FUNC, "func") or is_probed(project, "func")
             return Use("used-as-value", "read as the `func` of a partial") if is_read else _CALLED_LATER
-        case Assigned((cst.Name() as name,), cst.Assign()) | Default(cst.Param(name=name)):
+        case Assigned((cst.Name() as name,), cst.Assign()) | ParameterDefault(cst.Param(name=name)):
             return _use_of_variable(module, project, name)
         case Assigned((cst.Attribute(value=cst.Name(value="self"), attr=attribute),), cst.Assign()):
             return _use_of_attribute(module, project, attribute.value)

@@ -20,9 +20,9 @@ from chirp_migrate.analysis.known_names import (
     LOADER,
     NO_LOADER,
     PROGRESS,
+    any_of_patterns,
     inherits,
     is_call_of,
-    one_of,
 )
 from chirp_migrate.syntax.gaps import LINE
 from chirp_migrate.syntax.module import Module
@@ -40,7 +40,7 @@ _PLURAL = re.compile(r"loaders?(_\w|\Z)|(^|_)dls?\Z", re.IGNORECASE)
 _QUOTED = re.compile(r"\bDataLoader\b")
 _SAME = re.compile(r"(typing\.)?(Optional|Union|Annotated|Final)|types\.UnionType")
 #: Calls that yield what their first argument yields.
-WRAPPER = one_of(PROGRESS, r"builtins\.iter|itertools\.islice")
+WRAPPER = any_of_patterns(PROGRESS, r"builtins\.iter|itertools\.islice")
 _LITERALS = (cst.Integer, cst.Float, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.Lambda)
 _CONTAINERS = (cst.List, cst.Tuple, cst.Dict, cst.Set, cst.ListComp, cst.DictComp, cst.SetComp)
 _DEPTH_LIMIT = 8
@@ -116,11 +116,11 @@ class LoaderNames:
             case cst.Call():
                 return self._loader_of_call(module, node, depth, part, inside)
             case cst.IfExp(body=body, orelse=orelse):
-                return _either(self._value(module, one, depth + 1, part, inside) for one in (body, orelse))
+                return _one_of_loaders(self._value(module, one, depth + 1, part, inside) for one in (body, orelse))
             case cst.Tuple(elements=elements) | cst.List(elements=elements) if part is not None:
                 return self._value(module, elements[part].value, depth + 1) if part < len(elements) else None
             case cst.List() | cst.Tuple() | cst.Set() | cst.Dict() if inside:
-                return _either(self._value(module, one.value, depth + 1) for one in node.elements)
+                return _one_of_loaders(self._value(module, one.value, depth + 1) for one in node.elements)
             case cst.ListComp(elt=element) | cst.SetComp(elt=element) | cst.DictComp(value=element) if inside:
                 return self._value(module, element, depth + 1)
             case cst.Subscript(value=holder) if part is None:
@@ -140,7 +140,7 @@ class LoaderNames:
             return self._value(module, call.args[0].value, depth + 1, part, inside)
         for owner, function in self.functions(call, module):
             returned = [n.value for n in find_own(function, cst.Return) if n.value is not None]
-            found = _either(self._value(owner, value, depth + 1, part, inside) for value in returned)
+            found = _one_of_loaders(self._value(owner, value, depth + 1, part, inside) for value in returned)
             if found is not None:
                 return found
         last = (dotted(call.func) or "").rpartition(".")[2]
@@ -160,10 +160,10 @@ class LoaderNames:
 
     def _bound(self, module: Module, scope: cst.CSTNode, name: str, depth: int, inside: bool) -> Loader | None:
         values, annotations = origins(module, scope, name)
-        made = _either(self._value(module, one.value, depth + 1, one.part, inside) for one in values)
+        made = _one_of_loaders(self._value(module, one.value, depth + 1, one.part, inside) for one in values)
         if made is not None and made.calls:
             return replace(made, complete=made.complete and name not in parameters(scope))
-        if any(self._annotates(module, one, inside) for one in annotations):
+        if any(self._is_loader_annotation(module, one, inside) for one in annotations):
             return Loader()
         last = name.rpartition(".")[2]
         if not (_PLURAL.search(last) if inside else _is_called_loader(last)):
@@ -172,19 +172,21 @@ class LoaderNames:
             return None
         return Loader()
 
-    def _annotates(self, module: Module, node: cst.BaseExpression, inside: bool) -> bool:
+    def _is_loader_annotation(self, module: Module, node: cst.BaseExpression, inside: bool) -> bool:
         """Return whether an annotation names a loader; with ``inside``, a container of loaders."""
         if isinstance(node, cst.SimpleString):
             return _QUOTED.search(node.value) is not None and not inside
         if isinstance(node, cst.BinaryOperation):
-            return any(self._annotates(module, one, inside) for one in (node.left, node.right))
+            return any(self._is_loader_annotation(module, one, inside) for one in (node.left, node.right))
         if isinstance(node, cst.Subscript):
             head = self._project.resolved_names(module, node.value)
             if any(inherits(self._project, one, LOADER) for one in head):
                 return not inside
             transparent = any(_SAME.fullmatch(one) for one in head)
             parts = [e.slice.value for e in node.slice if isinstance(e.slice, cst.Index)]
-            return (transparent or inside) and any(self._annotates(module, p, inside and transparent) for p in parts)
+            return (transparent or inside) and any(
+                self._is_loader_annotation(module, p, inside and transparent) for p in parts
+            )
         names = self._project.resolved_names(module, node)
         return not inside and any(inherits(self._project, one, LOADER) for one in names)
 
@@ -207,7 +209,7 @@ def _is_called_loader(name: str) -> bool:
     return bool(found and _SUFFIX.fullmatch(suffix)) or name == "dl" or name.endswith("_dl")
 
 
-def _either(found: Iterable[Loader | None]) -> Loader | None:
+def _one_of_loaders(found: Iterable[Loader | None]) -> Loader | None:
     """Return the certainty of a value that is one of several."""
     every = list(found)
     known = [one for one in every if one is not None]

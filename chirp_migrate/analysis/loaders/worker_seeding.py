@@ -55,10 +55,10 @@ def repeated_seeds(module: Module, value: cst.BaseExpression | cst.FunctionDef) 
     by_keyword = {one.keyword.value for one in bound if one.keyword is not None}
     by_position = sum(one.keyword is None for one in bound)
     free = [name for name in parameters(function) if name not in by_keyword]
-    yield from _seeding(module, function, set(free[by_position : by_position + 1]), 0)
+    yield from _repeated_seeds_in(module, function, set(free[by_position : by_position + 1]), 0)
 
 
-def _seeding(
+def _repeated_seeds_in(
     module: Module, function: cst.FunctionDef | cst.Lambda, given: set[str], depth: int
 ) -> Iterator[RepeatedSeed]:
     """Yield :func:`repeated_seeds` of a function whose parameters ``given`` depend on the worker's number only."""
@@ -73,9 +73,9 @@ def _seeding(
             if used is not None:
                 yield RepeatedSeed(call, bool(used & given), state)
         elif isinstance(call, cst.Call) and depth < _DEPTH:
-            helper = _helper(module, function, call, given)
+            helper = _called_helper(module, function, call, given)
             if helper is not None:
-                yield from _seeding(module, *helper, depth + 1)
+                yield from _repeated_seeds_in(module, *helper, depth + 1)
 
 
 def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> bool:
@@ -83,8 +83,8 @@ def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> 
 
     That is ``numpy.random.get_state()[1][0]``, also through local names, before any other use of the generator.
     """
-    words = _item(module, function, node, "0")
-    state = _item(module, function, words, "1") if words is not None else None
+    words = _object_of_item(module, function, node, "0")
+    state = _object_of_item(module, function, words, "1") if words is not None else None
     if not isinstance(state, cst.Call) or module.qualified_names(state.func) != {_STATE}:
         return False
     before = (one for one in find_in(function, cst.Call) if module.span(one)[1] <= module.span(state)[0])
@@ -92,7 +92,9 @@ def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> 
     return all(found and all(map(_LEAVES_STATE.match, found)) for found in names)
 
 
-def _item(module: Module, function: cst.CSTNode, node: cst.BaseExpression, key: str) -> cst.BaseExpression | None:
+def _object_of_item(
+    module: Module, function: cst.CSTNode, node: cst.BaseExpression, key: str
+) -> cst.BaseExpression | None:
     """Return the object from which an expression reads the item ``key``; a local name is replaced by its only value."""
     match node:
         case cst.Subscript(value=owner, slice=[cst.SubscriptElement(slice=cst.Index(value=cst.Integer(value=index)))]):
@@ -110,7 +112,7 @@ def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -
     return node
 
 
-def _helper(
+def _called_helper(
     module: Module, function: cst.CSTNode, call: cst.Call, given: set[str]
 ) -> tuple[cst.FunctionDef, set[str]] | None:
     """Return the called function of the module, and the parameters that get the worker's number.

@@ -9,7 +9,14 @@ from collections.abc import Iterator
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
-from chirp_migrate.analysis.dataflow.value_flow import Assigned, Given, Iterated, Kept, Member, step_of
+from chirp_migrate.analysis.dataflow.value_flow import (
+    Assigned,
+    AttributeRead,
+    CallArgument,
+    DisplayElement,
+    Iterated,
+    step_of,
+)
 from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.analysis.loops.loop_names import LoopNames, statement_of
 from chirp_migrate.syntax.module import Module, walk
@@ -53,7 +60,7 @@ class Batch(LoopNames[Path | None]):
                 return self._part(self.value(owner), f".{name}")
         return None
 
-    def used_after(self, call: cst.Call, path: Path) -> str | None:
+    def why_written_after(self, call: cst.Call, path: Path) -> str | None:
         """Return why code might write to the copied memory before the copy is done; None if it cannot."""
         start, end = self._module.span(call)
         inner = [a for a in self._module.ancestors(call) if isinstance(a, cst.For | cst.While)]
@@ -148,11 +155,11 @@ class Batch(LoopNames[Path | None]):
         """Return whether no use of a value can write to its memory."""
         step = step_of(self._module, node)
         match step:
-            case Member(cst.Attribute(attr=cst.Name(value=name))):
+            case AttributeRead(cst.Attribute(attr=cst.Name(value=name))):
                 return _READS.fullmatch(name) is not None
-            case Given(_, call):
+            case CallArgument(_, call):
                 return is_call_of(self._module, call, _READING)
-            case Kept(cst.Element(), display):
+            case DisplayElement(cst.Element(), display):
                 node, step = display, step_of(self._module, display)
         match step:
             case Iterated():

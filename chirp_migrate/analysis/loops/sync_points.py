@@ -84,7 +84,7 @@ def waits_at_once(loop: DeviceLoop, transfers: Iterable[cst.Call]) -> bool:
     return any(loop.waits_for(wait, copies) for wait in loop.waits())
 
 
-def by_advice(waits: Iterable[Wait], advice: Callable[[Wait], str | None]) -> dict[str, list[Wait]]:
+def group_by_advice(waits: Iterable[Wait], advice: Callable[[Wait], str | None]) -> dict[str, list[Wait]]:
     """Group waits by their ``advice``; waits without advice are left out."""
     groups: dict[str, list[Wait]] = {}
     for wait in waits:
@@ -109,11 +109,11 @@ class DeviceLoop(LoopNames[bool]):
         super().__init__(module, loop, False)
         self.loop = loop
         self.loaders = [loader for _, loader in loaders]
-        self.moves = dict(self._moves(Batch(module, loop, [target for target, _ in loaders])))
+        self.moves = dict(self._device_moves(Batch(module, loop, [target for target, _ in loaders])))
         if self.moves:
             self._read_body()
 
-    def _moves(self, batch: Batch) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
+    def _device_moves(self, batch: Batch) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
         """Return the calls that move a part of the batch to a device, each with that device."""
         for call in find_own(self.loop.body, cst.Call):
             device = moved_to(self._module, call)
@@ -149,7 +149,7 @@ class DeviceLoop(LoopNames[bool]):
         for call in find_own(self.loop.body, cst.Call):
             value = self._waited_for(call)
             if value is not None and is_each_step(self._module, self.loop, call):
-                whole, methods = self._chain(call)
+                whole, methods = self._chain_of_waits(call)
                 is_number = not isinstance(call.func, cst.Attribute) or "item" in methods
                 found[whole] = Wait(whole, value, is_number)
         return sorted(found.values(), key=lambda one: self._module.span(one.node)[0])
@@ -163,7 +163,7 @@ class DeviceLoop(LoopNames[bool]):
                 return tensor if self.value(tensor) else None
         return None
 
-    def _chain(self, call: cst.Call) -> tuple[cst.Call, list[str]]:
+    def _chain_of_waits(self, call: cst.Call) -> tuple[cst.Call, list[str]]:
         """Return the longest chain of waiting calls that starts with ``call``, and the names of its methods."""
         methods = [method_called(call)]
         while methods[0] and isinstance(parent := self._module.parents[call], cst.Attribute):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from chirp_migrate.analysis.objects.importers import last_name_of, with_importers
+from chirp_migrate.analysis.objects.importers import files_with_importers, last_name_of
 from chirp_migrate.analysis.objects.pickled import unpicklable
 from chirp_migrate.analysis.objects.running import Run
 from chirp_migrate.analysis.objects.things import Place
@@ -56,14 +56,14 @@ def modules_with_loaders(project: Project) -> frozenset[str]:
     The words of the modules decide, so that the result may contain too many.
     """
     building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
-    return frozenset(map(last_name_of, with_importers(project, building)))
+    return frozenset(map(last_name_of, files_with_importers(project, building)))
 
 
 @lru_cache(maxsize=4)
 def _as_read(project: Project) -> tuple[frozenset[str], frozenset[str]]:
     """Return the original texts that may build loaders or import from such a text, and those that start workers."""
     building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
-    texts = {path: project.text(path) for path in with_importers(project, building)}
+    texts = {path: project.text(path) for path in files_with_importers(project, building)}
     found = [text for path, text in texts.items() if iterates_at_import(project, path)]
     return frozenset(texts.values()), frozenset(found)
 

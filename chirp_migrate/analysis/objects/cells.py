@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from chirp_migrate.analysis.objects.things import Cells, Value, unite
+from chirp_migrate.analysis.objects.things import Cells, Value, unite_values
 
-__all__ = ["ALONE", "STEPS", "State", "Stopped"]
+__all__ = ["ALONE", "STEPS", "State", "StepLimitReached"]
 
 #: Expressions and statements that are run of a module, and of a function that nobody calls.
 STEPS = 20_000
 ALONE = 8_000
 
 
-class Stopped(Exception):
+class StepLimitReached(Exception):
     """The limit of steps of an entry point is reached."""
 
 
@@ -30,7 +30,7 @@ class State:
         cells[key] = value
 
     def _add(self, cells: Cells, key: object, value: Value) -> None:
-        self._write(cells, key, unite(cells.get(key, ()), value))
+        self._write(cells, key, unite_values(cells.get(key, ()), value))
 
     def _delete(self, cells: Cells, key: object) -> None:
         if key in cells:
@@ -38,7 +38,7 @@ class State:
                 self._log.append((cells, key, cells[key]))
             del cells[key]
 
-    def _either(self, alternatives: Sequence[Callable[[], bool]]) -> bool:
+    def _run_alternatives(self, alternatives: Sequence[Callable[[], bool]]) -> bool:
         """Run each alternative from the same state, and unite the resulting states, except those that raise an error.
 
         Returns:
@@ -68,7 +68,7 @@ class State:
             values = [final[place][1] if place in final else before for final in finals]
             known = [value for value in values if value is not None]
             if known:
-                self._write(cells, place[1], unite(*known))
+                self._write(cells, place[1], unite_values(*known))
             else:
                 self._delete(cells, place[1])
         return ends
@@ -76,4 +76,4 @@ class State:
     def _step(self) -> None:
         self._left -= 1
         if self._left < 0:
-            raise Stopped
+            raise StepLimitReached

@@ -13,6 +13,8 @@ from enum import Enum
 
 __all__ = [
     "UNKNOWN",
+    "AbstractScope",
+    "BoundMethod",
     "ClassThing",
     "Constant",
     "Container",
@@ -22,14 +24,12 @@ __all__ = [
     "HazardKind",
     "Imported",
     "Instance",
-    "Loader",
-    "Method",
+    "LoaderThing",
     "ModuleThing",
     "Place",
-    "Scope",
     "Thing",
     "Value",
-    "unite",
+    "unite_values",
 ]
 
 #: Objects that one value keeps apart; a value with more is cut.
@@ -78,7 +78,7 @@ class Constant(Thing):
 
 
 @dataclass(eq=False)
-class Scope:
+class AbstractScope:
     """The names of a module, class body or call.
 
     Attributes:
@@ -94,10 +94,10 @@ class Scope:
     """
 
     path: str
-    around: Scope | None
+    around: AbstractScope | None
     kind: str
     cells: Cells = field(default_factory=dict)
-    elsewhere: dict[str, Scope] = field(default_factory=dict)
+    elsewhere: dict[str, AbstractScope] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     returned: list[Thing] = field(default_factory=list)
     yielded: list[Thing] = field(default_factory=list)
@@ -109,7 +109,7 @@ class Scope:
         return self.kind == "function" or (self.around is not None and self.around.is_local)
 
     @property
-    def module(self) -> Scope:
+    def module(self) -> AbstractScope:
         """Return the scope of the module."""
         scope = self
         while scope.around is not None:
@@ -132,7 +132,7 @@ class FunctionThing(Thing):
     """
 
     place: Place
-    scope: Scope
+    scope: AbstractScope
     defaults: dict[str, Value]
     owner: ClassThing | None = None
     is_named: bool = False
@@ -155,9 +155,9 @@ class ClassThing(Thing):
 
     place: Place
     name: str
-    scope: Scope
+    scope: AbstractScope
     bases: list[Thing]
-    body: Scope
+    body: AbstractScope
     fields: list[str] | None = None
 
 
@@ -175,7 +175,7 @@ class Instance(Thing):
     place: Place
     cls: ClassThing | str
     cells: Cells = field(default_factory=dict)
-    loader: Loader | None = None
+    loader: LoaderThing | None = None
 
 
 @dataclass(eq=False)
@@ -187,7 +187,7 @@ class Container(Thing):
 
 
 @dataclass(eq=False)
-class Method(Thing):
+class BoundMethod(Thing):
     """A function bound to an object; for objects that are not of the project, only its name."""
 
     owner: Thing
@@ -275,7 +275,7 @@ class HazardKind(Enum):
         return self.value[0]
 
     @property
-    def happens(self) -> str:
+    def effect_in_workers(self) -> str:
         """Return the effect of the object in workers."""
         return self.value[1]
 
@@ -303,7 +303,7 @@ class Hazard(Thing):
 
 
 @dataclass(eq=False)
-class Loader(Thing):
+class LoaderThing(Thing):
     """The arguments of a loader, and its uses.
 
     Attributes:
@@ -330,6 +330,6 @@ class Loader(Thing):
         return self.may_have_workers and not is_forked
 
 
-def unite(*values: Iterable[Thing]) -> Value:
+def unite_values(*values: Iterable[Thing]) -> Value:
     """Return all possible objects of any of the values."""
     return tuple(dict.fromkeys(thing for value in values for thing in value))[:_MOST]

@@ -9,16 +9,16 @@ from functools import lru_cache
 
 from chirp_migrate.analysis.objects.things import (
     UNKNOWN,
+    AbstractScope,
     ClassThing,
     Constant,
     Container,
     FunctionThing,
     Hazard,
     Instance,
-    Loader,
+    LoaderThing,
     ModuleThing,
     Place,
-    Scope,
     Thing,
     Value,
 )
@@ -28,20 +28,20 @@ __all__ = [
     "NO_ARGUMENTS",
     "Arguments",
     "Super",
-    "as_part",
+    "as_text_end",
     "bases_of",
     "called_part",
     "comparison",
     "copied",
     "is_generator",
     "is_guard",
-    "key_of",
     "loaders_in",
     "method_around",
-    "placed_at",
     "scope_of_call",
+    "single_key",
     "texts_of",
     "truth_of",
+    "with_place",
 ]
 
 #: Bases of bases that are followed.
@@ -105,15 +105,15 @@ def _collect_bases(cls: Thing, seen: list[Thing], depth: int) -> None:
             _collect_bases(base, seen, depth + 1)
 
 
-def scope_of_call(scope: Scope) -> Scope:
+def scope_of_call(scope: AbstractScope) -> AbstractScope:
     """Return the scope of ``return`` and ``:=`` in a comprehension."""
     while scope.kind == "comprehension" and scope.around is not None:
         scope = scope.around
     return scope
 
 
-def method_around(scope: Scope) -> tuple[ClassThing, Value] | None:
-    around: Scope | None = scope
+def method_around(scope: AbstractScope) -> tuple[ClassThing, Value] | None:
+    around: AbstractScope | None = scope
     while around is not None:
         if around.caller is not None:
             return around.caller
@@ -143,13 +143,13 @@ def is_generator(node: ast.AST) -> bool:
     return False
 
 
-def loaders_in(value: Value, depth: int = 2) -> Iterator[Loader]:
+def loaders_in(value: Value, depth: int = 2) -> Iterator[LoaderThing]:
     """Yield the loaders of a value, and those in its containers."""
     for thing in value:
         match thing:
-            case Loader() as loader:
+            case LoaderThing() as loader:
                 yield loader
-            case Instance(loader=Loader() as loader):
+            case Instance(loader=LoaderThing() as loader):
                 yield loader
             case Container(cells=cells) if depth:
                 for one in list(cells.values()):
@@ -163,12 +163,12 @@ def texts_of(value: Value) -> list[str]:
     return found + [text for path in paths for text in texts_of(path)]
 
 
-def as_part(value: Value) -> Value:
+def as_text_end(value: Value) -> Value:
     """Return a value as the end of a text that is built from parts."""
     return tuple(Constant(text, is_whole=False) for text in texts_of(value)) or UNKNOWN
 
 
-def placed_at(value: Value, place: Place) -> Value:
+def with_place(value: Value, place: Place) -> Value:
     """Return the value; modules and standard streams in it get the place where they are named."""
     return tuple(
         replace(thing, place=place)
@@ -180,7 +180,7 @@ def placed_at(value: Value, place: Place) -> Value:
     )
 
 
-def key_of(keys: Value) -> object:
+def single_key(keys: Value) -> object:
     """Return the only possible key of a value; ``None`` if it is not known."""
     match keys:
         case (Constant(value=str() | int() as key, is_whole=True),):

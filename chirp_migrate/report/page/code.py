@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from chirp_migrate.report.hunks import Row, Section, differing, groups, side_by_side
+from chirp_migrate.report.hunks import Row, Section, differing_words, groups, side_by_side
 
 __all__ = ["LARGEST_INDENT", "place_of", "section_code", "source_code", "visible"]
 
@@ -76,7 +76,7 @@ def _differing(rows: Sequence[Row]) -> dict[int, tuple[int, int]]:
     """Return, by the identity of a row, the range in which it differs from the row next to it."""
     found: dict[int, tuple[int, int]] = {}
     for old, new in side_by_side(rows):
-        places = differing(old.text, new.text) if old is not None and new is not None else None
+        places = differing_words(old.text, new.text) if old is not None and new is not None else None
         if places is not None:
             found[id(old)], found[id(new)] = places
     return found

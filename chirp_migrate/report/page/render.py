@@ -12,14 +12,21 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from chirp_migrate.console.text import count, figure
+from chirp_migrate.console.text import count, format_value
 from chirp_migrate.doctor.report import summary
 from chirp_migrate.plans.plan import Safety, Status
 from chirp_migrate.report.page.charts import SIDES, Plot, plots_of, time_bars
 from chirp_migrate.report.page.code import LARGEST_INDENT, place_of, section_code, source_code, visible
 from chirp_migrate.report.story import FindingStory, Story, reported_by_file
-from chirp_migrate.report.verdict_rows import EntryTimes, all_together, entry_times, figures, noticed, tone
-from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, outcomes, parts_of
+from chirp_migrate.report.verdict_rows import (
+    EntryTimes,
+    all_together,
+    entry_times,
+    figures,
+    noticeable_change,
+    tone_of_verdict,
+)
+from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, loader_outcomes, outcomes
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.rules import all_rules
 from chirp_migrate.stats.ratios import Ratio
@@ -74,7 +81,7 @@ def render_page(story: Story) -> str:
             tiles=[*(_figure_tiles(found) if found is not None else ()), *_story_tiles(story)],
             reported=list(_group_reports(story)),
             rules=_rules(story),
-            **({} if found is None else _figures(found)),
+            **({} if found is None else _metric_values(found)),
         )
     )
 
@@ -98,7 +105,7 @@ def environment() -> Environment:
         code=section_code,
         count=count,
         moment=_moment,
-        number=lambda value: _DASH if value is None else figure(value),
+        number=lambda value: _DASH if value is None else format_value(value),
         parts=_ledger_parts,
         places=_places,
         range=place_of,
@@ -177,7 +184,7 @@ def _percent(ratio: Ratio) -> tuple[str, str]:
     return f"{value:.1f} %".replace("-", _MINUS), f"interval {low:.1f} to {high:.1f} %".replace("-", _MINUS)
 
 
-def _figures(found: VerifyReport) -> dict[str, Any]:
+def _metric_values(found: VerifyReport) -> dict[str, Any]:
     """Return the values for the template of the metrics."""
     each, together = entry_times(found), all_together(found)
     entries = [*each, *([together] if together is not None and len(each) > 1 else [])] if together is not None else []
@@ -193,7 +200,7 @@ def _figures(found: VerifyReport) -> dict[str, Any]:
     )
     plots: list[Plot] = plots_of(found)
     return {
-        "tone": tone(found.verdict),
+        "tone": tone_of_verdict(found.verdict),
         "sides": [side for side in SIDES if any(entry.seconds.get(side) for entry in entries)],
         "times": [_time_row(entry, longest, together=entry is together) for entry in entries],
         "same": _same_training(found),
@@ -229,7 +236,7 @@ def _same_training(found: VerifyReport) -> list[str]:
     if not found.differences and exact:
         lines.append(f"{count(exact, 'entry point')}: no difference in what was compared.")
     for label, p in found.smallest_adjusted_p.items() if not found.differences else ():
-        share = noticed(found, label)
+        share = noticeable_change(found, label)
         could = "" if share is None else f"; {share:.2f} more or less of any probability would be noticed 9 times in 10"
         lines.append(f"{label}: compared by distribution, which is the same (smallest adjusted p {p:.2g}{could}).")
     limits = [one for one in (found.described.compared, found.described.unseen) if one]
@@ -239,7 +246,7 @@ def _same_training(found: VerifyReport) -> list[str]:
 def _ledger_parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
     """Return the loaders as parts of a sum, with their places in a bar of 100 units."""
     parts, position = [], 0.0
-    for status, name, number in parts_of(ledger, planned=planned):
+    for status, name, number in loader_outcomes(ledger, planned=planned):
         width = 100 * number / ledger.found if ledger.found else 0.0
         place = {"x": f"{position:.3f}", "width": f"{width:.3f}"}
         parts.append({"kind": _SWATCHES[status], "number": number, "name": name, **place})

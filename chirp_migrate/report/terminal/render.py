@@ -51,7 +51,7 @@ def show_story(story: Story, screen: Screen) -> None:
     """
     screen.text(f"Migration of {story.name}", style="bold")
     if not screen.quiet:
-        screen.text(_contents(story))
+        screen.text(_summary_of_contents(story))
     screen.line()
     if story.verdict is not None:
         show_head(story.verdict, screen)
@@ -78,7 +78,7 @@ def show_story(story: Story, screen: Screen) -> None:
         _show_words(story, screen)
 
 
-def _contents(story: Story) -> str:
+def _summary_of_contents(story: Story) -> str:
     """Return a summary of the rest, for readers who have only seen the first lines."""
     hunks = sum(hunk.kind == "rewrite" for file in story.files for hunk in file.hunks)
     figures = "the verdict and its figures, " if story.verdict is not None else ""

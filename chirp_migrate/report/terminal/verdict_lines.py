@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import figure, moment, sentence
-from chirp_migrate.report.verdict_rows import EntryTimes, all_together, entry_times, figures, noticed, short, tone
+from chirp_migrate.console.text import format_time, format_value, sentence
+from chirp_migrate.report.verdict_rows import (
+    EntryTimes,
+    all_together,
+    entry_times,
+    figures,
+    noticeable_change,
+    short_label,
+    tone_of_verdict,
+)
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.measures.metric_data import LoaderRate
@@ -39,7 +47,7 @@ _PLATEAU = 0.9
 
 def style_of(verdict: str) -> str:
     """Return the style of a verdict on a terminal."""
-    return _STYLES[tone(verdict)]
+    return _STYLES[tone_of_verdict(verdict)]
 
 
 def show_head(verdict: VerifyReport, screen: Screen) -> None:
@@ -57,33 +65,33 @@ def show_head(verdict: VerifyReport, screen: Screen) -> None:
 
 def show_details(verdict: VerifyReport, screen: Screen) -> None:
     """Print all details of the verdict."""
-    _measures(verdict, screen)
-    _times(verdict, screen)
-    _training(verdict, screen)
-    _targets(verdict, screen)
-    _sameness(verdict, screen)
+    _show_metrics(verdict, screen)
+    _show_times(verdict, screen)
+    _show_training(verdict, screen)
+    _show_targets(verdict, screen)
+    _show_differences(verdict, screen)
     if verdict.problems:
         screen.heading("Loading problems that were seen (chirp-migrate doctor shows them with line and fix)")
     for one in verdict.problems:
         screen.item("-", f"{one.message} [{one.check}]")
-    _conditions(verdict, screen)
+    _show_conditions(verdict, screen)
 
 
-def _measures(verdict: VerifyReport, screen: Screen) -> None:
+def _show_metrics(verdict: VerifyReport, screen: Screen) -> None:
     shown = figures(verdict)
     if not shown:
         return
     simulated = "" if verdict.simulated is None else " (device steps simulated)"
     screen.heading(f"Key figures, all entry points together{simulated}")
     rows = [
-        [f"{one.title} ({one.unit})" if one.unit else one.title, figure(before), figure(after)]
+        [f"{one.title} ({one.unit})" if one.unit else one.title, format_value(before), format_value(after)]
         for one, before, after in shown
     ]
     screen.table(["", "before", "after"], rows)
-    _loading(verdict, screen)
+    _show_loading(verdict, screen)
 
 
-def _times(verdict: VerifyReport, screen: Screen) -> None:
+def _show_times(verdict: VerifyReport, screen: Screen) -> None:
     together, entries = all_together(verdict), entry_times(verdict)
     timed = [*([] if together is None else [together]), *entries]
     if not timed:
@@ -94,18 +102,18 @@ def _times(verdict: VerifyReport, screen: Screen) -> None:
     rows = [_time_row(entry, _LONG_BAR if screen.width >= _WIDE else _BAR, beside) for entry in timed]
     screen.table([*header, "verdict"], rows, left=(0, 3, len(header)))
     screen.text("Times of your own training, computed from start-up and epoch times: medians of the rounds.", 2)
-    _epochs(verdict, screen)
+    _show_epochs(verdict, screen)
 
 
-def _epochs(verdict: VerifyReport, screen: Screen) -> None:
+def _show_epochs(verdict: VerifyReport, screen: Screen) -> None:
     """Print the parts of the user's own runs."""
     rows = []
     for label, own in verdict.own_runs.items():
         if own.epochs:
-            epoch_s = [figure(own.epoch_s.get(side)) for side in ("before", "after")]
-            start_s = [figure(own.start_s.get(side)) for side in ("before", "after")]
+            epoch_s = [format_value(own.epoch_s.get(side)) for side in ("before", "after")]
+            start_s = [format_value(own.start_s.get(side)) for side in ("before", "after")]
             assumed = " (assumed)" if own.assumed else ""
-            rows.append([short(label), *epoch_s, *start_s, f"{own.folds} x {own.epochs}{assumed}"])
+            rows.append([short_label(label), *epoch_s, *start_s, f"{own.folds} x {own.epochs}{assumed}"])
     if rows:
         screen.heading("Seconds an epoch, and of start-up for each fold")
         header = ["entry point", "epoch before", "after", "start-up before", "after", "folds x epochs"]
@@ -133,7 +141,7 @@ def _saving_text(ratio: Ratio | None) -> str:
     return f"{share} % [{low}, {high}]"
 
 
-def _targets(verdict: VerifyReport, screen: Screen) -> None:
+def _show_targets(verdict: VerifyReport, screen: Screen) -> None:
     if verdict.targets:
         screen.heading("Required figures, after the migration")
     for one in verdict.targets:
@@ -142,7 +150,7 @@ def _targets(verdict: VerifyReport, screen: Screen) -> None:
         screen.term(one.verdict, text, style=_MARKS.get(one.verdict, ""))
 
 
-def _sameness(verdict: VerifyReport, screen: Screen) -> None:
+def _show_differences(verdict: VerifyReport, screen: Screen) -> None:
     """Print the differences, or how the versions were compared."""
     if verdict.differences:
         screen.heading("What is not the same training")
@@ -154,7 +162,7 @@ def _sameness(verdict: VerifyReport, screen: Screen) -> None:
             [
                 f"{label} (not repeatable)" if label in verdict.unrepeatable else label,
                 f"{p:.2g}",
-                "-" if (share := noticed(verdict, label)) is None else f"{share:.2f}",
+                "-" if (share := noticeable_change(verdict, label)) is None else f"{share:.2f}",
             ]
             for label, p in verdict.smallest_adjusted_p.items()
         ]
@@ -166,21 +174,21 @@ def _sameness(verdict: VerifyReport, screen: Screen) -> None:
         screen.item("-", sentence(note))
 
 
-def _conditions(verdict: VerifyReport, screen: Screen) -> None:
+def _show_conditions(verdict: VerifyReport, screen: Screen) -> None:
     screen.heading("What was run, and where")
-    told = {
+    conditions = {
         "Before": verdict.before,
         "Training": verdict.described.workload,
         "Rounds": verdict.described.rounds,
         "Machine": verdict.described.machine,
-        "Verified": " by ".join(filter(None, (moment(verdict.created), verdict.tool))),
+        "Verified": " by ".join(filter(None, (format_time(verdict.created), verdict.tool))),
         "Packages": _join_values(verdict.environment.get("packages")),
         "Environment variables": _join_values(verdict.environment.get("variables")),
         "Time went into": ", ".join(f"{name} {seconds:.0f} s" for name, seconds in verdict.spent_s.items()),
         "Left out of the copies": "; ".join(verdict.copies),
         "Not trained": "; ".join(() if verdict.workload is None else verdict.workload.left_out),
     }
-    for name, text in told.items():
+    for name, text in conditions.items():
         if text:
             screen.term(name, f"{text.rstrip('.')}.")
     if verdict.output_tail:
@@ -197,7 +205,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _training(report: VerifyReport, screen: Screen) -> None:
+def _show_training(report: VerifyReport, screen: Screen) -> None:
     """Print the number of samples in an epoch, and the last losses; nothing if no loader was seen."""
     before, after = (report.passes.get(side, {}) for side in ("before", "after"))
     if not any(before.values()):
@@ -207,11 +215,11 @@ def _training(report: VerifyReport, screen: Screen) -> None:
     for label, passes in before.items():
         others = after.get(label, [])
         counts = [_both(_per_pass(passes, role), _per_pass(others, role)) for role in ("train", "validation")]
-        rows.append([short(label), *counts, _losses(passes), _losses(others)])
+        rows.append([short_label(label), *counts, _last_losses(passes), _last_losses(others)])
     screen.table(["entry point", "train", "validation", "before", "after"], rows)
 
 
-def _loading(report: VerifyReport, screen: Screen) -> None:
+def _show_loading(report: VerifyReport, screen: Screen) -> None:
     """Print the growth of memory, why there is no GPU metric, and the rate of loading the migrated data alone."""
     for side, slope in report.measures.memory_slope_mib.items():
         if slope is not None:
@@ -228,8 +236,8 @@ def _loading(report: VerifyReport, screen: Screen) -> None:
             f"{rate.samples_per_second:,.0f} {'from the factory' if rate.loader == 'factory' else f'at {rate.workers}'}"
             for rate in rates
         )
-        text = f"Loading alone after the migration, samples/s by workers of PyTorch's loader: {each}. {_plateau(rates)}"
-        screen.text(text, 2)
+        text = f"Loading alone after the migration, samples/s by workers of PyTorch's loader: {each}."
+        screen.text(f"{text} {_useful_workers_sentence(rates)}", 2)
 
 
 def _per_pass(passes: Sequence[Trace], role: str) -> str:
@@ -243,7 +251,7 @@ def _both(before: str, after: str) -> str:
     return before if before == after else f"{before}>{after}"
 
 
-def _losses(passes: Sequence[Trace]) -> str:
+def _last_losses(passes: Sequence[Trace]) -> str:
     """Return the mean losses of the last training pass and the last validation pass with a loss."""
     texts = []
     for role in ("train", "validation"):
@@ -252,8 +260,8 @@ def _losses(passes: Sequence[Trace]) -> str:
     return " / ".join(texts)
 
 
-def _plateau(rates: Sequence[LoaderRate]) -> str:
-    """Print the number of workers from which PyTorch's loader gets no faster, and the resulting setting (R-004)."""
+def _useful_workers_sentence(rates: Sequence[LoaderRate]) -> str:
+    """Return the number of workers from which PyTorch's loader gets no faster, and the resulting setting (R-004)."""
     plain = {rate.workers: rate.samples_per_second or 0.0 for rate in rates if rate.loader == "plain"}
     ours = next((rate.samples_per_second or 0.0 for rate in rates if rate.loader == "factory"), 0.0)
     if len(plain) < 2:

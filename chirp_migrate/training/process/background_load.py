@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import psutil
 
-__all__ = ["BUSY_ABOVE", "Watch", "not_watched", "own_s"]
+__all__ = ["BUSY_ABOVE", "Watch", "not_watched", "own_cpu_seconds"]
 
 BUSY_ABOVE = 0.10
 """Share of the CPUs in use by others above which a measurement counts as disturbed. An idle desktop or server is
@@ -26,7 +26,7 @@ _COUNTED_FROM_S = 0.2
 """Where so much CPU time of our own did not show in the system's count, it does not count (some sandboxes)."""
 
 
-def own_s() -> float:
+def own_cpu_seconds() -> float:
     """Return the CPU seconds of this process and of its ended children."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
@@ -43,7 +43,7 @@ class Watch:
         self._busy_s = self._own_s = self._available_s = 0.0
 
     @contextmanager
-    def watching(self, used_s: Callable[[], float] = own_s) -> Iterator[None]:
+    def watching(self, used_s: Callable[[], float] = own_cpu_seconds) -> Iterator[None]:
         """Return a context that watches; at its end, the CPU time of all own processes must be known.
 
         Args:

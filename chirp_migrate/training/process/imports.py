@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.console.text import instead
+from chirp_migrate.console.text import suggest_name
 from chirp_migrate.training.errors import NotFound, NotUsable
 
 __all__ = ["PACKAGE_ROOT", "check_imports", "check_program", "enter_tree", "missing_module", "modules_of", "named"]
@@ -86,7 +86,7 @@ def named(reference: str, what: str, fits: Callable[[Any], bool] = callable) -> 
             if not one.startswith("_") and getattr(other, "__module__", None) == module.__name__ and fits(other)
         ]
         there = f"{place} has no {what} {name}" if value is None else f"{reference} is no {what}"
-        raise NotFound(f"{there}; {instead(name, own, 'it has')}")
+        raise NotFound(f"{there}; {suggest_name(name, own, 'it has')}")
     return value
 
 
@@ -129,7 +129,7 @@ def _found(module: str) -> Iterator[None]:
 def _no_module(module: str) -> NotFound:
     names = [name.removesuffix(".__init__") for name in modules_of(Path())]
     there = f"there is no module {module} to be imported from PATH"
-    return NotFound(f"{there}; {instead(module, names, 'its modules are')}")
+    return NotFound(f"{there}; {suggest_name(module, names, 'its modules are')}")
 
 
 def _import_module(place: str) -> Any:
@@ -139,7 +139,7 @@ def _import_module(place: str) -> Any:
     path = Path(place)
     if not path.is_file():
         files = map(str, modules_of(Path()).values())
-        raise NotFound(f"there is no file {place} in PATH; {instead(place, files, 'its files are')}")
+        raise NotFound(f"there is no file {place} in PATH; {suggest_name(place, files, 'its files are')}")
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(1, folder)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import NotUsable, Raised
-from chirp_migrate.training.process.background_load import own_s
+from chirp_migrate.training.process.background_load import own_cpu_seconds
 from chirp_migrate.training.process.imports import enter_tree
-from chirp_migrate.training.process.protocol import Answer, Failed, Message, Ready, Said
+from chirp_migrate.training.process.protocol import ChildResult, Failed, Message, ProgressLine, Ready
 
 __all__ = ["Parent", "serve"]
 
@@ -55,12 +55,12 @@ class Parent:
         Raises:
             SystemExit: the parent has ended, so the result has no receiver.
         """
-        self.send(Ready(own_s(), time.time()))
+        self.send(Ready(own_cpu_seconds(), time.time()))
         self._read_bytes()
 
-    def show(self, what: str | Step) -> None:
+    def show(self, what: str | ProgressStep) -> None:
         """Send progress to the parent: see :data:`~chirp_migrate.console.progress.Progress`."""
-        self.send(what if isinstance(what, Step) else Said(what))
+        self.send(what if isinstance(what, ProgressStep) else ProgressLine(what))
 
     def send(self, message: Message) -> None:
         """Send a message; raise SystemExit if the parent has ended."""
@@ -93,7 +93,7 @@ def serve(kind: type[_R], act: Callable[[_R, Parent], Any]) -> int:
     request = parent.request(kind)
     enter_tree(Path(request.tree))
     try:
-        parent.send(Answer(act(request, parent)))
+        parent.send(ChildResult(act(request, parent)))
     except NotUsable as problem:
         parent.send(Failed(str(problem), usage=True))
         return 1

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 
-__all__ = ["Answer", "Failed", "Found", "Message", "Ready", "Said"]
+__all__ = ["ChildResult", "Failed", "Message", "PartialResult", "ProgressLine", "Ready"]
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):
@@ -23,13 +23,13 @@ class Ready(msgspec.Struct, tag="ready", frozen=True):
     at: float
 
 
-class Said(msgspec.Struct, tag="said", frozen=True):
+class ProgressLine(msgspec.Struct, tag="said", frozen=True):
     """A line of progress that stays on the screen."""
 
     text: str
 
 
-class Found(msgspec.Struct, tag="found", frozen=True):
+class PartialResult(msgspec.Struct, tag="found", frozen=True):
     """A partial result of the child, sent early.
 
     Attributes:
@@ -53,11 +53,11 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
     usage: bool = False
 
 
-class Answer(msgspec.Struct, tag="answer", frozen=True):
+class ChildResult(msgspec.Struct, tag="answer", frozen=True):
     """The result of the child: a dataclass, which arrives as plain values."""
 
     value: Any
 
 
-Message = Ready | Said | Step | Found | Failed | Answer
+Message = Ready | ProgressLine | ProgressStep | PartialResult | Failed | ChildResult
 """The messages of a child. A parent sends the request, and then any object for each turn."""

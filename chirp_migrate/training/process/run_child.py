@@ -19,7 +19,7 @@ import msgspec
 import psutil
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
-from chirp_migrate.console.progress import Progress, Step, no_progress
+from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
 from chirp_migrate.console.text import sentence as as_sentence
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
@@ -27,7 +27,7 @@ from chirp_migrate.training.process.descendants import MARKER, end_all, resume_a
 from chirp_migrate.training.process.exit_status import ending
 from chirp_migrate.training.process.guard import guarded
 from chirp_migrate.training.process.imports import PACKAGE_ROOT, missing_module
-from chirp_migrate.training.process.protocol import Answer, Failed, Found, Message, Ready, Said
+from chirp_migrate.training.process.protocol import ChildResult, Failed, Message, PartialResult, ProgressLine, Ready
 
 __all__ = ["Child", "Role", "workload_failed"]
 
@@ -88,7 +88,7 @@ class Child(Generic[_T]):
     environment: Mapping[str, str] = field(default_factory=dict)
     progress: Progress = no_progress
     cpu_s: float = field(default=0.0, init=False)
-    found: list[Found] = field(default_factory=list, init=False)
+    found: list[PartialResult] = field(default_factory=list, init=False)
 
     def __enter__(self) -> Child[_T]:
         self._mark = secrets.token_hex(16)
@@ -120,7 +120,7 @@ class Child(Generic[_T]):
                 )
             assert self._process.stdout is not None, "it is a pipe"
             self._output = stack.enter_context(_Output(self._process.stdout))
-            stack.callback(_end, self._process, self._mark)
+            stack.callback(_end_processes, self._process, self._mark)
             self._send(as_bytes(self.request, indent=None))
             self._stack = stack.pop_all()
         return self
@@ -141,7 +141,7 @@ class Child(Generic[_T]):
     @property
     def is_lost(self) -> bool:
         """Return whether the child has ended without a result, or with a failure."""
-        return self._ended and not isinstance(self._last, Answer)
+        return self._ended and not isinstance(self._last, ChildResult)
 
     @property
     def printed(self) -> str:
@@ -155,24 +155,24 @@ class Child(Generic[_T]):
             WorkloadFailed: the child neither became ready nor ended in time.
         """
         while self.is_busy:
-            self._take_in(self._next_message())
+            self._process_message(self._next_message())
 
-    def hear(self, within_s: float = _LOOK_S) -> None:
+    def receive_message(self, within_s: float = _LOOK_S) -> None:
         """Process the next message of a busy child, if one arrives in time.
 
         Raises:
             WorkloadFailed: the child has used up its time.
         """
         if self.is_busy and self._has_news(within_s):
-            self._take_in(self._next_message())
+            self._process_message(self._next_message())
 
-    def _take_in(self, message: Message | None) -> None:
+    def _process_message(self, message: Message | None) -> None:
         match message:
-            case Said(text):
+            case ProgressLine(text):
                 self.progress(text)
-            case Step() as step:
+            case ProgressStep() as step:
                 self.progress(step)
-            case Found():
+            case PartialResult():
                 self.found.append(message)
             case Ready(cpu_s, at):
                 self._waits, self.cpu_s = True, cpu_s
@@ -231,15 +231,15 @@ class Child(Generic[_T]):
             self.take_turn()
         self._stack.close()
         match self._last:
-            case Answer(value):
+            case ChildResult(value):
                 with suppress(ValueError):
                     return msgspec.convert(value, self.answer)
             case Failed(sentence, usage):
                 if usage:
                     side = f"on the {self.role.side} side, " if self.role.side else ""
                     raise UsageProblem(f"{side}{sentence}" + ("" if sentence.endswith((".", "?")) else "."))
-                self._fail(as_sentence(f"{self.role.failed}{sentence}"))
-        self._lose(f"ended with {ending(self._process.returncode)} and gave no result")
+                self._end_with_error(as_sentence(f"{self.role.failed}{sentence}"))
+        self._end_lost_child(f"ended with {ending(self._process.returncode)} and gave no result")
 
     def _send(self, data: bytes) -> None:
         with suppress(OSError):  # it has ended, which is found where its answer is waited for
@@ -287,13 +287,13 @@ class Child(Generic[_T]):
     def _take_too_long(self) -> NoReturn:
         within = f"did not end within {self._limit_s:.0f} s"
         more = f": give it longer with --timeout, or less to do with {self.role.less}"
-        self._lose(within, more, hung=True)
+        self._end_lost_child(within, more, hung=True)
 
-    def _lose(self, how: str, more: str = "", hung: bool = False) -> NoReturn:
+    def _end_lost_child(self, how: str, more: str = "", hung: bool = False) -> NoReturn:
         """End a process that reported no failure itself."""
-        self._fail(f"{self.role.name} {how}{more}.", how, hung)
+        self._end_with_error(f"{self.role.name} {how}{more}.", how, hung)
 
-    def _fail(self, problem: str, how: str = "", hung: bool = False) -> NoReturn:
+    def _end_with_error(self, problem: str, how: str = "", hung: bool = False) -> NoReturn:
         """End the process, and raise an error with its last output."""
         self._stack.close()
         # The paths of the copy mean nothing once it is gone.
@@ -373,7 +373,7 @@ def _child_environment(temporary: str) -> dict[str, str]:
     return environment
 
 
-def _end(child: subprocess.Popen[bytes], mark: str) -> None:
+def _end_processes(child: subprocess.Popen[bytes], mark: str) -> None:
     """End the child and its remaining processes (for example, workers of a crashed loader)."""
     alive = child.poll() is None
     end_all(mark, child.pid, alive=alive)

@@ -90,7 +90,7 @@ def freshen(tree: Path) -> None:
 
 
 def _put_back(pristine: Path, tree: Path) -> None:
-    kept, now = _listing(pristine), _listing(tree)
+    kept, now = _list_entries(pristine), _list_entries(tree)
     for name, version in sorted(now.items(), reverse=True):  # what is in a folder goes before it
         if version != kept.get(name):
             path = tree / name
@@ -107,7 +107,7 @@ def _pristine(tree: Path) -> Path:
     return tree.with_name(tree.name + _PRISTINE)
 
 
-def _listing(tree: Path) -> dict[str, tuple[int, ...]]:
+def _list_entries(tree: Path) -> dict[str, tuple[int, ...]]:
     """Return the entries of ``tree`` with their types; for files also mode, size and time of the last change."""
     listing: dict[str, tuple[int, ...]] = {}
     for folder, folders, names in os.walk(tree):

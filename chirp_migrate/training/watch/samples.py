@@ -12,7 +12,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["contents", "described", "differing", "form", "read", "readable", "unaugmented", "varying"]
+__all__ = [
+    "contents",
+    "described",
+    "differing_places",
+    "leaf_type",
+    "read",
+    "readable",
+    "unaugmented",
+    "varying_places",
+]
 
 _SAMPLES = 3
 _FETCHES = 6
@@ -35,17 +44,17 @@ def contents(value: Any, place: str = "") -> dict[str, Any]:
     return {inner: leaf for key, item in items for inner, leaf in contents(item, f"{place}[{key!r}]").items()}
 
 
-def differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> set[str]:
+def differing_places(first: Mapping[str, Any], second: Mapping[str, Any]) -> set[str]:
     """Return the places whose leaves differ in type, shape or value (to the last bit; NaN equals NaN)."""
-    return {place for place in first.keys() | second.keys() if not _same(first.get(place), second.get(place))}
+    return {place for place in first.keys() | second.keys() if not _are_same(first.get(place), second.get(place))}
 
 
-def form(leaf: Any) -> tuple[Any, ...]:
+def leaf_type(leaf: Any) -> tuple[Any, ...]:
     """Return the type of a leaf, with dtype and shape of a tensor."""
     return (leaf.dtype, tuple(leaf.shape)) if isinstance(leaf, torch.Tensor) else (type(leaf),)
 
 
-def varying(dataset: Any, collate: Callable[[list[Any]], Any]) -> set[str]:
+def varying_places(dataset: Any, collate: Callable[[list[Any]], Any]) -> set[str]:
     """Return the places of a batch that vary if the same sample is read again, because of augmentation.
 
     The first three samples are read six times each, or less often if that would take long. Random generators advance.
@@ -55,7 +64,7 @@ def varying(dataset: Any, collate: Callable[[list[Any]], Any]) -> set[str]:
     for index in range(min(_SAMPLES, len(dataset))):
         first = contents(collate(read(dataset, [index])))
         for _ in range(_FETCHES - 1):
-            places |= differing(first, contents(collate(read(dataset, [index]))))
+            places |= differing_places(first, contents(collate(read(dataset, [index]))))
             if time.monotonic() > until:
                 return places
     return places
@@ -80,13 +89,13 @@ def unaugmented(dataset: Any, collate: Callable[[list[Any]], Any]) -> Any | None
     if getattr(dataset, "training", None) is True:
         switched = copy.copy(dataset)
         switched.training = False
-        if not varying(switched, collate):
+        if not varying_places(switched, collate):
             return switched
-    inner = _inner(dataset)
+    inner = _inner_dataset(dataset)
     while inner is not None and len(inner) == len(dataset):
-        if not varying(inner, collate):
+        if not varying_places(inner, collate):
             return inner
-        inner = _inner(inner)
+        inner = _inner_dataset(inner)
     return None
 
 
@@ -96,11 +105,11 @@ def described(dataset: Any) -> str:
     inner = dataset
     while inner is not None and len(names) < 8:
         names.append(type(inner).__name__)
-        inner = _inner(inner)
+        inner = _inner_dataset(inner)
     return " > ".join(names)
 
 
-def _inner(dataset: Any) -> Any | None:
+def _inner_dataset(dataset: Any) -> Any | None:
     """Return the first attribute of a dataset that is a dataset; None if there is none."""
     held = getattr(dataset, "__dict__", {}).values()
     datasets = (value for value in held if isinstance(value, torch.utils.data.Dataset))
@@ -115,8 +124,8 @@ def _tensor(array: NDArray[Any]) -> Any:
         return array
 
 
-def _same(first: Any, second: Any) -> bool:
-    if form(first) != form(second):
+def _are_same(first: Any, second: Any) -> bool:
+    if leaf_type(first) != leaf_type(second):
         return False
     if isinstance(first, torch.Tensor):
         if first.is_floating_point():

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from chirp_migrate.console.text import count, shortened
+from chirp_migrate.console.text import count, shorten_list
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.entry_points import (
     DATA_PARAMETERS,
@@ -17,7 +17,7 @@ from chirp_migrate.training.workload.entry_points import (
     call_options,
 )
 
-__all__ = ["call_of", "chosen", "parse_expression"]
+__all__ = ["call_of", "parse_expression", "select_entry_points"]
 
 
 def parse_expression(text: str) -> Callable[[str], bool]:
@@ -52,7 +52,7 @@ def _fits(node: ast.expr, name: str) -> bool:
     raise ValueError(ast.dump(node))
 
 
-def chosen(discovery: Discovery, expression: str | None) -> Discovery:
+def select_entry_points(discovery: Discovery, expression: str | None) -> Discovery:
     """Return the entry points whose labels match; all without an expression.
 
     Raises:
@@ -65,7 +65,7 @@ def chosen(discovery: Discovery, expression: str | None) -> Discovery:
     if not entries:
         labels = [entry.label for entry in discovery.entry_points]
         raise UsageProblem(
-            f"-k {expression!r} fits none of {count(len(labels), 'entry point')}: {shortened(labels, 4)} "
+            f"-k {expression!r} fits none of {count(len(labels), 'entry point')}: {shorten_list(labels, 4)} "
             "(see `chirp-migrate verify --list`)."
         )
     return replace(discovery, entry_points=entries)

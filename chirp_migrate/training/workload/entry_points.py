@@ -267,9 +267,8 @@ def discover(root: Path, model: str | None = None, command: str = "verify") -> D
     """
     utils = root / "utils"
     if not utils.is_dir():
-        raise InvalidTree(
-            f"{root} has no utils/ folder, so {command} finds no training functions in it: {_instead(root, command)}."
-        )
+        advice = _advice_without_training(root, command)
+        raise InvalidTree(f"{root} has no utils/ folder, so {command} finds no training functions in it: {advice}.")
     entry_points: dict[str, EntryPoint] = {}
     left_out: list[str] = []
     trees = [tree for module in TRAINING_MODULES if (tree := _parse(utils / f"{module}.py")) is not None]
@@ -282,13 +281,12 @@ def discover(root: Path, model: str | None = None, command: str = "verify") -> D
                 entry_points[entry.label] = entry
     if not entry_points:
         names = ", ".join(f"{name}.py" for name in TRAINING_MODULES)
-        raise InvalidTree(
-            f"no entry point found under {utils}, where training functions in {names} count: {_instead(root, command)}."
-        )
+        advice = _advice_without_training(root, command)
+        raise InvalidTree(f"no entry point found under {utils}, where training functions in {names} count: {advice}.")
     return Discovery(tuple(entry_points.values()), model or _find_model(utils, command), tuple(left_out))
 
 
-def _instead(root: Path, command: str) -> str:
+def _advice_without_training(root: Path, command: str) -> str:
     """Return advice for a project without a found training, which names the only script of the project."""
     scripts = [path for path in modules_of(root).values() if _is_script(path)]
     script = scripts[0].relative_to(root).as_posix() if len(scripts) == 1 else "train.py"
@@ -334,12 +332,12 @@ def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | s
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             parameters = _parameters(node)
             if any(form <= set(parameters) for form in _FUNCTION_FORMS):
-                yield EntryPoint(module, node.name, parameters, own=_own(node, parameters, usual))
+                yield EntryPoint(module, node.name, parameters, own=_own_run(node, parameters, usual))
             elif "training" in node.name or "cross_val" in node.name:
                 yield f"{module}.{node.name}: parameters are not the documented ones"
 
 
-def _own(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) -> OwnRun:
+def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) -> OwnRun:
     """Return the length of the user's own run of a function: from its defaults, else from other code of the backend."""
     epochs = _set_to([function], _EPOCHS) or usual.epochs
     folds = _set_to([function], _FOLDS_NAMED)
@@ -396,7 +394,7 @@ def _find_model(utils: Path, command: str) -> str:
         return f"utils.models:{'BirdCNN' if 'BirdCNN' in candidates else candidates[0]}"
     raise InvalidTree(
         f"no model found in {path}, where BirdCNN counts or the first class with num_classes: name another with "
-        f"`verify --model package.module:ClassName`, or {_instead(utils.parent, command)}."
+        f"`verify --model package.module:ClassName`, or {_advice_without_training(utils.parent, command)}."
     )
 
 

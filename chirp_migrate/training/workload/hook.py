@@ -49,7 +49,7 @@ def call_names(reference: str, sizes: Sizes) -> list[str]:
         NotFound: the function does not exist.
         NotUsable: it does not return named calls.
     """
-    return [name[:] for name in _calls(reference, sizes)]  # plain text, for every subclass of str
+    return [name[:] for name in _calls_of_hook(reference, sizes)]  # plain text, for every subclass of str
 
 
 def make_call(reference: str, name: str, sizes: Sizes) -> Callable[[], Any]:
@@ -59,13 +59,13 @@ def make_call(reference: str, name: str, sizes: Sizes) -> Callable[[], Any]:
         NotFound: the function does not exist.
         NotUsable: it does not return named calls.
     """
-    calls = _calls(reference, sizes)
+    calls = _calls_of_hook(reference, sizes)
     if name not in calls:
         raise NotUsable(f"{reference} returns no call named {name!r} here, but {', '.join(calls)}")
     return calls[name]
 
 
-def _calls(reference: str, sizes: Sizes) -> Mapping[str, Callable[[], Any]]:
+def _calls_of_hook(reference: str, sizes: Sizes) -> Mapping[str, Callable[[], Any]]:
     calls = named(reference, "function")(sizes)
     if not isinstance(calls, Mapping) or not calls:
         raise NotUsable(

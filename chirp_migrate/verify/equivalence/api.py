@@ -109,8 +109,10 @@ def missing_from(before: Api, after: Api) -> list[str]:
             if name not in now:
                 problems.append(f"{module}.{name} is gone")
             # Modules are called as ``module(x)``: what ``forward`` calls its input is no part of how it is used.
-            elif isinstance(signature, list) and not _accepts(now[name], signature, not name.endswith(".forward")):
-                problems.append(f"{module}.{name} no longer takes the same arguments: {_text(now[name])}")
+            elif isinstance(signature, list) and not _is_compatible(
+                now[name], signature, not name.endswith(".forward")
+            ):
+                problems.append(f"{module}.{name} no longer takes the same arguments: {_signature_text(now[name])}")
     return problems
 
 
@@ -121,7 +123,7 @@ def _exists(module: str) -> bool:
         return False
 
 
-def _accepts(after: Signature | str, before: Signature, by_name: bool) -> bool:
+def _is_compatible(after: Signature | str, before: Signature, by_name: bool) -> bool:
     """Return whether every call for ``before`` works with ``after``: it has the same parameters, plus optional ones.
 
     An added parameter may not precede a parameter that can be passed by position. Without ``by_name``, parameters are
@@ -140,7 +142,7 @@ def _accepts(after: Signature | str, before: Signature, by_name: bool) -> bool:
     return all(p not in in_front and (p[2] or p[1].startswith("VAR")) for p in added)
 
 
-def _text(signature: Signature | str) -> str:
+def _signature_text(signature: Signature | str) -> str:
     if isinstance(signature, str):
         return signature
     return "(" + ", ".join(f"{name}={default}" if default else name for name, _, default in signature) + ")"
@@ -151,10 +153,10 @@ def _signature(value: Any) -> Signature | str:
         parameters = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
         return type(value).__name__
-    return [[p.name, p.kind.name, _default(p.default)] for p in parameters]
+    return [[p.name, p.kind.name, _default_text(p.default)] for p in parameters]
 
 
-def _default(value: Any) -> str:
+def _default_text(value: Any) -> str:
     """Return the text of a default, without the address that the texts of most objects contain."""
     if value is inspect.Parameter.empty:
         return ""

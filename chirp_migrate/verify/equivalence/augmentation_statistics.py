@@ -68,7 +68,7 @@ _EQUAL_CHANGES = 0.05
 
 def sample_statistics(batch: torch.Tensor) -> list[list[float]]:
     """Return the :data:`STATISTICS` of each sample of a batch (B, ..., F, T), as one row each."""
-    x = _images(batch)
+    x = _as_images(batch)
     pixels = (1, 2, 3)
     constant_frames = (x.amax(dim=2) == x.amin(dim=2)).float().mean(dim=(1, 2))
     constant_bins = (x.amax(dim=3) == x.amin(dim=3)).float().mean(dim=(1, 2))
@@ -142,7 +142,7 @@ class Sample:
 
 def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list[float]], list[Draw]]:
     """Return the :data:`PAIRED` statistics and the draw of each sample; both batches are (B, ..., F, T)."""
-    x, before = _images(batch), _images(plain)
+    x, before = _as_images(batch), _as_images(plain)
     changed = (x != before).flatten(1).sum(dim=1) / x[0].numel()
     frames, bins = (_find_constant_lines(x, before, axis) for axis in (2, 3))
     step = max(1, x[0].numel() // _POINTS)
@@ -151,7 +151,14 @@ def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list
     counts = (points != 0).sum(dim=1)
     small = sizes.gather(1, (counts * _SMALL).long().clamp(max=sizes.shape[1] - 1).unsqueeze(1)).squeeze(1)
     small = small.masked_fill(counts == 0, 0.0)
-    columns = (changed, frames.sum(dim=1).float(), _first(frames), bins.sum(dim=1).float(), _first(bins), small)
+    columns = (
+        changed,
+        frames.sum(dim=1).float(),
+        _first_true(frames),
+        bins.sum(dim=1).float(),
+        _first_true(bins),
+        small,
+    )
     rows: list[list[float]] = torch.stack(columns, dim=1).tolist()
     draws = [
         Draw(_pack_bits(*masks), change, row[0] > _NOISY, row[-1])
@@ -162,7 +169,7 @@ def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list
 
 def draws_of(batch: torch.Tensor) -> list[Draw]:
     """Return the draws of a batch whose samples before augmentation are not known: constant frames and bins."""
-    x = _images(batch)
+    x = _as_images(batch)
     frames, bins = ((x.amax(dim=axis) == x.amin(dim=axis)).all(dim=1) for axis in (2, 3))
     return [Draw(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
 
@@ -184,8 +191,8 @@ def repeats(
         found["epochs"] = _equal_draws(_same_place(before, batches))
         earlier = dict(_by_index(before))
         contents = [(earlier[index], content) for index, content in _by_index(batches) if index in earlier]
-        told = [(first, second) for first, second in contents if first or second]
-        found["indices"] = (len(told), sum(first == second for first, second in told))
+        comparable = [(first, second) for first, second in contents if first or second]
+        found["indices"] = (len(comparable), sum(first == second for first, second in comparable))
     return found
 
 
@@ -213,11 +220,11 @@ def _same_place(
 
 def _equal_draws(pairs: Iterable[tuple[Sample, Sample]]) -> tuple[int, int]:
     """Return the number of comparable pairs, and of equal ones."""
-    told = [(a.draw, b.draw) for a, b in pairs if a.draw.tells and b.draw.tells]
-    return len(told), sum(a.equals(b) for a, b in told)
+    comparable = [(a.draw, b.draw) for a, b in pairs if a.draw.tells and b.draw.tells]
+    return len(comparable), sum(a.equals(b) for a, b in comparable)
 
 
-def _images(batch: torch.Tensor) -> torch.Tensor:
+def _as_images(batch: torch.Tensor) -> torch.Tensor:
     """Return a batch as float32 (B, C, F, T) on the CPU; missing axes have length 1, further axes join C."""
     x = batch.detach().to("cpu", torch.float32)
     while x.ndim < 4:
@@ -238,7 +245,7 @@ def _variance(x: torch.Tensor, axis: int) -> torch.Tensor:
     return (x - x.mean(dim=axis, keepdim=True)).square_().mean(dim=axis)
 
 
-def _first(flags: torch.Tensor) -> torch.Tensor:
+def _first_true(flags: torch.Tensor) -> torch.Tensor:
     """Return the position of the first true flag; -1 without one."""
     return flags.float().argmax(dim=1).masked_fill(~flags.any(dim=1), -1).float()
 

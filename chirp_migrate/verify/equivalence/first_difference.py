@@ -50,16 +50,21 @@ def compare_entry(before: Sequence[Trace], after: Sequence[Trace]) -> list[Found
 def _first_of_role(role: str, old: list[Trace], new: list[Trace], augmented: bool) -> list[Found]:
     """Return the first difference of a role; ``augmented``: the entry point has random samples."""
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
-        difference = _numbers(a, b) or _kind(a, b) or _samples(a, b, augmented) or _losses(a, b, augmented)
+        difference = (
+            _count_difference(a, b)
+            or _kind(a, b)
+            or _sample_difference(a, b, augmented)
+            or _loss_difference(a, b, augmented)
+        )
         if difference is not None:
             name, text = difference
             return [(name, f"{role} pass {number}: {text}")]
-    if _one_order(new) and not _one_order(old):
+    if _have_one_order(new) and not _have_one_order(old):
         return [("not-shuffled", f"every {role} pass has the samples in one order after, not before")]
     return []
 
 
-def _numbers(a: Trace, b: Trace) -> Found | None:
+def _count_difference(a: Trace, b: Trace) -> Found | None:
     """Return a difference in the number of samples, classes or batches."""
     counts = f"{a.samples} samples before, {b.samples} after"
     gone = [label for label in a.labels if label not in b.labels]
@@ -68,7 +73,7 @@ def _numbers(a: Trace, b: Trace) -> Found | None:
         each = ", ".join(f"{label} ({a.labels[label]} samples)" for label in gone[:_SHOWN])
         return "class-missing", f"no sample of class {each} after; {counts}"
     if b.samples < a.samples:
-        return _name_shortened_epochs(a, b), f"{counts}{_which(a, b)}"
+        return _name_shortened_epochs(a, b), f"{counts}{_missing_samples(a, b)}"
     if b.samples > a.samples:
         return "samples-added", counts
     if a.sizes != b.sizes:
@@ -90,11 +95,11 @@ def _name_shortened_epochs(a: Trace, b: Trace) -> str:
     return "epoch-shortened" if whole_batches or not b.finished else "samples-missing"
 
 
-def _which(a: Trace, b: Trace) -> str:
+def _missing_samples(a: Trace, b: Trace) -> str:
     """Return a text on missing samples, and the first batch that lacks one."""
     first = _first_unequal(a.sizes, b.sizes)
     text = f": batch {first} is the first that {'differs' if first <= len(b.sizes) else 'is missing'}"
-    gone = _only_in(a, b)
+    gone = _samples_missing_in(a, b)
     if not gone:
         return text
     some = ", ".join(map(str, sorted(gone)[:_SHOWN]))
@@ -113,7 +118,7 @@ def _kind(a: Trace, b: Trace) -> Found | None:
     return None
 
 
-def _samples(a: Trace, b: Trace, augmented: bool) -> Found | None:
+def _sample_difference(a: Trace, b: Trace, augmented: bool) -> Found | None:
     """Return a difference in the samples, in their values, or in their order."""
     exact = not (a.random or (augmented and a.shuffled))
     if exact:
@@ -148,7 +153,7 @@ def _first_batch(a: Trace, b: Trace, number: int) -> Found:
 
 
 def _other_indices(a: Trace, b: Trace) -> Found | None:
-    gone, come = _only_in(a, b), _only_in(b, a)
+    gone, come = _samples_missing_in(a, b), _samples_missing_in(b, a)
     if not gone:
         return None
     some = [", ".join(map(str, sorted(part)[:_SHOWN])) for part in (gone, come)]
@@ -171,7 +176,7 @@ def _other_values(before: str, after: str) -> Found | None:
     return "values-differ", f"other values; {size}"
 
 
-def _losses(a: Trace, b: Trace, augmented: bool) -> Found | None:
+def _loss_difference(a: Trace, b: Trace, augmented: bool) -> Found | None:
     if augmented:
         return None
     if len(a.losses) != len(b.losses):
@@ -183,7 +188,7 @@ def _losses(a: Trace, b: Trace, augmented: bool) -> Found | None:
     return None
 
 
-def _only_in(a: Trace, b: Trace) -> Counter[int]:
+def _samples_missing_in(a: Trace, b: Trace) -> Counter[int]:
     """Return the samples of ``a`` that ``b`` lacks; empty unless the indices of both are known, for equal datasets."""
     comparable = a.base and a.base == b.base and a.base_indices and b.base_indices
     return Counter(a.base_indices) - Counter(b.base_indices) if comparable else Counter()
@@ -196,7 +201,7 @@ def _is_shuffled(record: Trace) -> bool:
     return record.shuffled
 
 
-def _one_order(records: list[Trace]) -> bool:
+def _have_one_order(records: list[Trace]) -> bool:
     """Return whether several shuffled passes over one loader have the same order."""
     by_loader: dict[int, list[list[int]]] = {}
     for record in records:

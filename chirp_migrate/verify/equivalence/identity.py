@@ -45,7 +45,7 @@ def levels(dataset: Any) -> list[Level]:
     found = [Level(dataset)]
     while len(found) < _DEEPEST:
         here = found[-1]
-        below = _below(here.dataset)
+        below = _inner_dataset(here.dataset)
         if below is None:
             return found
         indices = getattr(here.dataset, "indices", None)
@@ -85,7 +85,7 @@ def length(dataset: Any) -> int | None:
         return None
 
 
-def _below(dataset: Any) -> Any:
+def _inner_dataset(dataset: Any) -> Any:
     """Return the only dataset inside ``dataset``; None if there is none or more than one."""
     held: dict[int, Any] = {}
     for value in [

@@ -16,7 +16,7 @@ from chirp_migrate.training.watch.interception import Interception, PassingItera
 from chirp_migrate.verify.equivalence.walk import Walk
 from chirp_migrate.verify.spec import Trace
 from chirpid_patch.loading.limits import worker_processes
-from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.random_states import restored_generators
 
 __all__ = ["DRAWS", "FewWorkers", "LoaderWatch"]
 
@@ -115,7 +115,7 @@ class LoaderWatch(Interception):
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         self._samplers.cover_new_classes()
         number = self._numbers.setdefault(loader, len(self._numbers))
-        with unmoved_generators():
+        with restored_generators():
             walk = Walk.begin(loader, number, self._names)
         self._walks.append(walk)
 

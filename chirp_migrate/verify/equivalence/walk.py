@@ -32,7 +32,7 @@ from chirp_migrate.verify.equivalence.first_difference import sketch
 from chirp_migrate.verify.equivalence.identity import Level, length, levels, name_of
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
 from chirp_migrate.verify.spec import Trace
-from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.random_states import restored_generators
 
 __all__ = ["Walk"]
 
@@ -74,7 +74,7 @@ class Walk:
         base = top_down[-1].dataset
         if by_index and id(base) not in names:
             names[id(base)] = name_of(base)
-        random = by_index and _varies(dataset, loader.collate_fn) is True
+        random = by_index and _has_random_samples(dataset, loader.collate_fn) is True
         record = Trace(
             loader=number,
             role="train" if torch.is_grad_enabled() else "validation",
@@ -87,7 +87,7 @@ class Walk:
             unpicklable=why_not_picklable(loader),
         )
         below = top_down[1:] if random else []
-        plain = next((level for level in below if _varies(level.dataset, loader.collate_fn) is False), None)
+        plain = next((level for level in below if _has_random_samples(level.dataset, loader.collate_fn) is False), None)
         return cls(loader, record, top_down[-1], plain)
 
     def saw(self, batch: Any) -> None:
@@ -174,7 +174,7 @@ class Walk:
         indices = [sample.index for sample in samples if sample.index is not None]
         if self.plain is None or len(indices) < len(samples):
             return []
-        with unmoved_generators():
+        with restored_generators():
             try:
                 plain = [self.plain.dataset[self.plain.index(index)] for index in indices]
             except (TypeError, IndexError, KeyError):
@@ -182,7 +182,7 @@ class Walk:
             return _tensors(self.loader.collate_fn(plain))
 
 
-def _varies(dataset: Any, collate: Callable[[Any], Any]) -> bool | None:
+def _has_random_samples(dataset: Any, collate: Callable[[Any], Any]) -> bool | None:
     """Return whether repeated reads of a sample yield different values; None if it contains no numbers.
 
     A few samples are read several times and collated as by the loader. The test misses an augmentation that skips 20 %

@@ -149,11 +149,11 @@ def figures(side: SideMeasures) -> dict[str, float | None]:
         "wait_variation": float(np.std(waits) / np.mean(waits)) if len(waits) > 1 else None,
         "first_batch_ms": _percentile_ms([walk.waits_s[0] for walk in training], 50),
         "waiting_percent": 100 * sum(sum(walk.waits_s) for walk in walks) / seconds if seconds > 0 else None,
-        **_augmentation(side),
+        **_costliest_augmentation(side),
         "gpu_percent": statistics.fmean(busy) if busy else None,
-        "gpu_memory_mib": _most(point.gpu_bytes for point in side.usage),
-        "memory_mib": _most(point.memory_bytes for point in side.usage),
-        "resident_mib": _most(point.resident_bytes for point in side.usage),
+        "gpu_memory_mib": _largest_mib(point.gpu_bytes for point in side.usage),
+        "memory_mib": _largest_mib(point.memory_bytes for point in side.usage),
+        "resident_mib": _largest_mib(point.resident_bytes for point in side.usage),
         "memory_slope_mib": slope.value if slope is not None else None,
         "lost_workers": float(sum(entry.lost_workers for entry in side.entries.values())),
     }
@@ -211,7 +211,7 @@ def as_table() -> str:
     )
 
 
-def _augmentation(side: SideMeasures) -> dict[str, float | None]:
+def _costliest_augmentation(side: SideMeasures) -> dict[str, float | None]:
     """Return the seconds per batch that the costliest augmented dataset adds, and the seconds they are a share of."""
     costs = [(added, cost) for cost in side.augmentation if (added := added_s(cost)) is not None]
     if not costs:
@@ -233,7 +233,7 @@ def _percentile_ms(seconds: Sequence[float], share: float) -> float | None:
     return 1e3 * float(np.percentile(seconds, share)) if seconds else None
 
 
-def _most(values: Iterable[int | None]) -> float | None:
+def _largest_mib(values: Iterable[int | None]) -> float | None:
     """Return the largest of some numbers of bytes, in MiB."""
     most = max((value for value in values if value is not None), default=None)
     return None if most is None else most / MIB

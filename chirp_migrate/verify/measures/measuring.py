@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, default_collate
 
 from chirp_migrate.training.watch.augmentation_cost import time_both
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
-from chirp_migrate.training.watch.samples import described, readable, unaugmented, varying
+from chirp_migrate.training.watch.samples import described, readable, unaugmented, varying_places
 from chirp_migrate.verify.measures.metric_data import AugmentationCost, EntryMeasures, SideMeasures, UsagePoint, Walk
 from chirp_migrate.verify.measures.worker_safety import Collate, check_workers, rates
 from chirpid_patch import BatchedDataLoader, DataLoaderPerformanceMonitor
@@ -39,7 +39,7 @@ _LONGEST_COST_S = 2.0
 
 
 @dataclass
-class _Held:
+class _LoaderDataset:
     """A dataset with the batch size and collation of its loader in the training."""
 
     dataset: Any
@@ -53,7 +53,7 @@ class _Entry:
     """The results of the passes of one entry point."""
 
     walks: list[Walk] = field(default_factory=list)
-    held: dict[str, _Held] = field(default_factory=dict)
+    held: dict[str, _LoaderDataset] = field(default_factory=dict)
     trained_on: set[str] = field(default_factory=set)
     lost_workers: set[int] = field(default_factory=set)
 
@@ -79,7 +79,7 @@ class Measuring(Interception):
         self._begun = 0.0
         self._reading_s = 0.0
         self._trained_s = 0.0
-        self._slowest: tuple[float, _Held] | None = None
+        self._slowest: tuple[float, _LoaderDataset] | None = None
         self._known: set[str] = set()
 
     def train(self, label: str, call: Callable[[], tuple[float, Any]]) -> float:
@@ -122,7 +122,7 @@ class Measuring(Interception):
             began = time.monotonic()
             until = began + self._extra_s
             try:
-                if varying(held.dataset, held.collate):
+                if varying_places(held.dataset, held.collate):
                     cost = augmentation_cost(held.dataset, held.collate, held.batch_size, held.batched, until)
                     self.found.augmentation.append(cost)
                 if self._worker_counts:
@@ -161,7 +161,7 @@ class Measuring(Interception):
             if name not in self._known and (role == "train" or name not in self._entry.held):
                 collate = default_collate if loader.batch_size is None else loader.collate_fn
                 size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
-                self._entry.held[name] = _Held(dataset, collate, size, isinstance(loader, BatchedDataLoader))
+                self._entry.held[name] = _LoaderDataset(dataset, collate, size, isinstance(loader, BatchedDataLoader))
         over = False
 
         def around(advance: Callable[[], Any]) -> Any:

@@ -6,10 +6,10 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from chirp_migrate.console.progress import Progress, Step
+from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.training.errors import InvalidTree
 from chirp_migrate.training.process.snapshot import copy_tree, keep_pristine
-from chirp_migrate.training.workload.choosing import chosen
+from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.training.workload.hook import file_of
 from chirp_migrate.verify.options import VerifyOptions, training_of
@@ -66,7 +66,7 @@ def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions
     if options.source is Source.HOOK:
         (entry,) = found.entry_points
         progress(f"calling {entry.hook} for its training calls")
-        progress(Step(f"asking {entry.hook}"))
+        progress(ProgressStep(f"asking {entry.hook}"))
         names = run_child(RunSpec(str(tree), found, options, Job.NAMES), "before").names
         found = replace(found, entry_points=tuple(replace(entry, name=name) for name in names))
-    return chosen(found, options.select)
+    return select_entry_points(found, options.select)

@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 import torch
 
-from chirp_migrate.console.progress import Progress, Step, no_progress
+from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.process.background_load import Watch, own_s
+from chirp_migrate.training.process.background_load import Watch, own_cpu_seconds
 from chirp_migrate.training.process.descendants import own_cpus
 from chirp_migrate.training.process.run_child import Child, Role, workload_failed
 from chirp_migrate.training.process.snapshot import freshen
@@ -153,7 +153,7 @@ class Children:
             more = {"repeats": tuple(repeats), "whole": tuple(whole), "hash_seed": number}
             pair: dict[str, Child[RunResult]] = {}
             for side in _SIDES:
-                self.progress(Step(f"round {number + 1}: starting"))
+                self.progress(ProgressStep(f"round {number + 1}: starting"))
                 pair[side] = stack.enter_context(self._child(side, Job.TIME, entries, cached=side == "after", **more))
             with self.spending("starting interpreters, importing"):
                 for child in pair.values():
@@ -166,15 +166,15 @@ class Children:
             for done, entry in enumerate(entries):
                 if done and time.monotonic() > until:
                     break
-                self.progress(Step(f"round {number + 1}: {entry.label}", done, len(entries)))
+                self.progress(ProgressStep(f"round {number + 1}: {entry.label}", done, len(entries)))
                 try:
-                    with watch.watching(lambda: own_s() + sum(child.cpu_s for child in pair.values())):
-                        found = self._visit(pair, chance, deadline)
+                    with watch.watching(lambda: own_cpu_seconds() + sum(child.cpu_s for child in pair.values())):
+                        found = self._time_entry_point(pair, chance, deadline)
                 except WorkloadFailed as failed:
                     self.failing[entry.label] = self._error_of_version_before(pair, failed)
                     break  # the process is gone: the next round has a new one
                 if found is not None:
-                    self._keep(entry, found, visits)
+                    self._store_visit(entry, found, visits)
         own = {entry.label: entry.own for entry in self._discovery.entry_points}
         self.make_room(watch.others())
         return TimedRound.of(visits, own, watch.others(), time.monotonic() - began)
@@ -228,7 +228,7 @@ class Children:
             raise failed
         return failed.ending
 
-    def _visit(
+    def _time_entry_point(
         self, pair: Mapping[str, Child[RunResult]], chance: random.Random, deadline: float
     ) -> dict[str, Visit] | None:
         """Return the visits of both versions for the next entry point, turn by turn.
@@ -268,7 +268,7 @@ class Children:
                 self.repeated[side].update(part.value)
         child.found.clear()
 
-    def _keep(self, entry: EntryPoint, found: Mapping[str, Visit], visits: dict[str, dict[str, Visit]]) -> None:
+    def _store_visit(self, entry: EntryPoint, found: Mapping[str, Visit], visits: dict[str, dict[str, Visit]]) -> None:
         before, after = found["before"], found["after"]
         if after.error and not before.error:
             raised = f"The after side failed: {entry.label} raised {after.error}."
@@ -304,5 +304,7 @@ class Children:
         spec = RunSpec(str(self._trees[side]), discovery, job=job, **given)
         return child_of(spec, side, partial(self._pass_on_progress, side))
 
-    def _pass_on_progress(self, side: str, what: str | Step) -> None:
-        self.progress(msgspec.structs.replace(what, text=f"{side}: {what.text}") if isinstance(what, Step) else what)
+    def _pass_on_progress(self, side: str, what: str | ProgressStep) -> None:
+        self.progress(
+            msgspec.structs.replace(what, text=f"{side}: {what.text}") if isinstance(what, ProgressStep) else what
+        )

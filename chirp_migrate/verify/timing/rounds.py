@@ -16,7 +16,7 @@ from enum import Enum
 
 import msgspec
 
-from chirp_migrate.stats.sequential_looks import MIN_ROUNDS, Look, planned_looks
+from chirp_migrate.stats.sequential_looks import MIN_ROUNDS, InterimAnalysis, planned_analyses
 from chirp_migrate.training.process.background_load import BUSY_ABOVE, not_watched
 from chirp_migrate.training.workload.entry_points import OwnRun
 from chirp_migrate.verify.spec import Visit
@@ -112,7 +112,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
 
     made: list[TimedRound] = []
     count: int = 0
-    looks: list[Look] = []
+    looks: list[InterimAnalysis] = []
     ended_with: str | None = None
     others_median: float | None = None
     others_most: float | None = None
@@ -120,7 +120,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     not_watched: str | None = None
 
     @classmethod
-    def of(cls, made: Sequence[TimedRound], looks: Sequence[Look], stopped: Stopped | None = None) -> Rounds:
+    def of(cls, made: Sequence[TimedRound], looks: Sequence[InterimAnalysis], stopped: Stopped | None = None) -> Rounds:
         """Return the record of these rounds."""
         others = [each.others for each in made if each.others is not None]
         return cls(
@@ -146,7 +146,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
 
 def take_rounds(
     make: Callable[[int, frozenset[str] | None, float], TimedRound],
-    still_open: Callable[[Sequence[TimedRound], Sequence[Look]], frozenset[str]],
+    still_open: Callable[[Sequence[TimedRound], Sequence[InterimAnalysis]], frozenset[str]],
     most: int,
     deadline: float,
     entry_points: int = 0,
@@ -167,14 +167,14 @@ def take_rounds(
         KeyboardInterrupt: the user interrupted before the first interim analysis. After it, an interruption returns the
             rounds so far.
     """
-    planned = planned_looks(most)
+    planned = planned_analyses(most)
     made: list[TimedRound] = []
-    looks: list[Look] = []
+    looks: list[InterimAnalysis] = []
     labels: frozenset[str] | None = None
     lost, wanted = 0, max(most, MIN_ROUNDS)
 
     def look(share: float) -> frozenset[str]:
-        looks.append(Look(len(made), share))
+        looks.append(InterimAnalysis(len(made), share))
         return still_open(made, looks)
 
     def left() -> float:
