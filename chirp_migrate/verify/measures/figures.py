@@ -106,8 +106,8 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "lost_workers", "loaders", "loaders that lost workers",
-        "loaders of which a worker died, so that fresh ones went on, or could not be started; on the side before a "
-        "worker's death ends the training instead",
+        "loaders with a worker that died, so that new workers continued, or that could not be started; before the "
+        "migration, the death of a worker ends the training",
         "R-000-5.2",
     ),
 )  # fmt: skip
