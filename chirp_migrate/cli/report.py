@@ -80,7 +80,7 @@ def report(
     with output.progress("reading what was done, and found"):
         story = read_story(path, run=run, plan_file=plan_file, verdict_file=verdict_file, doctor_file=doctor_file)
     if output.json_file is not None:
-        output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_json_of_report(plain(story))})
+        output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_report_as_json(plain(story))})
     if page_file is None:
         show_story(story, output.screen(prose=False))
         return
@@ -98,9 +98,9 @@ def _write_page(output: Path, story: Story) -> str:
     return f"Wrote {output}: {what}. Open it in a browser; it needs no network."
 
 
-def _json_of_report(value: Any) -> Any:
+def _report_as_json(value: Any) -> Any:
     """Return a document without the word kinds of lines (for colours), and with the reason in each finding."""
     if isinstance(value, dict):
         copies = ("words", "reason") if "rule" in value else ("words",)
-        return {name: _json_of_report(one) for name, one in value.items() if name not in copies}
-    return [_json_of_report(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _report_as_json(one) for name, one in value.items() if name not in copies}
+    return [_report_as_json(one) for one in value] if isinstance(value, list | tuple) else value

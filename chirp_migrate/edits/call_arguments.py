@@ -91,7 +91,13 @@ class CallEdit:
 
     def _edits_in_place(self, renamed: Sequence[Edit], shift: int) -> list[Edit]:
         """Return the changes in place; arguments that are aligned with the first one move by ``shift`` columns."""
-        return [*renamed, *self._named, *self._realign_lines(shift), *self._removals(), *self._insertion(shift)]
+        return [
+            *renamed,
+            *self._named,
+            *self._realign_lines(shift),
+            *self._removal_edits(),
+            *self._insertion_edits(shift),
+        ]
 
     def _edits_below_name(self, renamed: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
         """Return the changes of a call with comments; move lines that would be far right below the name."""
@@ -113,7 +119,7 @@ class CallEdit:
     def _kept_positions(self) -> list[int]:
         return [position for position in range(len(self._spans)) if position not in self._dropped]
 
-    def _removals(self) -> Iterator[Edit]:
+    def _removal_edits(self) -> Iterator[Edit]:
         """Yield the edits that remove arguments; comments on their own lines and of other arguments stay."""
         for first in sorted(self._dropped):
             if first - 1 not in self._dropped:
@@ -148,7 +154,7 @@ class CallEdit:
             return Edit(start + keep_comma, end, "")
         return Edit(start, last, "")
 
-    def _insertion(self, shift: int) -> Iterator[Edit]:
+    def _insertion_edits(self, shift: int) -> Iterator[Edit]:
         """Yield the edits that insert new arguments after the last kept one, but before one with a comment.
 
         ``shift``: by how many columns arguments move that are aligned with the opening parenthesis.

@@ -128,7 +128,7 @@ def top_level_names(text: str) -> set[str]:
     )
 
 
-class _Names:
+class _ModuleNames:
     """The names that a module binds and reads, by scopes: ``.function.inner``, or "" for the module."""
 
     def __init__(self, text: str) -> None:
@@ -253,8 +253,8 @@ class _Names:
 
 
 @lru_cache(maxsize=4)
-def _names_of(text: str) -> _Names:
-    return _Names(text)
+def _names_of(text: str) -> _ModuleNames:
+    return _ModuleNames(text)
 
 
 def _names_loaded(nodes: Sequence[ast.AST]) -> set[str]:

@@ -68,7 +68,7 @@ def plan_tree(
     rules = settings.rules
     found = discover(root, notebooks=settings.notebooks is not False, left_out_by=settings.why_left_out)
     left_tests = [path for path in found.context if path.endswith(".py") and settings.leaves_as_test(path)]
-    read = _Reader(found.root, overlay or {})
+    read = _FileReader(found.root, overlay or {})
     progress(ProgressStep(f"reading {count(len(found.files) + len(found.notebooks) + len(found.context), 'file')}"))
     sources, unread = _read_all(read, (one for one in (*found.files, *found.context) if one.endswith(".py")))
     raw = {one: read.raw_text(one) for one in (*found.notebooks, *found.context) if one.endswith(".ipynb")}
@@ -194,7 +194,7 @@ def _without_idle_tests(
     return tuple(one for one in counted if one.loaders or one.path not in tests)
 
 
-class _Reader:
+class _FileReader:
     """The files of a tree, some of them with assumed bytes."""
 
     def __init__(self, root: Path, overlay: Mapping[str, bytes]) -> None:
@@ -213,7 +213,9 @@ class _Reader:
             return ""
 
 
-def _read_all(read: _Reader, paths: Iterable[str]) -> tuple[dict[str, Source], dict[str, UnreadableSource | OSError]]:
+def _read_all(
+    read: _FileReader, paths: Iterable[str]
+) -> tuple[dict[str, Source], dict[str, UnreadableSource | OSError]]:
     """Return the readable files, and the reasons why all others cannot be read."""
     sources: dict[str, Source] = {}
     unread: dict[str, UnreadableSource | OSError] = {}

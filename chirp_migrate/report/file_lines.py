@@ -43,7 +43,7 @@ _Place = tuple[int | None, int]
 
 
 @dataclass(frozen=True)
-class _Line:
+class _DiffLine:
     """A line of the text before, of the text after, or of both, and its hunks (none for an unchanged line).
 
     Line numbers start at 1.
@@ -56,7 +56,7 @@ class _Line:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _ChangedRange:
     """Lines ``first`` up to, not including, ``end`` (from 0) of the text before, with the hunks' replacement."""
 
     first: int
@@ -69,7 +69,7 @@ class FileLines:
     """All lines of a file of a plan, before and after."""
 
     def __init__(self, file: FilePlan) -> None:
-        self._old, self._new = _Text(file.path, file.before or b""), _Text(file.path, file.after)
+        self._old, self._new = _FileText(file.path, file.before or b""), _FileText(file.path, file.after)
         self._name_at = enclosing(self._old.text) if file.path.endswith(_CODE) else lambda line: ""
         every = _lines(self._old.text, self._new.text, _runs(self._old.text, file.hunks))
         self._lines = [line for line in every if self._place(line) is not None]
@@ -112,7 +112,7 @@ class FileLines:
         place = self._new.place(number)
         return finding if place is None else replace(finding, cell=place[0], line=place[1])
 
-    def _is_at(self, finding: Finding, line: _Line) -> bool:
+    def _is_at(self, finding: Finding, line: _DiffLine) -> bool:
         return line.before is not None and self._old.place(line.before) == (finding.cell, finding.line)
 
     def _most_similar(self, at: int, hunk: int | None) -> int | None:
@@ -142,21 +142,21 @@ class FileLines:
             at = beside
         return at
 
-    def _row(self, line: _Line) -> Row:
+    def _row(self, line: _DiffLine) -> Row:
         old, new = self._old.place(line.before), self._new.place(line.after)
         text, number = (self._new, line.after) if line.before is None else (self._old, line.before)
         assert number is not None
         return Row(line.sign, old and old[1], new and new[1], text.lines[number - 1], text.words(number))
 
-    def _place(self, line: _Line) -> _Place | None:
+    def _place(self, line: _DiffLine) -> _Place | None:
         """Return the place of a line for readers; None for a line that is only internal."""
         return self._old.place(line.before) or self._new.place(line.after)
 
-    def _cell(self, line: _Line) -> int | None:
+    def _cell(self, line: _DiffLine) -> int | None:
         place = self._place(line)
         return place and place[0]
 
-    def _enclosing_definition(self, lines: Sequence[_Line]) -> str:
+    def _enclosing_definition(self, lines: Sequence[_DiffLine]) -> str:
         """Return the definition around the last line; for an added line, around the line above."""
         numbers = [line.before for line in lines if line.before is not None]
         return self._name_at(numbers[-1]) if numbers else ""
@@ -177,7 +177,7 @@ def placed_after(files: Iterable[FilePlan], findings: Iterable[Finding]) -> list
     return found
 
 
-class _Text:
+class _FileText:
     """One version of a file.
 
     Attributes:
@@ -240,7 +240,7 @@ def enclosing(text: str) -> Callable[[int], str]:
     return lambda line: max(((start, name) for start, end, name in found if start <= line <= end), default=(0, ""))[1]
 
 
-def _runs(before: str, hunks: Sequence[Hunk]) -> list[_Run]:
+def _runs(before: str, hunks: Sequence[Hunk]) -> list[_ChangedRange]:
     """Return the ranges of lines that hunks replace, in order; an edit that two hunks share belongs to both."""
     owners: dict[Edit, frozenset[int]] = {}
     for hunk in hunks:
@@ -259,11 +259,11 @@ def _runs(before: str, hunks: Sequence[Hunk]) -> list[_Run]:
     for _, _, members in groups:
         (block,) = lines.blocks(members)
         of = _NOBODY.union(*(owners[edit] for edit in members))
-        runs.append(_Run(block.first - 1, block.end - 1, SOURCE_LINE.findall(block.after), of))
+        runs.append(_ChangedRange(block.first - 1, block.end - 1, SOURCE_LINE.findall(block.after), of))
     return runs
 
 
-def _lines(before: str, after: str, runs: Sequence[_Run]) -> Iterator[_Line]:
+def _lines(before: str, after: str, runs: Sequence[_ChangedRange]) -> Iterator[_DiffLine]:
     """Yield every line of both texts; unchanged lines once."""
     old, new = SOURCE_LINE.findall(before), SOURCE_LINE.findall(after)
     middle: list[str] = []  # the lines before with all runs replaced and nothing else
@@ -273,15 +273,15 @@ def _lines(before: str, after: str, runs: Sequence[_Run]) -> Iterator[_Line]:
         line = run.end
     match, inserted = _match_lines([*middle, *old[line:]], new)
 
-    def follows(position: int) -> Iterator[_Line]:
-        return (_Line("+", None, number, _REST) for number in inserted.get(position, ()))
+    def follows(position: int) -> Iterator[_DiffLine]:
+        return (_DiffLine("+", None, number, _REST) for number in inserted.get(position, ()))
 
     yield from follows(-1)
     position, line = 0, 0
-    for run in (*runs, _Run(len(old), len(old), (), _NOBODY)):
+    for run in (*runs, _ChangedRange(len(old), len(old), (), _NOBODY)):
         for number in range(line + 1, run.first + 1):
             there = match[position]
-            yield _Line("-", number, None, _REST) if there is None else _Line(" ", number, there, _NOBODY)
+            yield _DiffLine("-", number, None, _REST) if there is None else _DiffLine(" ", number, there, _NOBODY)
             yield from follows(position)
             position += 1
         written = zip(match[position:], run.written, strict=False)
@@ -304,13 +304,13 @@ def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | 
     return match, inserted
 
 
-def _changed_lines(run: _Run, old: Sequence[str], written: Sequence[tuple[int, str]]) -> Iterator[_Line]:
+def _changed_lines(run: _ChangedRange, old: Sequence[str], written: Sequence[tuple[int, str]]) -> Iterator[_DiffLine]:
     """Yield the lines of a range; lines that a hunk wrote without a change count as unchanged."""
     for tag, i1, i2, j1, j2 in fewest_changes(old[run.first : run.end], [text for _, text in written]):
         removed = range(run.first + i1 + 1, run.first + i2 + 1)
         added = [there for there, _ in written[j1:j2]]
         if tag == "equal":
-            yield from (_Line(" ", number, there, _NOBODY) for number, there in zip(removed, added, strict=True))
+            yield from (_DiffLine(" ", number, there, _NOBODY) for number, there in zip(removed, added, strict=True))
         else:
-            yield from (_Line("-", number, None, run.owners) for number in removed)
-            yield from (_Line("+", None, there, run.owners) for there in added)
+            yield from (_DiffLine("-", number, None, run.owners) for number in removed)
+            yield from (_DiffLine("+", None, there, run.owners) for there in added)

@@ -66,11 +66,11 @@ def story_of_file(
 
 def finding_story(finding: Finding, source: str = "") -> FindingStory:
     """Return a finding with the reason of its rule."""
-    return FindingStory(finding, _reasons().get(finding.rule, ""), source)
+    return FindingStory(finding, _rule_reasons().get(finding.rule, ""), source)
 
 
 @cache
-def _reasons() -> dict[str, str]:
+def _rule_reasons() -> dict[str, str]:
     return {rule.code: rule.reason for rule in all_rules()}
 
 

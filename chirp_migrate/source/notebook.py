@@ -32,7 +32,7 @@ def has_stored_outputs(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _CellText:
     """A cell in the module: its marker, a blank line, the Python, and a newline.
 
     The blank line separates the cell's first comment, and text that is inserted above it, from the marker.
@@ -61,7 +61,7 @@ class NotebookSource:
     _raw: str = field(repr=False)
     _tag: str = field(repr=False)
     _newline: str = field(repr=False)
-    _pieces: tuple[_Piece, ...] = field(repr=False)
+    _pieces: tuple[_CellText, ...] = field(repr=False)
     _trailer: str = field(repr=False)
 
     @classmethod
@@ -79,7 +79,7 @@ class NotebookSource:
         tag = "_chirp_cell"
         while tag in code:
             tag += "_"
-        pieces: list[_Piece] = []
+        pieces: list[_CellText] = []
         unreadable: list[tuple[int, str]] = []
         masked: list[tuple[int, int, str]] = []
         number = 1
@@ -94,8 +94,8 @@ class NotebookSource:
             number += len(one.originals)
             masked += [(cell.number, line, text) for line, text in one.places()]
             text = f"# %% {tag} {cell.number}{newline}{newline}{one.text}{newline}"
-            pieces.append(_Piece(cell, one, text))
-        trailer = _reads(masked, tag, newline) if pieces else ""
+            pieces.append(_CellText(cell, one, text))
+        trailer = _line_of_read_names(masked, tag, newline) if pieces else ""
         text = "".join(piece.text for piece in pieces) + trailer
         return cls(text, tuple(unreadable), tuple(masked), raw, tag, newline, tuple(pieces), trailer)
 
@@ -174,7 +174,7 @@ class NotebookSource:
         ]
 
 
-def _reads(masked: Sequence[tuple[int, int, str]], tag: str, newline: str) -> str:
+def _line_of_read_names(masked: Sequence[tuple[int, int, str]], tag: str, newline: str) -> str:
     """Return a last line without an effect that lists the names that magics and other cells may read.
 
     Without this line, an import that only ``%timeit DataLoader(data)`` still uses would be removed as dead. The line is

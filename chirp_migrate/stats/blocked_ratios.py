@@ -35,7 +35,7 @@ _FINEST = 1e-3
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _EntryLogarithms:
     """Logarithms of one entry point's ratios, by round, and their mean."""
 
     logs: dict[int, float]
@@ -66,7 +66,7 @@ def blocked_ratios(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None, 
     found = {label: {n: each[label] for n, each in enumerate(rounds) if label in each} for label in labels}
     logs = {label: {n: math.log(after / before) for n, (before, after) in of.items()} for label, of in found.items()}
     entries = {
-        label: _Entry(of, median(before for before, _ in found[label].values()))
+        label: _EntryLogarithms(of, median(before for before, _ in found[label].values()))
         for label, of in _clip_logarithms(logs).items()
     }
     freedom = sum(len(one.logs) - 1 for one in entries.values())
@@ -98,7 +98,7 @@ def _clip_logarithms(logs: Mapping[str, Mapping[int, float]]) -> dict[str, dict[
     return clipped
 
 
-def _moderate_ratio(entry: _Entry, others: float, borrowed: float) -> Ratio:
+def _moderate_ratio(entry: _EntryLogarithms, others: float, borrowed: float) -> Ratio:
     """Return the ratio of one entry point; ``others`` is the variance of the other entry points."""
     count = len(entry.logs)
     freedom = borrowed + count - 1
@@ -106,7 +106,7 @@ def _moderate_ratio(entry: _Entry, others: float, borrowed: float) -> Ratio:
     return _ratio(entry.mean, math.sqrt(variance / count), count, freedom)
 
 
-def _ratio_of_sums(entries: Sequence[_Entry], pooled: float, blocks: int) -> Ratio:
+def _ratio_of_sums(entries: Sequence[_EntryLogarithms], pooled: float, blocks: int) -> Ratio:
     after = [one.before_s * math.exp(one.mean) for one in entries]
     shares = [value / math.fsum(after) for value in after]
     scores: dict[int, float] = {}  # of each round: by how much it moved the total

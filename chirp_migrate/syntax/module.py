@@ -221,7 +221,7 @@ class Module:
 
         An ``elif`` part is no statement here.
         """
-        read = zip(self._index[2], _statements(syntax_tree(self.text).body), strict=True)
+        read = zip(self._index[2], _nested_statements(syntax_tree(self.text).body), strict=True)
         return {node: self._place(same) for node, same in read if not isinstance(self.parents[node], cst.If)}
 
     def _place(self, same: ast.stmt) -> tuple[int, int, int]:
@@ -236,7 +236,7 @@ class Module:
     def _is_statement(self, node: cst.CSTNode) -> TypeGuard[Statement]:
         return type(node) is cst.SimpleStatementLine or node in self._statement_offsets
 
-    def _span_as_read(self, node: cst.CSTNode) -> tuple[int, int] | None:
+    def _span_from_ast(self, node: cst.CSTNode) -> tuple[int, int] | None:
         """Return the span of a statement or block; None for other nodes, and if a semicolon ends it."""
         first, last = (node.body[0], node.body[-1]) if isinstance(node, cst.IndentedBlock) else (node, node)
         start, end = (
@@ -282,7 +282,7 @@ class Module:
         """
         if node not in self._known_spans:
             try:
-                read = self._span_as_read(node)
+                read = self._span_from_ast(node)
                 self._known_spans.update(self._spans_by_codegen(node) if read is None else {node: read})
             except RecursionError as error:
                 raise UnparsableModule("expressions nested too deeply to be read") from error
@@ -410,13 +410,13 @@ def _small_statement(statement: cst.CSTNode, place: int) -> cst.CSTNode:
     return statement.body[place] if isinstance(statement, cst.SimpleStatementLine) else statement
 
 
-def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+def _nested_statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield statements in order of the text, each followed by the statements in its blocks."""
     for one in body:
         yield one
         for name in ("body", "handlers", "cases", "orelse", "finalbody"):
             for inner in getattr(one, name, ()):
-                yield from _statements([inner] if isinstance(inner, ast.stmt) else inner.body)
+                yield from _nested_statements([inner] if isinstance(inner, ast.stmt) else inner.body)
 
 
 @cache

@@ -27,7 +27,7 @@ _NO_CODE = frozenset(
 )
 
 
-class _Nodes:
+class _NodeIndex:
     """The nodes of a text in its order, with their parents; read-only.
 
     Attributes:
@@ -67,9 +67,9 @@ class _Nodes:
 
 
 @lru_cache(maxsize=2)
-def _nodes_of(text: str) -> _Nodes:
+def _nodes_of(text: str) -> _NodeIndex:
     """Return the nodes of a text, cached: the text before and after a rewrite is used more than once."""
-    return _Nodes(text)
+    return _NodeIndex(text)
 
 
 class Outline:

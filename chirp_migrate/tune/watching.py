@@ -48,7 +48,7 @@ class _SeenEnough(BaseException):
 
 
 @dataclass
-class _Loader:
+class _LoaderGroup:
     """All loaders with the same kind of dataset, batches and role, such as those of the folds.
 
     Waits and periods (from batch to batch, including the training's step) are in seconds. They omit the first batch of
@@ -61,13 +61,13 @@ class _Loader:
     whole_s: float = 0.0
 
 
-class _Watching(Interception):
+class _LoaderWatch(Interception):
     """Records the loaders of a training, and its waits for them, until the second epoch begins."""
 
     def __init__(self, longest_s: float) -> None:
         super().__init__(self._watch)
         self._longest_s = longest_s
-        self.loaders: dict[tuple[Any, ...], _Loader] = {}
+        self.loaders: dict[tuple[Any, ...], _LoaderGroup] = {}
         self._pacing = Pacing()
         self._entered = 0.0
 
@@ -93,7 +93,7 @@ class _Watching(Interception):
         dataset = getattr(loader, "dataset", None)
         role = "training" if torch.is_grad_enabled() else "validation"
         key = (role, described(dataset), loader.batch_size, type(loader).__name__)
-        known = self.loaders.setdefault(key, _Loader(loader, role))
+        known = self.loaders.setdefault(key, _LoaderGroup(loader, role))
         timer = BatchTimer()
         batches, began = 0, time.perf_counter()
 
@@ -136,7 +136,7 @@ def watched(
         NotUsable: the training took no batch from a loader that can be measured.
         Raised: no entry point trains; this is the error of the first one.
     """
-    watching = _Watching(_LONGEST_SHARE * seconds)
+    watching = _LoaderWatch(_LONGEST_SHARE * seconds)
     monitor = DataLoaderPerformanceMonitor()
     notes: list[str] = []
     first: Raised | None = None
@@ -167,7 +167,7 @@ def watched(
     return subjects, training, notes + more
 
 
-def _worth_measuring(watching: _Watching, seconds: float) -> tuple[list[Subject], list[str]]:
+def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[Subject], list[str]]:
     slowest_first = sorted(watching.loaders.values(), key=lambda kind: kind.waited_s, reverse=True)
     most = max(1, int(min(seconds / _LEAST_S, len(slowest_first))))
     subjects: list[Subject] = []

@@ -52,7 +52,7 @@ class Watched:
         return {label: one for label, one in self.sides[side].items() if label not in self.failing}
 
 
-class _Side:
+class _WatchedVersion:
     """One version while it is watched; :meth:`advance` continues, without waiting long.
 
     Attributes:
@@ -125,7 +125,7 @@ def watch(
     for together in children.beside_each_other(("before", "after")):
         with ExitStack() as stack:
             sides = {
-                side: _Side(
+                side: _WatchedVersion(
                     children,
                     side,
                     discovery.entry_points,
@@ -172,5 +172,5 @@ def _failure(side: str, label: str, found: Mapping[str, EntryResult], others: bo
     return workload_failed(f"The {side} side failed: {label} {how}{also}.", one.printed, side)
 
 
-def _advance_versions(sides: Mapping[str, _Side], of: int) -> ProgressStep:
+def _advance_versions(sides: Mapping[str, _WatchedVersion], of: int) -> ProgressStep:
     return ProgressStep("watching what each entry point loads", min(len(one.found) for one in sides.values()), of)

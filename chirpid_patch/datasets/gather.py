@@ -405,13 +405,13 @@ def joint_of(dataset: Any) -> _SubsetNode | _ConcatNode | None:
     return _ConcatNode(dataset) if is_exactly(dataset, ConcatDataset) else None
 
 
-class _OwnCode(Node):
+class _OwnCodeNode(Node):
     """The node of any other dataset: only the dataset's own code reads it."""
 
     keyed = reads_batches = False
 
 
-_OWN_CODE = _OwnCode()
+_OWN_CODE = _OwnCodeNode()
 
 
 def node_of(dataset: Any) -> Node:

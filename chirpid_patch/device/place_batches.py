@@ -28,7 +28,7 @@ class MovedToDevice(Placement):
 
     def __init__(self, device: str | torch.device) -> None:
         self.device = torch.device(device)
-        self._source = _Source()
+        self._source = _BatchSource()
         self._moving = DevicePrefetcher(self._source, self.device)
 
     def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
@@ -37,7 +37,7 @@ class MovedToDevice(Placement):
         return iter(self._moving)
 
 
-class _Source:
+class _BatchSource:
     """The iterable of the prefetcher, without a reference to the loader, whose workers end with the loader."""
 
     batches: Iterator[Any] = iter(())

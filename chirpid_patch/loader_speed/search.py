@@ -63,12 +63,12 @@ class LoaderChoice:
         alone, chosen = rates[0, 0], rates[self.num_workers, self.prefetch_threads]
         assert alone is not None and chosen is not None
         if not (self.num_workers or self.prefetch_threads):
-            others = ", ".join(f"{trial} {_rate(trial)}" for trial in self.trials[1:]) or "nothing else to try"
+            others = ", ".join(f"{trial} {_rate_of_trial(trial)}" for trial in self.trials[1:]) or "nothing else to try"
             return f"measured {alone:.0f} samples/s; {others}"
         return f"measured {chosen:.0f} samples/s against {alone:.0f} without"
 
 
-def _rate(trial: LoadingTrial) -> str:
+def _rate_of_trial(trial: LoadingTrial) -> str:
     return f"failed ({trial.error})" if trial.samples_per_second is None else f"{trial.samples_per_second:.0f}"
 
 

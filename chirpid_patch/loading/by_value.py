@@ -39,8 +39,8 @@ def send_by_value(parts: LoaderParts) -> LoaderParts:
     # PyTorch prepares its data pipes in the main process, and pickles them in a way of their own.
     if method == "fork" or not main_is_interactive() or isinstance(parts.dataset, IterDataPipe | MapDataPipe):
         return parts
-    together = _Together([getattr(parts, name) for name in _SENT])
-    return loader_attributes(parts, **{name: _Part(together, place) for place, name in enumerate(_SENT)})
+    together = _JointPickle([getattr(parts, name) for name in _SENT])
+    return loader_attributes(parts, **{name: _PartReference(together, place) for place, name in enumerate(_SENT)})
 
 
 def main_is_interactive() -> bool:
@@ -62,10 +62,10 @@ def _main_file() -> str | None:
     return getattr(sys.modules.get("__main__"), "__file__", None)
 
 
-class _Part:
+class _PartReference:
     """A reference to an item of ``together``. Unpickling it returns that item."""
 
-    def __init__(self, together: _Together, place: int) -> None:
+    def __init__(self, together: _JointPickle, place: int) -> None:
         self._together = together
         self._place = place
 
@@ -76,7 +76,7 @@ class _Part:
         return itemgetter(self._place), (self._together,)
 
 
-class _Together:
+class _JointPickle:
     """Objects that are sent in one pickle. Unpickling returns the list of them."""
 
     def __init__(self, objects: list[Any]) -> None:

@@ -186,7 +186,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self._controller = LoadController(prefetch_threads, may_wait=thread_safe)
         if most_workers is not None:
             self._controller.worker_count = WorkerCount(self._workers(), most_workers)
-        self._stays: str | None = self._why_workers_stay()
+        self._stays: str | None = self._why_workers_are_fixed()
         self._lost_workers = False
         self._threads = KeptThreads()
         self._is_pytorchs = not IS_COMPLETE or isinstance(dataset, _PYTORCHS_OWN)
@@ -413,7 +413,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     # -- another number of workers
 
-    def _why_workers_stay(self) -> str | None:
+    def _why_workers_are_fixed(self) -> str | None:
         """Return the reason why the number of worker processes is fixed; None if it follows the load."""
         if self.most_workers is None:
             return "most_workers is not given"

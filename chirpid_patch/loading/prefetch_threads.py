@@ -25,7 +25,7 @@ from chirpid_patch.loading.batch_requests import BatchRequest
 _PARTS_PER_THREAD = 2
 
 
-def _modes() -> tuple[bool, bool]:
+def _current_modes() -> tuple[bool, bool]:
     return torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
 
@@ -134,7 +134,7 @@ class PrefetchQueue:
     def __init__(self, threads: PrefetchThreads, reader: BatchReader) -> None:
         self._threads = threads
         self._reader = reader
-        self._ordered: deque[_Order] = deque()
+        self._ordered: deque[_QueuedRequest] = deque()
 
     def __len__(self) -> int:
         return len(self._ordered)
@@ -165,12 +165,12 @@ class PrefetchQueue:
 
     def order(self, request: BatchRequest, pause: float = 0.0) -> None:
         """Read ``request`` after ``pause`` seconds; read it now and in parts if its samples are read one by one."""
-        modes = _modes()
+        modes = _current_modes()
         ranges = self._reader.parts(request, _PARTS_PER_THREAD * self.threads)
         parts = [self._submit(modes, 0.0, partial(self._reader.samples, request, part)) for part in ranges]
         # Threads take what was ordered first: all parts have been begun when their batch is.
         load = partial(self._collate_parts, parts) if parts else partial(self._reader.read, request)
-        self._ordered.append(_Order(request, parts, self._submit(modes, pause, load)))
+        self._ordered.append(_QueuedRequest(request, parts, self._submit(modes, pause, load)))
 
     def _submit(self, modes: tuple[bool, bool], pause: float, load: Callable[[], Any]) -> Future[Any]:
         return self._threads.submit(partial(self._load_there, modes, pause, load))
@@ -206,7 +206,7 @@ class PrefetchQueue:
             if not is_in_memory(self._reader.dataset):
                 raise
             return self._reader.read(order.request)  # raises that, too, unless the dataset was being changed just then
-        now = _modes(), self._state()
+        now = _current_modes(), self._state()
         if loaded_from != now or any(part.result()[0] != now for part in order.parts):
             return self._reader.read(order.request)
         return batch
@@ -220,7 +220,7 @@ class PrefetchQueue:
 
 
 @dataclass(frozen=True)
-class _Order:
+class _QueuedRequest:
     """A queued request: the parts of its samples, if it is read in parts, and its batch."""
 
     request: BatchRequest

@@ -131,7 +131,7 @@ class MemoryWatch:
 
     def check(self) -> list[MemoryAlert]:
         """Read memory now, in this thread, and return the resulting alerts."""
-        alerts = [alert for use in self._uses() if (alert := self._judge(use)) is not None]
+        alerts = [alert for use in self._uses() if (alert := self._alert_for(use)) is not None]
         for alert in alerts:
             self._log_alert(alert)
         return alerts
@@ -165,7 +165,7 @@ class MemoryWatch:
         with GpuProbe() as probe:
             return memory_in_use(probe)
 
-    def _judge(self, use: MemoryUse) -> MemoryAlert | None:
+    def _alert_for(self, use: MemoryUse) -> MemoryAlert | None:
         """Return the alert for a reading; None if nothing changed."""
         before = self._pressures.get(use.source, MemoryPressure.NONE)
         limits = {level: int(share * use.total_bytes) for level, share in self._limits.items()}

@@ -147,7 +147,7 @@ class MultiDataLoader:
     def _advance_samplers(self, index: int) -> None:
         """Advance samplers with ``set_epoch`` that are still at the epoch that was read last."""
         last, numbers = self._last_epochs[index], []
-        for place, sampler in enumerate(_counting_samplers(self.loaders[index])):
+        for place, sampler in enumerate(_samplers_with_epochs(self.loaders[index])):
             now = getattr(sampler, "epoch", None)
             if last and (now is None or now == last[place]):
                 now = last[place] + 1
@@ -168,7 +168,7 @@ class MultiDataLoader:
         self.shutdown()
 
 
-def _counting_samplers(loader: Any) -> list[Any]:
+def _samplers_with_epochs(loader: Any) -> list[Any]:
     """Return the samplers of a loader that count epochs, inner samplers included, each once."""
     found: list[Any] = []
     waiting = [getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)]

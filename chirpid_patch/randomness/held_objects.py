@@ -39,10 +39,10 @@ def held_objects(owners: Iterable[Any]) -> Iterator[Any]:
         seen[id(owner)] = owner
         yield owner
         if depth and not isinstance(owner, GENERATORS):
-            waiting.extend((part, depth - 1) for part in _parts(owner))
+            waiting.extend((part, depth - 1) for part in _direct_references(owner))
 
 
-def _parts(owner: Any) -> list[Any]:
+def _direct_references(owner: Any) -> list[Any]:
     """Return the objects that ``owner`` refers to directly."""
     if owner is None or isinstance(owner, str | bytes | int | float | type | torch.Tensor | np.ndarray):
         return []

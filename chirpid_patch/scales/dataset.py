@@ -68,7 +68,7 @@ class MultiScaleDataset(WrappingDataset):
         #: For each scale the transform of one image, or of a batch of images, to it.
         self.transforms = {scale: ScaleTo(scale) for scale in self.scales}
         stages = ([FlipsAndTurns()] if augment else []) if isinstance(augment, bool) else list(augment)
-        self._images = _Images(base_dataset)
+        self._images = _ImagePairs(base_dataset)
         self._augmented = WorkerSafeAugmentedDataset(self._images, transforms=stages, training=bool(stages))
 
     @property
@@ -150,7 +150,7 @@ def check_scales(scales: Sequence[int]) -> list[int]:
     return found
 
 
-class _Images(WrappingDataset):
+class _ImagePairs(WrappingDataset):
     """The samples of another dataset as pairs (image tensor, dictionary of the rest)."""
 
     def __init__(self, base_dataset: Any) -> None:

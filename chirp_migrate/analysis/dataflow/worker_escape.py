@@ -355,7 +355,7 @@ class _MayEscape:
         if (name, owner) in self._seen:
             return False
         self._seen.add((name, owner))
-        if name in self._outline.once(_declared_elsewhere):
+        if name in self._outline.once(_global_or_nonlocal_names):
             return True
         code = self._outline.find(ast.Name) if owner is None else self._outline.inside(owner)
         reads = [node for node in code if isinstance(node, ast.Name) and node.id == name]
@@ -432,7 +432,7 @@ class _MayEscape:
         return any(map(self.go, calls)) or _is_called_elsewhere(self._project, maker)
 
 
-def _declared_elsewhere(outline: Outline) -> set[str]:
+def _global_or_nonlocal_names(outline: Outline) -> set[str]:
     """Return the names that any function declares ``global`` or ``nonlocal``."""
     statements = outline.find(ast.Global), outline.find(ast.Nonlocal)
     return {name for kind in statements for statement in kind for name in statement.names}

@@ -76,7 +76,7 @@ def early_reading_problem(
             if problem is not None:
                 return problem
     tests = [one.test for one in every if isinstance(one, cst.If)]
-    return effect_message(module, tests, is_own) or _seen_by_handler(module, loop)
+    return effect_message(module, tests, is_own) or _handler_problem(module, loop)
 
 
 def _target_problem(
@@ -124,7 +124,7 @@ def _is_new(module: Module, value: cst.BaseExpression) -> bool:
     return is_call_of(module, value, _FRESH)
 
 
-def _seen_by_handler(module: Module, loop: cst.For) -> str | None:
+def _handler_problem(module: Module, loop: cst.For) -> str | None:
     """Return why code around the loop may continue after an error, with the collected items."""
     for ancestor in module.ancestors(loop):
         if isinstance(ancestor, _SCOPES):

@@ -33,7 +33,7 @@ def may_scan(outline: Outline, project: Project) -> bool:
         last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         return bool(last) and (facts or DATASET_NAME.fullmatch(last) is not None)
 
-    if any(_collects(loop.body) and _is_scan(loop, list(loop.body), dataset) for loop in outline.find(ast.For)):
+    if any(_may_only_collect(loop.body) and _is_scan(loop, list(loop.body), dataset) for loop in outline.find(ast.For)):
         return True
     for clause in outline.find(ast.comprehension):
         node = outline.parents[clause]
@@ -45,13 +45,13 @@ def may_scan(outline: Outline, project: Project) -> bool:
     return False
 
 
-def _collects(statements: Sequence[ast.stmt]) -> bool:
+def _may_only_collect(statements: Sequence[ast.stmt]) -> bool:
     """Return whether statements may only assign, count and append."""
     for one in statements:
         match one:
             case ast.Assign() | ast.AugAssign() | ast.Pass() | ast.Expr(value=ast.Call(func=ast.Attribute(), args=[_])):
                 pass
-            case ast.If() if _collects([*one.body, *one.orelse]):
+            case ast.If() if _may_only_collect([*one.body, *one.orelse]):
                 pass
             case _:
                 return False

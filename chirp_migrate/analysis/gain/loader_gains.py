@@ -90,7 +90,7 @@ class LoaderGains:
             line = module.position(module.span(unused.name)[0])[0]
             return Gain(GainKind.NOTHING, f"nothing calls `{unused.name.value}`", module.path, line)
         nodes = module.once(self._calls).get(module.span(call)[0], ())
-        gains = [self._gain(Place(module.path, node), moves=moves) for node in nodes]
+        gains = [self._gain_of_place(Place(module.path, node), moves=moves) for node in nodes]
         # Of calls that look alike, some of them rewritten by now, those are left that gain nothing.
         gain = next((one for one in gains if one.kind is GainKind.NOTHING), gains[0] if gains else _AT_RUN_TIME)
         if gain == _AT_RUN_TIME and self._project.is_distributed and self._reads_one_by_one:
@@ -132,8 +132,10 @@ class LoaderGains:
         if sending is not None:
             return _gain_at(GainKind.PICKLABLE, "workers then start without fork, too", sending.place)
         if reads_batches:
-            gains = (self._gain(one.place) for one in holders)
-            return next((one for one in gains if one.kind is not GainKind.NOTHING), self._gain(holders[0].place))
+            gains = (self._gain_of_place(one.place) for one in holders)
+            return next(
+                (one for one in gains if one.kind is not GainKind.NOTHING), self._gain_of_place(holders[0].place)
+            )
         return _gain_at(GainKind.NOTHING, "no loader that holds it has workers", holders[0].place)
 
     @cached_property
@@ -171,13 +173,13 @@ class LoaderGains:
 
     def _calls(self, module: Module) -> dict[int, list[ast.AST]]:
         """Return the calls that build loaders, by their current places in a module."""
-        return self._by_offset(module, self._loaders)
+        return self._index_by_offset(module, self._loaders)
 
     def _code_of_objects(self, module: Module) -> dict[int, list[ast.AST]]:
         """Return the code that creates objects of loaders, by its current place in a module."""
-        return self._by_offset(module, self._holders)
+        return self._index_by_offset(module, self._holders)
 
-    def _by_offset(
+    def _index_by_offset(
         self, module: Module, known: dict[str, dict[ast.AST, list[LoaderThing]]]
     ) -> dict[int, list[ast.AST]]:
         found: dict[int, list[ast.AST]] = {}
@@ -185,7 +187,7 @@ class LoaderGains:
             found.setdefault(offset, []).append(node)
         return found
 
-    def _gain(self, place: Place, *, moves: bool = True) -> Gain:
+    def _gain_of_place(self, place: Place, *, moves: bool = True) -> Gain:
         """Return the gain of the loader call at a place."""
         key = place, moves
         if key not in self._known:
@@ -238,7 +240,7 @@ class LoaderGains:
         if not given or not isinstance(given[0], ast.Name) or not values or not all(map(_is_own_function, values)):
             return False
         tree = syntax_tree(self._project.text(place.path))
-        function = next((one for one in _ancestors(tree, place.node) if isinstance(one, _FUNCTIONS)), None)
+        function = next((one for one in _enclosing_nodes(tree, place.node) if isinstance(one, _FUNCTIONS)), None)
         if function is None:
             return False
         names = (one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
@@ -253,7 +255,7 @@ class LoaderGains:
         It can get others if the enclosing function or class may have calls that the run has not reached.
         """
         tree = syntax_tree(self._project.text(place.path))
-        around = [node for node in _ancestors(tree, place.node) if isinstance(node, (*_FUNCTIONS, ast.ClassDef))]
+        around = [node for node in _enclosing_nodes(tree, place.node) if isinstance(node, (*_FUNCTIONS, ast.ClassDef))]
         if not around or _is_inside(place.path, around[0], readings):
             return True
         for node in around:
@@ -355,7 +357,7 @@ def _is_own_function(collation: Thing) -> TypeGuard[FunctionThing]:
     return isinstance(collation, FunctionThing) and isinstance(collation.place.node, _FUNCTIONS)
 
 
-def _ancestors(tree: ast.Module, node: ast.AST) -> Iterator[ast.AST]:
+def _enclosing_nodes(tree: ast.Module, node: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes that contain ``node``, innermost first."""
     line, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
     holding = [

@@ -118,7 +118,7 @@ class Unpicklable:
         self._words_of_loading = _any_of({*loaders, *DATASET_WORDS, *dataset_names(project)})
         self._made: set[ast.AST] = set()
         self._lines: tuple[str, list[str]] = ("", [])
-        paths, about = self._all_about_loading()
+        paths, about = self._files_about_loading()
         for path in paths:
             self.run.guarded(path)
             self._visit_new_objects()
@@ -204,7 +204,7 @@ class Unpicklable:
         """Return whether a class is a dataset, or its text builds loaders."""
         return is_dataset(cls) or self._words_of_loaders.search(self._text_of(cls.place)) is not None
 
-    def _all_about_loading(self) -> tuple[list[str], set[str]]:
+    def _files_about_loading(self) -> tuple[list[str], set[str]]:
         """Return the files about loading, and the names of the functions and classes in them that are about loading.
 
         A name is about loading if its text has a word for it, or the name of such a text; a file if it has such a word,

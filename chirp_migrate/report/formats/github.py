@@ -30,30 +30,30 @@ def workflow_commands(check: Check, *, verbose: bool = False) -> Iterator[str]:
     places = Places(check.plan)
     bugs = {rule.code for rule in all_rules() if rule.finds_bugs}
     for finding in (*check.work, *(check.others if verbose else ())):
-        yield _of_finding("warning" if finding.rule in bugs else "notice", finding, places)
+        yield _command_for_finding("warning" if finding.rule in bugs else "notice", finding, places)
     for skipped in check.plan.skipped:
         place = {"file": places.name(skipped.path), "title": "not handled"}
-        yield _command("error", place, f"{skipped.path}: {skipped.reason}")
+        yield _format_command("error", place, f"{skipped.path}: {skipped.reason}")
 
 
-def _of_finding(level: str, finding: Finding, places: Places) -> str:
+def _command_for_finding(level: str, finding: Finding, places: Places) -> str:
     region = places.region(finding)
     place = {"file": places.name(finding.path), "line": str(region.line)}
     if region.column is not None:
         place["col"] = str(region.column)
     message = finding.message if finding.cell is None else f"{finding.place}: {finding.message}"
-    return _command(level, {**place, "title": f"{finding.rule} {finding.name}"}, message)
+    return _format_command(level, {**place, "title": f"{finding.rule} {finding.name}"}, message)
 
 
-def _command(level: str, properties: dict[str, str], message: str) -> str:
-    listed = ",".join(f"{key}={_in_property(value)}" for key, value in properties.items())
-    return f"::{level} {listed}::{_in_message(message)}"
+def _format_command(level: str, properties: dict[str, str], message: str) -> str:
+    listed = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items())
+    return f"::{level} {listed}::{_escape_message(message)}"
 
 
-def _in_message(text: str) -> str:
+def _escape_message(text: str) -> str:
     """Escape text as GitHub's own toolkit does."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _in_property(text: str) -> str:
-    return _in_message(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_message(text).replace(":", "%3A").replace(",", "%2C")

@@ -80,7 +80,7 @@ def render_page(story: Story) -> str:
             doctor_summary="" if story.doctor is None else summary(story.doctor),
             tiles=[*(_figure_tiles(found) if found is not None else ()), *_story_tiles(story)],
             reported=list(_group_reports(story)),
-            rules=_rules(story),
+            rules=_rules_of_report(story),
             **({} if found is None else _metric_values(found)),
         )
     )
@@ -111,7 +111,7 @@ def environment() -> Environment:
         range=place_of,
         sentence=lambda text: text if text.endswith((".", "!", "?", ":")) else f"{text}.",
         source=source_code,
-        statuses=_statuses,
+        statuses=_statuses_with_texts,
     )
     return made
 
@@ -254,7 +254,7 @@ def _ledger_parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
     return parts
 
 
-def _statuses(ledger: Ledger) -> list[tuple[Status, str]]:
+def _statuses_with_texts(ledger: Ledger) -> list[tuple[Status, str]]:
     """Return the statuses of a rule's findings with the texts for them."""
     together = Counter(status for counts in ledger.rules.values() for status in counts if counts[status])
     return [(status, word) for status, word, _ in outcomes(together)]
@@ -267,7 +267,7 @@ def _group_reports(story: Story) -> Iterator[tuple[str, list[tuple[str, list[lis
             yield title + which, by_file
 
 
-def _rules(story: Story) -> list[tuple[str, str, str, str]]:
+def _rules_of_report(story: Story) -> list[tuple[str, str, str, str]]:
     """Return every rule of this report: code, name, reason, and safety."""
     safeties = {rule.code: rule.safety for rule in all_rules()}
     said: dict[str, FindingStory] = {}

@@ -36,7 +36,7 @@ def end_all(mark: str, child: int | None = None, *, alive: bool = False) -> None
         left = {one.pid: one for one in psutil.process_iter() if _is_left(one, mark)}
         for root in [*left, *([child] if child is not None and alive else [])]:
             with suppress(psutil.Error):  # it ended
-                left |= {one.pid: one for one in psutil.Process(root).children(recursive=True) if _runs(one)}
+                left |= {one.pid: one for one in psutil.Process(root).children(recursive=True) if _is_running(one)}
         if child is not None and hasattr(os, "killpg"):
             # Nothing may be left of the group; macOS reports zombies as not permitted.
             with suppress(ProcessLookupError, PermissionError):
@@ -55,7 +55,9 @@ def suspend_all(pid: int) -> list[psutil.Process]:
     with suppress(psutil.Error):
         first = psutil.Process(pid)
         for _ in range(_ROUNDS):
-            new = [one for one in (first, *first.children(recursive=True)) if one.pid not in stopped and _runs(one)]
+            new = [
+                one for one in (first, *first.children(recursive=True)) if one.pid not in stopped and _is_running(one)
+            ]
             if not new:
                 break
             for one in new:
@@ -102,11 +104,11 @@ def woken_on(pid: int, cpu: int | None) -> Iterator[None]:
 
 def _is_left(process: psutil.Process, mark: str) -> bool:
     with suppress(psutil.Error, OSError):  # it ended, or belongs to another user
-        return process.environ().get(MARKER) == mark and _runs(process)
+        return process.environ().get(MARKER) == mark and _is_running(process)
     return False
 
 
-def _runs(process: psutil.Process) -> bool:
+def _is_running(process: psutil.Process) -> bool:
     with suppress(psutil.Error):
         return bool(process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD))
     return False

@@ -41,7 +41,7 @@ def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
         raise NotUsable(f"{words[0]} cannot be run ({error.strerror})") from None
     if ended.returncode != 0:
         raise NotUsable(f"the command ended with {ending(ended.returncode)}")
-    return {"exit code": 0} if result is None else {"exit code": 0, "result": _content(result)}
+    return {"exit code": 0} if result is None else {"exit code": 0, "result": _result_content(result)}
 
 
 def _fill_placeholders(word: str, sizes: Sizes) -> str:
@@ -60,7 +60,7 @@ def _environment(entry: EntryPoint) -> dict[str, str]:
     return environment
 
 
-def _content(result: Path) -> Any:
+def _result_content(result: Path) -> Any:
     try:
         content = result.read_bytes()
     except OSError as error:

@@ -60,7 +60,7 @@ class Equivalence:
 
 
 @dataclass(frozen=True)
-class _Test:
+class _StatisticalTest:
     """One statistical test: the difference that it would show, and its p-value if both versions are equal.
 
     A two-sample test also has the statistic, and its values in both versions.
@@ -87,7 +87,7 @@ def compare_traces(
             compared by their distribution. None: everything repeats.
     """
     result = Equivalence()
-    tests: list[_Test] = []
+    tests: list[_StatisticalTest] = []
     for label, old in before.items():
         new = after[label]
         varying = set() if again is None else {name for name, _ in compare_entry(old.traces, again[label].traces)}
@@ -112,12 +112,12 @@ def compare_traces(
         for name, text in differences:
             result.differs(name, label, text)
         _compare_picklability(result, label, old.traces, new.traces)
-        result.notes += [f"{label}: {text}" for text in _left_out(new.traces)]
+        result.notes += [f"{label}: {text}" for text in _unseen_validation(new.traces)]
     _judge_tests(result, tests)
     return result
 
 
-def _judge_tests(result: Equivalence, tests: Sequence[_Test]) -> None:
+def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None:
     """Add the results of the tests, and the changes that the two-sample tests could have found."""
     named: set[tuple[str, str]] = set()
     adjusted = holm([test.p for test in tests])
@@ -183,7 +183,7 @@ def _differing_paths(first: Mapping[str, str], second: Mapping[str, str]) -> set
     return {path for path in first.keys() | second.keys() if first.get(path) != second.get(path)}
 
 
-def _distribution_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_Test]:
+def _distribution_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_StatisticalTest]:
     """Return the tests on the augmented samples of one entry point."""
     old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
@@ -198,7 +198,7 @@ def _distribution_tests(label: str, before: Sequence[Trace], after: Sequence[Tra
         for name, a, b in zip(names, *columns, strict=False):
             means = f"mean {sum(a) / len(a):.4g} before, {sum(b) / len(b):.4g} after"
             text = f"augmented samples differ in their {name} ({means})"
-            tests.append(_Test(label, "augmentation-distribution", text, ks_p_value(a, b), name, a, b))
+            tests.append(_StatisticalTest(label, "augmentation-distribution", text, ks_p_value(a, b), name, a, b))
     return tests + _repeat_tests(label, old, new)
 
 
@@ -211,7 +211,7 @@ def _without_values(record: Trace, batches: bool) -> Trace:
     return replace(record, batches=[repr(which)], contents=repr(sorted(which)), plain_contents="", sketches=[])
 
 
-def _value_tests(label: str, before: Sequence[Trace], after: Sequence[Trace], batches: bool) -> list[_Test]:
+def _value_tests(label: str, before: Sequence[Trace], after: Sequence[Trace], batches: bool) -> list[_StatisticalTest]:
     """Return the tests on losses and, with ``batches``, on values of batches that do not repeat."""
     tests = []
     for role in ("train", "validation"):
@@ -224,11 +224,11 @@ def _value_tests(label: str, before: Sequence[Trace], after: Sequence[Trace], ba
         for name, what, (old, new) in found:
             if old and new:
                 text = f"{what} have another distribution"
-                tests.append(_Test(label, name, text, ks_p_value(old, new), what, old, new))
+                tests.append(_StatisticalTest(label, name, text, ks_p_value(old, new), what, old, new))
     return tests
 
 
-def _repeat_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_Test]:
+def _repeat_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_StatisticalTest]:
     tests = []
     for relation, where in RELATIONS.items():
         counts = [[record.repeats.get(relation, (0, 0)) for record in side] for side in (before, after)]
@@ -237,7 +237,7 @@ def _repeat_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -
             shares = f"{equal} of {total} before, {equal_after} of {total_after} after"
             name = "equal-worker-streams" if relation == "batches" else "repeated-augmentation"
             text = f"augmented samples {where} have equal random numbers: {shares}"
-            tests.append(_Test(label, name, text, more_often_p(equal, total, equal_after, total_after)))
+            tests.append(_StatisticalTest(label, name, text, more_often_p(equal, total, equal_after, total_after)))
     return tests
 
 
@@ -256,7 +256,7 @@ def _compare_picklability(result: Equivalence, label: str, before: Sequence[Trac
             return
 
 
-def _left_out(after: Sequence[Trace]) -> list[str]:
+def _unseen_validation(after: Sequence[Trace]) -> list[str]:
     """Return sentences on validation that does not see every sample, in both versions."""
     for number, record in enumerate((r for r in after if r.role == "validation"), start=1):
         if record.drop_last and 0 <= record.samples < record.available:

@@ -49,7 +49,7 @@ class _LoaderDataset:
 
 
 @dataclass
-class _Entry:
+class _EntryMeasurement:
     """The results of the passes of one entry point."""
 
     walks: list[Walk] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Measuring(Interception):
         self._extra_s = extra_s - self._rates_s
         self._monitor = DataLoaderPerformanceMonitor()
         self.found.gpu = str(self._monitor.gpu_status())
-        self._entry = _Entry()
+        self._entry = _EntryMeasurement()
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._begun = 0.0
         self._reading_s = 0.0
@@ -89,7 +89,7 @@ class Measuring(Interception):
             The seconds without those of the measurements.
         """
         self.cover_new_classes()
-        self._entry, self._reading_s = _Entry(), 0.0
+        self._entry, self._reading_s = _EntryMeasurement(), 0.0
         self._numbers.clear()
         watching = _WithResident()
         with watching.watch(_INTERVAL_S) as usage:
@@ -114,7 +114,7 @@ class Measuring(Interception):
 
     def ask(self, label: str) -> None:
         """Measure the cost of augmentation, and try workers, with the datasets of the last entry point."""
-        entry, self._entry = self._entry, _Entry()  # walks over loaders of our own go nowhere
+        entry, self._entry = self._entry, _EntryMeasurement()  # walks over loaders of our own go nowhere
         waits = [wait for walk in entry.walks if walk.role == "train" for wait in walk.waits_s[1:]]
         wait_s = sum(waits) / len(waits) if waits else 0.0
         for name, held in entry.held.items():

@@ -90,7 +90,7 @@ def _as_before(root: Path, originals: dict[str, bytes | None], target: Path) -> 
     return too_large
 
 
-class _File(NamedTuple):
+class _RevisionFile(NamedTuple):
     """A file or link in a revision."""
 
     name: str
@@ -118,13 +118,13 @@ def _in_revision(root: Path, revision: str) -> Before:
         facts, _, name = line.partition(b"\t")
         mode, kind, name_of_object, size = facts.decode("ascii").split()
         if kind == "blob":  # submodules are left out
-            files.append(_File(os.fsdecode(name), mode, name_of_object, int(size)))
+            files.append(_RevisionFile(os.fsdecode(name), mode, name_of_object, int(size)))
     return Before(
         f"git revision {revision} ({commit[:12]})", lambda target: _write_revision(root, commit, files, target)
     )
 
 
-def _write_revision(root: Path, commit: str, files: Sequence[_File], target: Path) -> tuple[str, ...]:
+def _write_revision(root: Path, commit: str, files: Sequence[_RevisionFile], target: Path) -> tuple[str, ...]:
     """Write the revision's files to ``target``, with the currently ignored files (data, compiled modules)."""
     too_large = {*copy_tree(root, target), *(file.name for file in files if file.size > LARGEST_FILE)}
     ignored = ignored_paths(root)
@@ -134,7 +134,7 @@ def _write_revision(root: Path, commit: str, files: Sequence[_File], target: Pat
         if name not in ignored and not name.startswith(ignored_folders):
             path.unlink()
     wanted = [file for file in files if file.size <= LARGEST_FILE]
-    objects = _objects(root, commit, list(dict.fromkeys(file.object for file in wanted)))
+    objects = _read_objects(root, commit, list(dict.fromkeys(file.object for file in wanted)))
     contents: dict[str, bytes | None] = {file.name: objects[file.object] for file in wanted if file.mode != _LINK}
     for file in wanted:
         if file.mode == _LINK:
@@ -148,7 +148,7 @@ def _write_revision(root: Path, commit: str, files: Sequence[_File], target: Pat
     return tuple(sorted(too_large))
 
 
-def _objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, bytes]:
+def _read_objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, bytes]:
     """Return the bytes of git's objects."""
     answer = io.BytesIO(_git(root, ["cat-file", "--batch"], "".join(f"{name}\n" for name in names).encode()) or b"")
     contents = {}
