@@ -49,7 +49,7 @@ def _page(sections: list[tuple[str, dict[str, Any]]]) -> str:
     for name, report in sections:
         lines += ["", f"**{name}**: {report['verdict']}, {report['reason']}", ""]
         rows = [
-            (entry, _saved(report["ratios"][entry]), _saved(one["perfect"]), one["verdict"])
+            (entry, _saved(report["ratios"][entry]), _saved(one["zero_cost_ratio"]), one["verdict"])
             for entry, one in report["verdicts"].items()
         ]
         lines += table(["entry point", "less time", "zero-cost loading", "verdict"], rows, left=4)

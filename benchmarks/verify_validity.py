@@ -31,7 +31,7 @@ from harness import (
     write,
 )
 
-from chirp_migrate.training.workload.choosing import chosen
+from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import discover
 
 ENTRY_POINTS = (
@@ -50,12 +50,12 @@ sys.path.append({root!r})
 import torch
 from chirp_migrate.training.process.imports import enter_tree
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
-from chirp_migrate.training.workload.choosing import chosen
+from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import Sizes, discover
 if __name__ == "__main__":
     enter_tree(Path({tree!r}))
     torch.set_num_threads({threads})
-    found = chosen(discover(Path()), {label!r})
+    found = select_entry_points(discover(Path()), {label!r})
     sizes = Sizes(samples={samples}, epochs={epochs})
     call = prepare_call(found.entry_points[0], load_model(found.model), data_for(found.entry_points, sizes), sizes)
     seed_everything(sizes.seed)
@@ -101,7 +101,9 @@ def main(
     """Predict the saving of long trainings, then train them to their end."""
     with tempfile.TemporaryDirectory() as folder:
         trees = {"before": FIXTURE, "after": migrated_copy(FIXTURE, Path(folder))}
-        known = {one.label for entry in entries for one in chosen(discover(FIXTURE), f"'{entry}'").entry_points}
+        known = {
+            one.label for entry in entries for one in select_entry_points(discover(FIXTURE), f"'{entry}'").entry_points
+        }
         report = Path(folder) / "verify.json"
         command = [*TOOL, "verify", str(trees["after"]), "--own-epochs", str(epochs), "--json", str(report)]
         command += ["-k", " or ".join(f"'{label}'" for label in sorted(known))] if alone else []

@@ -1,7 +1,6 @@
 """Fast, worker-safe data loading for PyTorch training: the runtime that migrated backends import.
 
-This module exports the names that most trainings need. The sub-packages contain more; their docstrings describe what
-for.
+This module exports the names that most trainings need. The docstrings of the sub-packages describe all other names.
 """
 
 from __future__ import annotations

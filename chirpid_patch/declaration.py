@@ -1,4 +1,4 @@
-"""Declarations of classes of the project, and the object of this package that computes the same for whole batches.
+"""Declarations of the project's classes, and objects of this package that compute the same for whole batches.
 
 Reading a declaration calls no method and no property: it reads the attributes of the object itself, each time. If an
 object differs in any way from its declaration, its own code runs.
@@ -23,11 +23,12 @@ class Declaration:
 
     Attributes:
         attributes: the attributes that the method depends on.
-        methods: the method and the methods that it calls or that call it, as they were when the class was declared.
-        held: attributes with methods of the object, and the names of these.
-        build: returns the object of this package for the values of the attributes; None if it would not compute the
-            same.
-        of_images: whether the method takes images, which no object of this package does: the declaration then only
+        methods: the method, the methods that it calls, and the methods that call it, as defined when the class was
+            decorated.
+        held: maps attributes that hold a method of the object to the names of these methods.
+        build: returns the object of this package for the values of the attributes; None if that object would not
+            compute the same results.
+        of_images: whether the method takes images. No object of this package takes images, so the declaration then only
             defines the masks.
     """
 
@@ -54,7 +55,7 @@ def declares(
         attributes: the attributes that the method depends on.
         calls: names of the methods that ``method`` calls.
         build: returns the object of this package for the values of the attributes.
-        held: attributes with methods of the object, and the names of these.
+        held: maps attributes that hold a method of the object to the names of these methods.
         method: name of the declared method.
         inherited: inherited methods that call ``method``.
         of_images: whether the method takes images.
@@ -76,8 +77,8 @@ def declares(
     return decorate
 
 
-def served(declared: Any, *, of_images: bool = False) -> Any:
-    """Return the object of this package that computes what ``declared`` declares; ``declared`` if there is none.
+def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
+    """Return the object of this package that computes the same as ``declared``; ``declared`` itself if there is none.
 
     The result has an attribute ``declared``, unless it masks images.
     """
@@ -103,7 +104,7 @@ def served(declared: Any, *, of_images: bool = False) -> Any:
 
 
 def _declaration_of(kind: type) -> Declaration | None:
-    """Return what ``kind`` or a class above it declares, if that is still what it does."""
+    """Return the declaration of ``kind`` or of a base class; None if the declared methods have been replaced since."""
     if not _DECLARED:
         return None
     declaring = next((one for one in kind.__mro__ if one in _DECLARED), None)
@@ -124,6 +125,6 @@ def _declaration_of(kind: type) -> Declaration | None:
 
 
 def is_computed(kind: type, name: str) -> bool:
-    """Return whether an attribute ``name`` of objects of ``kind`` is code of the class, such as a property."""
+    """Return whether code of the class ``kind``, such as a property, computes the attribute ``name`` of its objects."""
     found = type(next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None))
     return hasattr(found, "__get__") and (hasattr(found, "__set__") or hasattr(found, "__delete__"))

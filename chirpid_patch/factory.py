@@ -26,8 +26,8 @@ from chirpid_patch.distributed.epochs import RankEpochs
 from chirpid_patch.loader_options import ABOUT_WORKERS, LoaderArguments, LoaderOptions
 from chirpid_patch.loader_speed.profiles import default_profile, recall, remember, signature
 from chirpid_patch.loader_speed.search import LoaderChoice, choose_loading
-from chirpid_patch.loading.batch_timer import TimedBatches, tell, tell_waits
-from chirpid_patch.loading.limits import way_of_loading
+from chirpid_patch.loading.batch_timer import TimedBatches, log_or_print, log_waits
+from chirpid_patch.loading.limits import describe_loading_mode
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.overridable import Overridable
 from chirpid_patch.loading.placement import Placement
@@ -43,8 +43,8 @@ logger = logging.getLogger("chirpid_patch")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class _Unsaid(Enum):
-    """The default of ``shuffle``, which, unlike None, leaves the order to a sampler that is given."""
+class _NotGiven(Enum):
+    """The default of ``shuffle``. Unlike None, it permits a sampler that defines the order."""
 
     UNSAID = "as the name of the method requires"
 
@@ -52,7 +52,7 @@ class _Unsaid(Enum):
         return "UNSAID"
 
 
-_UNSAID = _Unsaid.UNSAID
+_UNSAID = _NotGiven.UNSAID
 
 
 def create_loader(
@@ -105,7 +105,7 @@ def create_loader(
         num_workers: number of worker processes. Samples in memory need none, which is faster; a measurement (``tune``)
             may choose fewer.
         collate_fn: builds a batch from a list of samples.
-        pin_memory: load into pinned memory. None: pin only batches that the loader allocates itself.
+        pin_memory: load into pinned memory. None pins only batches that the loader allocates itself.
         drop_last: omit an incomplete last batch.
         timeout: seconds to wait for a batch from a worker; 0 waits without limit.
         worker_init_fn: called in each worker process with the worker's number.
@@ -129,7 +129,7 @@ def create_loader(
             ``distributed.sampling`` and ``distributed.epochs``. With one rank only ``seed`` has an effect. With
             ``optimize=False`` the caller must call ``set_epoch``.
         world_size: number of ranks, if neither ``torch.distributed`` nor torchrun defines it.
-        rank: rank of this process, likewise.
+        rank: rank of this process, if neither ``torch.distributed`` nor torchrun defines it.
         seed: with ``distributed``, seed of all randomness (default 0).
         device: device on which batches arrive. The samples are copied there once if ``device.resident`` supports them
             and they take at most ``resident_share`` of its free memory. Otherwise batches are loaded as without
@@ -159,7 +159,7 @@ _DEFAULTS = {one.name: one.default for one in inspect.signature(create_loader).p
 
 
 def _lists_arguments(function: _Function) -> _Function:
-    """Have ``help`` list the arguments that a function takes as ``**options``: those of ``create_loader``."""
+    """Let ``help`` list the arguments of ``create_loader``, which a function takes as ``**options``."""
     own = [one for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD]
     names = {one.name for one in own}
     rest = [one for one in inspect.signature(create_loader).parameters.values() if one.name not in names]
@@ -173,7 +173,7 @@ def create_training_loader(
     dataset: Any,
     batch_size: int | None = 1,
     *,
-    shuffle: bool | _Unsaid | None = _UNSAID,
+    shuffle: bool | _NotGiven | None = _UNSAID,
     **options: Unpack[LoaderArguments],
 ) -> DataLoader[Any]:
     """Build a loader for training: it shuffles by default, except an iterable dataset or with a sampler.
@@ -181,7 +181,7 @@ def create_training_loader(
     Arguments and errors are those of ``create_loader``.
     """
     order = shuffle
-    if isinstance(order, _Unsaid):
+    if isinstance(order, _NotGiven):
         ordered = options.get("sampler") is not None or options.get("batch_sampler") is not None
         order = not ordered and not isinstance(dataset, IterableDataset)
     return _create(LoaderOptions.parse(dataset, batch_size, order, options, training=True))
@@ -269,7 +269,7 @@ class LoadPlan:
 
     Attributes:
         workers: number of worker processes.
-        threads: number of prefetching threads of this process; None: the running loop tries them.
+        threads: number of prefetching threads of this process. None: the running loop tries whether threads help.
         prefetch: batches that each worker loads ahead; None: the default of ``DataLoader``.
         why: the reason, as part of a sentence.
         measured: whether a measurement found this plan to be the fastest.
@@ -305,11 +305,11 @@ def _measured_plan(options: LoaderOptions) -> LoadPlan | None:
     return LoadPlan(choice.num_workers, threads, prefetch, choice.why, measured=True)
 
 
-def _none_before(options: LoaderOptions) -> LoadPlan | None:
+def _plan_without_workers(options: LoaderOptions) -> LoadPlan | None:
     return None if options.num_workers else _workers(options, 0, "no workers were requested")
 
 
-def _stream(options: LoaderOptions) -> LoadPlan | None:
+def _plan_for_stream(options: LoaderOptions) -> LoadPlan | None:
     if not isinstance(options.dataset, IterableDataset):
         return None
     # Each worker iterates over its own copy of the dataset: another number would be other data.
@@ -317,27 +317,30 @@ def _stream(options: LoaderOptions) -> LoadPlan | None:
 
 
 def _allocates_batches(options: LoaderOptions) -> bool:
-    """Return whether a batch is memory of its own: a single item (batch_size=None) may be a part of the dataset's."""
+    """Return whether a batch has its own memory.
+
+    A single item (``batch_size=None``) may be a view of the dataset's memory.
+    """
     return options.makes_batches and stacks_samples(options.batching.get("collate_fn"))
 
 
-def _in_memory(options: LoaderOptions) -> LoadPlan | None:
+def _plan_in_memory(options: LoaderOptions) -> LoadPlan | None:
     if not _allocates_batches(options) or not is_in_memory(options.dataset):
         return None
     return _workers(options, 0, "the samples are in memory, batches are gathered at once")
 
 
-def _thread_safe(options: LoaderOptions) -> LoadPlan | None:
+def _plan_with_threads(options: LoaderOptions) -> LoadPlan | None:
     why = "threads load ahead, because the caller declares the dataset thread-safe"
     return _workers(options, 0, why) if options.thread_safe else None
 
 
-def _as_before(options: LoaderOptions) -> LoadPlan:
+def _plan_as_before(options: LoaderOptions) -> LoadPlan:
     return _workers(options, options.num_workers, "as many as requested")
 
 
 _RULES: tuple[Callable[[LoaderOptions], LoadPlan | None], ...] = (
-    _measured_plan, _none_before, _stream, _in_memory, _thread_safe, _as_before,
+    _measured_plan, _plan_without_workers, _plan_for_stream, _plan_in_memory, _plan_with_threads, _plan_as_before,
 )  # fmt: skip
 
 
@@ -350,8 +353,8 @@ def _has_samples(dataset: Any) -> bool:
 
 
 def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
-    """Return the remembered or newly measured choice; None where none is known and none may be measured."""
-    arguments = {**_arguments(options), "prefetch_factor": options.prefetch_factor}
+    """Return the remembered or newly measured choice; None if neither exists."""
+    arguments = {**_batch_arguments(options), "prefetch_factor": options.prefetch_factor}
     path = Path(options.tune) if isinstance(options.tune, str | Path) else default_profile()
     about = {"thread_safe": options.thread_safe, "num_workers": options.num_workers}
     key = signature(options.dataset, {**arguments, **about})
@@ -383,16 +386,16 @@ def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
 
 def _create(options: LoaderOptions) -> DataLoader[Any]:
     if not options.optimize:
-        return _original(options)
-    arguments = _arguments(options)
+        return _original_loader(options)
+    arguments = _batch_arguments(options)
     placement, where = _placement(options)
     held = placement is not None and placement.is_held
     if held:
-        plan, way = _held_plan(options, where), f"on {options.device if placement is None else placement.device}"
+        plan, way = _resident_plan(options, where), f"on {options.device if placement is None else placement.device}"
         arguments["pin_memory"] = False
     else:
         plan = plan_loading(options)
-        way = way_of_loading(plan.workers, plan.threads)
+        way = describe_loading_mode(plan.workers, plan.threads)
     said = [f"{way}: {plan.why}"]
     if options.share is not None:
         said.append(f"rank {options.share.rank} of {options.share.world_size}")
@@ -421,8 +424,8 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
     return _attach_decision(loader, "; ".join(said), options.benchmark)
 
 
-def _held_plan(options: LoaderOptions, why: str) -> LoadPlan:
-    """Return the plan where samples are held on a device."""
+def _resident_plan(options: LoaderOptions, why: str) -> LoadPlan:
+    """Return the plan for samples that are resident on a device."""
     if options.num_workers:
         why += "; worker processes have nothing to do there"
     if options.prefetch_factor is not None:
@@ -431,7 +434,7 @@ def _held_plan(options: LoaderOptions, why: str) -> LoadPlan:
 
 
 class _PlainDataLoader(DataLoader[Any]):
-    """PyTorch's loader, its batches brought to a device and its waits logged where that was asked for."""
+    """PyTorch's loader that, on request, moves its batches to a device and logs its waits."""
 
     def __init__(self, dataset: Any, *, benchmark: bool, placement: Placement | None, **arguments: Any) -> None:
         super().__init__(dataset, **arguments)
@@ -447,11 +450,11 @@ class _PlainDataLoader(DataLoader[Any]):
         batches: Any = super().__iter__()
         if self._placement is not None:
             batches = self._placement.deliver(self, batches)
-        return TimedBatches(batches, tell_waits) if self._benchmark else batches
+        return TimedBatches(batches, log_waits) if self._benchmark else batches
 
 
-def _original(options: LoaderOptions) -> DataLoader[Any]:
-    """PyTorch's own loader, as the replaced call built it; with a device, its batches moved."""
+def _original_loader(options: LoaderOptions) -> DataLoader[Any]:
+    """Return PyTorch's own loader, as the replaced call built it; with a device, its batches are moved there."""
     make: Callable[..., DataLoader[Any]] = DataLoader
     placement, moved = None, ""
     if options.device is not None:
@@ -462,13 +465,13 @@ def _original(options: LoaderOptions) -> DataLoader[Any]:
     if options.benchmark or placement is not None:
         make = partial(_PlainDataLoader, benchmark=options.benchmark, placement=placement)
     workers, prefetch, persistent = options.num_workers, options.prefetch_factor, options.persistent_workers
-    loader = make(options.dataset, **_with_workers(_arguments(options), workers, prefetch, persistent))
-    way = way_of_loading(workers, None)
+    loader = make(options.dataset, **_with_workers(_batch_arguments(options), workers, prefetch, persistent))
+    way = describe_loading_mode(workers, None)
     return _attach_decision(loader, f"original loading (optimize=False): {way}{moved}", options.benchmark)
 
 
 def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
-    """What brings batches where the caller wants them, and why so; None: they stay where PyTorch's loader has them."""
+    """Return the object that puts batches on the caller's device, and the reason; None if batches need no placement."""
     if options.device is None:
         return None, ""
     from chirpid_patch.device.place_batches import place_batches  # most loaders need nothing of it
@@ -476,8 +479,8 @@ def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
     return place_batches(options.dataset, options.batching, options.device, options.resident_share)
 
 
-def _arguments(options: LoaderOptions) -> dict[str, Any]:
-    """Return what is read and how, for ``DataLoader``, without what says who loads it."""
+def _batch_arguments(options: LoaderOptions) -> dict[str, Any]:
+    """Return the arguments of ``DataLoader`` that define the batches, without those about workers."""
     return {**options.batching, "pin_memory": bool(options.pin_memory)}
 
 
@@ -499,7 +502,7 @@ def _attach_decision(loader: Any, decision: str, benchmark: bool) -> DataLoader[
     size = loader.batch_size if loader.batch_size is not None else "as sampled"
     message = f"{type(loader.dataset).__name__}, batch size {size}: {decision}"
     if benchmark:
-        tell(message)
+        log_or_print(message)
     else:
         logger.debug(message)
     result: DataLoader[Any] = loader

@@ -66,8 +66,8 @@ class LoaderOptions:
     """The arguments of one call. ``create_loader`` documents attributes that have no description here.
 
     Attributes:
-        batching: arguments of ``DataLoader`` that define what is read and how, passed on unchanged; ``batch_size`` and
-            ``shuffle`` among them.
+        batching: arguments of ``DataLoader`` that define the batches, including ``batch_size`` and ``shuffle``,
+            unchanged.
         pin_memory: the argument; None if it is missing.
         num_workers: number of worker processes, as for ``DataLoader``.
         tune: whether to measure, or the file of remembered choices.
@@ -109,7 +109,7 @@ class LoaderOptions:
     def parse(
         cls, dataset: Any, batch_size: int | None, shuffle: bool | None, given: Mapping[str, Any], *, training: bool
     ) -> LoaderOptions:
-        """Return the options of a call for training, or for validation and test.
+        """Parse the arguments of a call for training, or for validation and test.
 
         Raises:
             TypeError, ValueError: unknown arguments; the errors of ``DataLoader`` for arguments about workers;
@@ -134,7 +134,7 @@ class LoaderOptions:
         return options
 
     def _check_choices(self) -> None:
-        """Refuse arguments that choose the same thing, or that choose nothing."""
+        """Refuse arguments that contradict each other, or that have no effect."""
         if not isinstance(self.tune, bool | str | Path):
             raise TypeError(f"tune must be True, False or the path of a file, not {self.tune!r}")
         if self.adjust_workers and self.share is not None:
@@ -145,7 +145,7 @@ class LoaderOptions:
             raise ValueError("tune_seconds and tune_step configure the measurement: give tune=True with them")
 
     def _check_as_torch_does(self) -> None:
-        """Raise what ``DataLoader`` raises for arguments about workers, whether or not any are then used."""
+        """Raise the errors of ``DataLoader`` for arguments about workers, even if the loader then starts no workers."""
         about = {name: self.batching[name] for name in ABOUT_WORKERS if name in self.batching}
         # Only whether there are workers matters; many would have it warn of too few CPUs.
         workers = self.num_workers if self.num_workers < 1 and not self.leaves_workers_open else 1

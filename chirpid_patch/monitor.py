@@ -22,7 +22,7 @@ from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.machine.nvml import GpuProbe, GpuStatus, gpu_status
 from chirpid_patch.machine.polling import repeated
 from chirpid_patch.machine.process_memory import MemoryReading, process_memory
-from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.random_states import restored_generators
 
 # The guide's candidates. Those over the CPUs at hand are left out, pinning is dropped where nothing can use
 # it.
@@ -51,7 +51,10 @@ class UsageWatch:
 
     @property
     def mean_gpu_utilization(self) -> float | None:
-        """Return the mean over the samples in percent; None if no GPU reported one (see `samples[-1].gpu`)."""
+        """Return the mean over the samples in percent.
+
+        The result is None if no GPU reported its utilisation: see `samples[-1].gpu`.
+        """
         busy = [sample.gpu.utilization_percent for sample in self.samples]
         known = [value for value in busy if value is not None]
         return float(np.mean(known)) if known else None
@@ -82,7 +85,7 @@ class DataLoaderPerformanceMonitor:
         return gpu_status()
 
     def memory_status(self) -> MemoryReading | None:
-        """Return the memory of this process with those it started; of this one alone, or None, if not available."""
+        """Return the memory of this process and its children; without psutil, of this process alone, or None."""
         for include_children in (True, False):
             try:
                 return process_memory(include_children=include_children)
@@ -95,10 +98,10 @@ class DataLoaderPerformanceMonitor:
     ) -> dict[str, float | int | bool]:
         """Time the wait for each next batch of a loader (or of any iterable of batches).
 
-        The first batch is start-up and not part of the rate. A loader with workers has prefetched batches at that time
-        (`num_workers * prefetch_factor`), whose waits are short at every rate. The function skips as many batches
-        first, if the loader is long enough. It restores the global random states and the loader's own generators.
-        Persistent workers stay, and one epoch has begun.
+        The first batch is start-up and not part of the rate. At that time a loader with workers has prefetched
+        `num_workers * prefetch_factor` batches, whose waits are short at every rate. The function skips these batches,
+        if the loader is long enough. It restores the global random states and the loader's own generators. Persistent
+        workers stay alive, and one epoch of the loader has begun.
 
         Args:
             dataloader: the loader. A short loader leads to fewer waits.
@@ -106,11 +109,11 @@ class DataLoaderPerformanceMonitor:
             epochs: how often a short loader may be iterated over.
 
         Returns:
-            `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`, `p99_batch_time`, `total_time`: of the
-            waits, in seconds; `samples_per_second` over them; `num_batches`: the number of measured waits;
-            `first_batch_time`: seconds from creating an iterator to its first batch; `head_start_batches`: number of
-            measured batches that were prefetched before (they flatter the workers); `start_up_included`: True only for
-            a loader with one batch an epoch that starts workers each time.
+            `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`, `p99_batch_time`, `total_time`:
+            statistics of the waits, in seconds; `samples_per_second` over them; `num_batches`: the number of measured
+            waits; `first_batch_time`: seconds from creating an iterator to its first batch; `head_start_batches`:
+            number of measured batches that were prefetched before (they make workers look faster); `start_up_included`:
+            True only for a loader with one batch an epoch that starts workers each time.
 
         Raises:
             ValueError: the loader has no batch, or `num_batches` or `epochs` is below 1.
@@ -192,7 +195,7 @@ class DataLoaderPerformanceMonitor:
         """
         if rounds < 1:
             raise ValueError("rounds must be at least 1")
-        say = print if verbose else _silent
+        say = print if verbose else _print_nothing
         candidates = _default_candidates(say) if configs is None else [dict(config) for config in configs]
         taken: list[list[dict[str, float | int | bool]]] = [[] for _ in candidates]
         errors: dict[int, str] = {}
@@ -218,7 +221,7 @@ class DataLoaderPerformanceMonitor:
     ) -> dict[str, float | int | bool]:
         arguments = {key: value for key, value in config.items() if key != "loader"}
         loader: DataLoader[Any]
-        with unmoved_generators(dataset):
+        with restored_generators(dataset):
             if config.get("loader") == "factory":
                 loader = OptimalDataLoaderFactory.create_training_loader(
                     dataset, batch_size=batch_size, shuffle=False, **arguments
@@ -246,12 +249,12 @@ def _default_candidates(say: Any) -> list[dict[str, Any]]:
 
 
 def _medians(rounds: Sequence[Mapping[str, float | int | bool]]) -> dict[str, float | int | bool]:
-    """Return the median of each time or rate; counts and flags, the same in every round, from the first."""
+    """Return the median of each time and rate over the rounds, with the counts and flags of the first round."""
     return {
         key: float(np.median([taken[key] for taken in rounds])) if isinstance(value, float) else value
         for key, value in rounds[0].items()
     }
 
 
-def _silent(message: str) -> None:
+def _print_nothing(message: str) -> None:
     """Print nothing."""

@@ -1,7 +1,7 @@
 """Compiled functions on the rows of a batch, if they could be compiled.
 
-Each function does its work and returns True, or changes nothing and returns False: the caller then does the same with
-PyTorch or NumPy. All tensors are on the CPU.
+Each function does its work and returns True, or changes nothing and returns False. After False, the caller does the
+work with PyTorch or NumPy. All tensors are on the CPU.
 """
 
 from __future__ import annotations

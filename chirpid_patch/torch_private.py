@@ -1,21 +1,28 @@
-"""Every name used here that PyTorch does not document, in one place, with what happens without it.
+"""All undocumented names of PyTorch that this package uses, and its behaviour without them.
 
-Tested on torch 2.13; ``tests/chirpid_patch/test_torch_private.py`` has a test for each and fails where one changed.
+Tested on torch 2.13; ``tests/chirpid_patch/test_torch_private.py`` has a test for each name, which fails if PyTorch
+changes it.
 
 | name | used for | without it |
 |---|---|---|
 | ``_MultiProcessingDataLoaderIter`` and its members listed in ``MEMBERS`` | our iterator is PyTorch's own, with a few steps replaced | loaders are PyTorch's, as if ``optimize=False`` |
 | ``_SingleProcessDataLoaderIter`` and its members there | our iterator without workers inherits from it | the same |
 | ``_MapDatasetFetcher`` of ``_utils.fetch`` | reads samples of all other code | the same |
-| ``DataLoader`` and its members there | where a loader makes its iterator, and what it keeps of one | the same |
-| ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | a dead worker interrupts nothing but the wait for a batch | the same |
+| ``DataLoader`` and its members there | how a loader creates its iterator, and what it keeps of the iterator | the same
+|
+| ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | a dead worker interrupts only the wait
+for a batch | the same |
 | ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | the same |
-| ``UntypedStorage._new_shared`` | a worker gathers its batch in the memory that it is handed over in | the batch is copied there once more |
-| ``_utils.collate.default_collate_fn_map`` | whether someone changed how tensors, numbers or tuples are put together | samples are read one by one |
-| ``_utils.collate.collate``, ``collate_tensor_fn``, ``collate_str_fn`` | samples of several dtypes are put together in this process as in a worker | they are put together as without workers |
+| ``UntypedStorage._new_shared`` | a worker gathers its batch in shared memory, in which it hands the batch over | the
+batch is copied once more |
+| ``_utils.collate.default_collate_fn_map`` | whether other code changed how tensors, numbers or tuples are collated |
+samples are read one by one |
+| ``_utils.collate.collate``, ``collate_tensor_fn``, ``collate_str_fn`` | samples of several dtypes are collated in this
+process as in a worker | they are collated as without workers |
 | ``Tensor._version`` | whether a tensor was changed in place | nothing is loaded ahead by threads |
-| ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | whether calls of all modules run hooks | transforms that declare what they do are called for each sample |
-| ``torch.autograd._profiler_enabled`` | no range is opened where no profiler looks | ranges are always opened |
+| ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | whether calls of all modules run hooks |
+declared transforms are called for each sample |
+| ``torch.autograd._profiler_enabled`` | ranges are opened only if a profiler runs | ranges are always opened |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -112,9 +119,9 @@ def _is_as_published(table: Mapping[Any, Any]) -> bool:
 
 
 def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], keep: Callable[[Any], Any]) -> Any:
-    """Return ``default_collate`` with ``stack`` for strided tensors and ``keep`` for values that it passes on.
+    """Collate as ``default_collate``, with ``stack`` for strided tensors and ``keep`` for values that it passes on.
 
-    If other code changed how tensors are collated, it is ``default_collate`` alone.
+    If other code changed how tensors are collated, the result is that of ``default_collate`` alone.
     """
     collation = _utils.collate
     table = getattr(collation, "default_collate_fn_map", {})
@@ -153,6 +160,6 @@ def end_workers(loader: DataLoader[Any]) -> None:
 
 
 def has_global_hooks() -> bool:
-    """Return whether calls of all modules run hooks; True if this PyTorch does not show that."""
+    """Return whether calls of all modules run hooks; True if this version of PyTorch does not show that."""
     names = ("_global_forward_hooks", "_global_forward_pre_hooks")
     return any(getattr(nn.modules.module, name, True) for name in names)

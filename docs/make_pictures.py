@@ -68,7 +68,7 @@ def verdict_picture() -> str:
 
 
 def _painted(text: str, style: str) -> str:
-    return Screen(io.StringIO(), colour=True).painted(text, style)
+    return Screen(io.StringIO(), colour=True).styled(text, style)
 
 
 def terminal_svg(title: str, lines: Iterable[str]) -> str:

@@ -41,8 +41,8 @@ after and the conditions of the rule. The examples are the test cases of the rul
 * **behaviour-changing**: what training learns differs, so the rewrite is a suggestion; `apply --unsafe` applies it.
 * **advice**: reported and explained, never rewritten. The example shows the code after a manual change.
 
-What CHP006, CHP007, CHP012 and CHP018 report of objects that cannot be pickled for workers is compared with `pickle`:
-[pickling.md](pickling.md) has the table.
+The findings of CHP006, CHP007, CHP012 and CHP018 on objects that cannot be pickled for workers are compared with
+`pickle`: [pickling.md](pickling.md) has the table.
 
 A comment `# chirp: ignore[CHP001]` at the end of a line suppresses the rule there; `--ignore CHP001` disables the rule.
 [settings.md](settings.md) describes all ways to choose rules and files.
@@ -92,10 +92,12 @@ The benchmark makes a program for every kind of object in every place, with name
 what the loader sends its workers in another process. h5py, lmdb, netCDF4 and torchvision are stand-ins."""
 
 _CELLS = """\
-In each cell: programs in which a rule names the object / programs whose objects cannot be pickled. `+n` counts reports
-in programs whose objects can. In a place of which all cells begin with 0, nothing reaches the workers.
+Each cell has two numbers: programs in which a rule names the object / programs whose objects cannot be pickled. `+n`
+counts findings in programs whose objects can be pickled. If all cells of a place begin with 0, no object in that place
+reaches the workers.
 
-Made by `make bench-pickling`; each kind and place alone: [results](../benchmarks/results/pickling.md)."""
+`make bench-pickling` writes the table, and the results for each kind and place:
+[results](../benchmarks/results/pickling.md)."""
 
 
 def reference() -> dict[str, str]:

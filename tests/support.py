@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from chirp_migrate.cli import entry_point
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.plans.plan import Finding, Status
 from chirp_migrate.rules import all_rules
@@ -130,7 +130,7 @@ class Death:
     def __init__(self, step: str) -> None:
         self.step = step
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: ProgressStep) -> None:
         if step.text == self.step:
             os.kill(os.getpid(), signal.SIGKILL)
 

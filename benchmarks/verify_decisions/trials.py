@@ -20,7 +20,7 @@ __all__ = ["AT_MARGIN", "ENTRY_POINTS", "SCENARIOS", "Rate", "Scenario", "Tally"
 ENTRY_POINTS = 16
 THRESHOLD = 0.2
 MOST = 20
-_PERFECT = 0.3  # time with perfect loading / time before
+_ZERO_COST = 0.3  # time with zero-cost loading / time before
 _DRIFT = 0.02  # of the noise of one time, what changes slowly
 _DISTURBED = 0.1
 
@@ -152,7 +152,7 @@ def run_trials(scenario: Scenario, noise: Noise, rounds: int, trials: int, seed:
         logs, others = noise(rng)
         before = np.exp(logs[:, 0])
         after = np.exp(logs[:, 1]) * scenario.ratios
-        cached = np.exp(logs[:, 1]) * _PERFECT
+        cached = np.exp(logs[:, 1]) * _ZERO_COST
 
         def make(number: int, some: frozenset[str] | None, _until: float) -> TimedRound:
             columns = [column for column, label in enumerate(labels) if some is None or label in some]

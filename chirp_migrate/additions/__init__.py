@@ -1,4 +1,4 @@
 """Additions of ``apply`` to a backend: the dependency, the vendored runtime, the scaffold.
 
-It may import ``transaction``, ``source`` and ``plans`` only.
+The package may import ``transaction``, ``source`` and ``plans`` only.
 """

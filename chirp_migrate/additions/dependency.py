@@ -1,8 +1,8 @@
-"""The line by which a migrated project requires ``chirpid_patch``, which its code now imports.
+"""The line with which a migrated project requires ``chirpid_patch``, which its code imports.
 
-The line stands where the project lists torch: who installs torch for the project gets the runtime, and nobody else. A
-project that is no package gets the line in its requirements file in any case. The distribution is ``chirpid-patch``.
-Edits keep comments, order and newlines of the rest of a file.
+The line is added where the project lists torch, so that exactly the installations with torch get the runtime. A project
+that is no package always gets the line in its requirements file. The distribution is ``chirpid-patch``. Edits keep
+comments, order and newlines of the rest of a file.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
 
 
 def requirement(version: str) -> str:
-    """Return the requirement of the runtime that code migrated by this version works with.
+    """Return the requirement for the runtime versions that work with code migrated by ``version``.
 
     It is ``chirpid-patch>=0.1,<0.2`` for version ``0.1.0``, and ``chirpid-patch>=1.2,<2`` for ``1.2.3``.
     """
@@ -71,7 +71,7 @@ def imports_runtime(content: bytes) -> bool:
 
 
 def need_runtime(files: Iterable[FilePlan]) -> bool:
-    """Return whether files that are written import the runtime, apart from those that only provide it."""
+    """Return whether written files import the runtime, apart from files that only provide it."""
     return any(imports_runtime(file.after) for file in files if file.note not in ("dependency", "vendor"))
 
 
@@ -83,20 +83,20 @@ def has_dependencies(root: Path) -> bool:
 def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | None]:
     """Return the edit that makes ``root`` depend on the runtime, and a note for the user.
 
-    The first list that names torch is extended: ``requirements.txt``, ``requirements/base.txt`` and its like,
-    ``dependencies`` under ``[project]`` in ``pyproject.toml``, ``install_requires`` of ``setup.cfg``, or else the
-    extras of ``pyproject.toml``. Where no list names torch, the requirements file of a project without metadata of a
-    package is extended. A list that names the runtime already does not change.
+    The function extends the first list that names torch: ``requirements.txt``, ``requirements/base.txt`` and similar
+    files, ``dependencies`` under ``[project]`` in ``pyproject.toml``, ``install_requires`` of ``setup.cfg``, or else
+    the extras of ``pyproject.toml``. If no list names torch, it extends the requirements file of a project that is no
+    package. A list that already names the runtime does not change.
 
     Args:
         root: folder of the project.
         version: version of this program.
 
     Returns:
-        The edit, if there is one to make, and a sentence, if something is left for the user to do.
+        The edit, if any, and a sentence, if the user has to do something.
     """
     wanted = requirement(version)
-    edits, others = _places(root)
+    edits, others = _lists_with_torch(root)
     if not edits:
         if not others:
             what = f"No list of dependencies here names torch, so none was changed. Install {wanted}"
@@ -128,10 +128,10 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
 _Edit = Callable[[str, str], str]
 
 
-def _places(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
-    """Return the lists with torch: editable files with their edits, the first one first, and all other files.
+def _lists_with_torch(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
+    """Return the lists with torch: editable files with their edits in order of preference, and all other files.
 
-    Lists that ask for the distribution already are not among the others.
+    The other files do not include lists that already require the distribution.
     """
     edits: list[tuple[str, _Edit]] = []
     others: list[str] = []
@@ -141,7 +141,7 @@ def _places(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
         if any(map(_brings_torch, lines)):
             if path in _REQUIREMENTS and not edits:
                 edits.append((path, with_requirement))
-            elif _lacks_ours(lines):
+            elif _lacks_runtime(lines):
                 others.append(path)
     for path, read, edit in (
         (_PYPROJECT, _project_dependencies, with_project_dependency),
@@ -149,10 +149,10 @@ def _places(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
         (_PYPROJECT, _extra_dependencies, with_extra_dependency),
     ):
         entries = _read_dependencies(root / path, read)
-        if entries is not None and any(map(_brings_torch, entries)) and (not edits or _lacks_ours(entries)):
+        if entries is not None and any(map(_brings_torch, entries)) and (not edits or _lacks_runtime(entries)):
             edits.append((path, edit))
-    for path, entries in ((_PYPROJECT, _poetry(root)), (_SETUP_SCRIPT, _script(root))):
-        if any(map(_brings_torch, entries)) and _lacks_ours(entries):
+    for path, entries in ((_PYPROJECT, _poetry_dependencies(root)), (_SETUP_SCRIPT, _setup_script_dependencies(root))):
+        if any(map(_brings_torch, entries)) and _lacks_runtime(entries):
             others.append(path)
     main = next((one for one in _REQUIREMENTS if one in named), None)
     if main is not None and not edits and not others and not _is_package(root):
@@ -161,7 +161,7 @@ def _places(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
 
 
 def _is_package(root: Path) -> bool:
-    """Return whether others may install the project: a file describes it as a package."""
+    """Return whether other projects may install this one, because a file describes it as a package."""
     if (root / _SETUP).is_file() or (root / _SETUP_SCRIPT).is_file():
         return True
     try:
@@ -175,7 +175,7 @@ def _brings_torch(entry: Any) -> bool:
     return isinstance(entry, str) and _BRINGS_TORCH.fullmatch(name_of(entry)) is not None
 
 
-def _poetry(root: Path) -> list[Any]:
+def _poetry_dependencies(root: Path) -> list[Any]:
     """Return the packages in Poetry's table of dependencies."""
     try:
         table = _parse_toml(text_of(root / _PYPROJECT)).get("tool", {}).get("poetry", {}).get("dependencies", {})
@@ -184,7 +184,7 @@ def _poetry(root: Path) -> list[Any]:
     return list(table) if isinstance(table, dict) else []
 
 
-def _script(root: Path) -> list[Any]:
+def _setup_script_dependencies(root: Path) -> list[Any]:
     """Return the dependencies that ``setup.py`` lists as literals, extras included."""
     given = setup_arguments(text_of(root / _SETUP_SCRIPT))
     extras = given.get("extras_require")
@@ -230,14 +230,14 @@ def without_entry(text: str) -> str:
         whole: Any = tomlkit.parse(text)
         for content in (expected, whole):
             for table, name in lists:
-                _remove(_inside(content, table)[name])
+                _remove_added(_inside(content, table)[name])
         after = tomlkit.dumps(whole)
     except tomlkit.exceptions.TOMLKitError:
         return text
     return after if _parse_toml(after) == expected else text
 
 
-def _remove(entries: Any) -> None:
+def _remove_added(entries: Any) -> None:
     """Remove the entries of a list that ``apply`` added."""
     for place in reversed(range(len(entries))):
         if isinstance(entries[place], str) and _ADDED.fullmatch(entries[place]):
@@ -245,7 +245,7 @@ def _remove(entries: Any) -> None:
 
 
 def _toml_lists(content: Any) -> Iterator[tuple[tuple[str, ...], str, list[Any]]]:
-    """Lists of dependencies under ``[project]``: the table, the name of the list in it, and its entries."""
+    """Yield the lists of dependencies under ``[project]``: the table, the name of the list, and its entries."""
     project = content.get("project")
     for table, of in (
         (("project",), project),
@@ -265,7 +265,7 @@ def with_requirement(text: str, wanted: str) -> str:
     Newline style and a missing final newline are kept.
 
     Raises:
-        ValueError: the file pins hashes, which a line without them would break.
+        ValueError: the file pins hashes, so that a line without hashes would break it.
     """
     body = text.removeprefix("\ufeff")
     if any(_names_distribution(line) for line in body.splitlines()):
@@ -281,22 +281,22 @@ def with_requirement(text: str, wanted: str) -> str:
 
 
 def with_project_dependency(text: str, wanted: str) -> str:
-    """Return a ``pyproject.toml`` whose ``[project]`` dependencies end in ``wanted``, or as it is when they have it.
+    """Return a ``pyproject.toml`` whose ``[project]`` dependencies end in ``wanted``, unless they contain it already.
 
     Raises:
-        ValueError: it is not TOML, it has no list of dependencies, or the list cannot be extended for sure.
+        ValueError: it is not TOML, it has no list of dependencies, or the list cannot be extended reliably.
     """
     listed = _project_dependencies(text)
     if listed is None:
         raise ValueError("it has no list `dependencies` under [project]")
-    return _add_entry(text, wanted, ("project",), *(["dependencies"] if _lacks_ours(listed) else []))
+    return _add_entry(text, wanted, ("project",), *(["dependencies"] if _lacks_runtime(listed) else []))
 
 
 def _add_entry(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
-    """Return a ``pyproject.toml`` in which lists of a table have one more entry, ``wanted``.
+    """Return a ``pyproject.toml`` in which the lists of a table have the additional entry ``wanted``.
 
     Raises:
-        ValueError: it is not TOML, or the lists cannot be extended for sure.
+        ValueError: it is not TOML, or the lists cannot be extended reliably.
     """
     if not names:
         return text
@@ -324,24 +324,24 @@ def _inside(content: Any, table: Sequence[str]) -> Any:
 
 
 def with_extra_dependency(text: str, wanted: str) -> str:
-    """Return a ``pyproject.toml`` in which each extra that names torch ends in ``wanted``, or has it already.
+    """Return a ``pyproject.toml`` in which each extra with torch ends in ``wanted``, unless it contains it already.
 
     Raises:
-        ValueError: it is not TOML, or the lists cannot be extended for sure.
+        ValueError: it is not TOML, or the lists cannot be extended reliably.
     """
-    return _add_entry(text, wanted, ("project", "optional-dependencies"), *_extras(text))
+    return _add_entry(text, wanted, ("project", "optional-dependencies"), *_extras_with_torch(text))
 
 
 def with_install_requires(text: str, wanted: str) -> str:
-    """Return a ``setup.cfg`` whose ``install_requires`` ends in ``wanted``, or as it is when it has it.
+    """Return a ``setup.cfg`` whose ``install_requires`` ends in ``wanted``, unless it contains it already.
 
     Raises:
-        ValueError: it is no INI file, it has no such list, or the list is not written there.
+        ValueError: it is no INI file, it has no such list, or the list is in another file.
     """
     before = _install_requires(text)
     if before is None:
         raise ValueError("it has no list `install_requires` under [options]")
-    if not _lacks_ours(before):
+    if not _lacks_runtime(before):
         return text
     if before and before[0].startswith("file:"):
         raise ValueError("its `install_requires` names a file")
@@ -364,7 +364,7 @@ def with_install_requires(text: str, wanted: str) -> str:
 
 
 def _install_requires(text: str) -> list[Any] | None:
-    """Entries of that list in a ``setup.cfg``; None where there is no such list."""
+    """Return the entries of ``install_requires`` in a ``setup.cfg``; None if there is no such list."""
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(text)
@@ -375,17 +375,20 @@ def _install_requires(text: str) -> list[Any] | None:
 
 
 def _project_dependencies(text: str) -> list[Any] | None:
-    """Entries of ``dependencies`` under ``[project]`` in a ``pyproject.toml``; None where there is no such list."""
+    """Return the entries of ``dependencies`` under ``[project]`` in a ``pyproject.toml``.
+
+    The result is None if there is no such list.
+    """
     lists = (entries for table, _, entries in _toml_lists(_parse_toml(text)) if len(table) == 1)
     return next(lists, None)
 
 
-def _extras(text: str) -> list[str]:
-    """Return names of the extras of a ``pyproject.toml`` that name torch and lack the distribution."""
+def _extras_with_torch(text: str) -> list[str]:
+    """Return the names of the extras of a ``pyproject.toml`` with torch and without the distribution."""
     return [
         name
         for table, name, entries in _toml_lists(_parse_toml(text))
-        if len(table) > 1 and any(map(_brings_torch, entries)) and _lacks_ours(entries)
+        if len(table) > 1 and any(map(_brings_torch, entries)) and _lacks_runtime(entries)
     ]
 
 
@@ -402,7 +405,7 @@ def _read_dependencies(file: Path, read: Callable[[str], list[Any] | None]) -> l
         return None
 
 
-def _lacks_ours(listed: list[Any] | None) -> bool:
+def _lacks_runtime(listed: list[Any] | None) -> bool:
     """Return whether dependencies are listed, and the distribution is not among them."""
     return listed is not None and not any(isinstance(one, str) and _names_distribution(one) for one in listed)
 

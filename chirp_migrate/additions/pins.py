@@ -1,8 +1,8 @@
 """Pinned versions of a project that contradict the runtime, so that both could not be installed together.
 
-It reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg``, what ``setup.py`` writes out, and
-conda's ``environment.yml``. The runtime needs versions from a minimum on, so an upper bound of a package can contradict
-it. A project that supports an older Python as well can be installed, but not together with the runtime on that Python.
+The module reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg``, literals in ``setup.py``,
+and conda's ``environment.yml``. The runtime needs minimum versions, so an upper bound of a package can contradict it. A
+project that supports an older Python as well can be installed, but not together with the runtime on that Python.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class Pin:
 
     Attributes:
         name: ``torch``, ``numpy`` or ``python``.
-        written: the pin as the file has it, on one line.
-        path: the file, relative to the folder that was asked about.
-        bounds: what versions may be installed.
-        is_supported: whether the project supports each version within the bounds, as with ``requires-python``.
+        written: the pin as in the file, on one line.
+        path: the file, relative to the requested folder.
+        bounds: the bounds of versions that may be installed.
+        is_supported: whether the project supports every version within the bounds, as with ``requires-python``.
     """
 
     name: str
@@ -90,8 +90,9 @@ def contradictions(folder: Path, project: Path) -> list[str]:
     """Return a sentence part for each pin with which the project could not be installed together with the runtime.
 
     Args:
-        folder: what is migrated.
-        project: the folder that it is in or is, whose files and all between are read; paths are shown from there.
+        folder: the migrated folder.
+        project: the folder of the project, which contains or is ``folder``. The files in it and in all folders between
+            are read; paths are relative to it.
     """
     return [
         f"{pin.written} in {path}, chirpid-patch needs {_TITLES.get(pin.name, pin.name)}>={NEEDED[pin.name]}"
@@ -116,7 +117,7 @@ def older_pythons(folder: Path, project: Path) -> list[str]:
 
 
 def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, Pin]]:
-    """Different pins in a folder and in all above up to the project, the project's first, with their files."""
+    """Return the different pins, with their files, in a folder and those above it up to the project, from the top."""
     folders = [one for one in (folder, *folder.parents) if one.is_relative_to(project)]
     found: dict[tuple[str, str], Pin] = {}
     for one in reversed(folders):
@@ -128,12 +129,16 @@ def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, Pin]]:
 def pins_in(root: Path) -> Iterator[Pin]:
     """Yield the requirements of the files in a folder for the packages that the runtime needs."""
     for path in requirement_files(root):
-        yield from _of_lines(text_of(path), path.relative_to(root).as_posix())
-    for name, read in (("pyproject.toml", _of_pyproject), ("setup.cfg", _of_setup), ("setup.py", _of_setup_script)):
+        yield from _pins_of_requirements_file(text_of(path), path.relative_to(root).as_posix())
+    for name, read in (
+        ("pyproject.toml", _pins_of_pyproject),
+        ("setup.cfg", _pins_of_setup_cfg),
+        ("setup.py", _pins_of_setup_script),
+    ):
         if (root / name).is_file():
             yield from read(text_of(root / name))
     for path in _matching(root, _ENVIRONMENTS):
-        yield from _of_environment(text_of(path), path.relative_to(root).as_posix())
+        yield from _pins_of_conda_environment(text_of(path), path.relative_to(root).as_posix())
 
 
 def requirement_files(root: Path) -> list[Path]:
@@ -146,7 +151,7 @@ def _matching(root: Path, patterns: Iterable[str]) -> list[Path]:
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a file; "" of one that cannot be read. PowerShell writes UTF-16."""
+    """Return the text of a file; "" if it cannot be read. PowerShell writes UTF-16."""
     try:
         data = read_file(path)
     except OSError:
@@ -155,7 +160,7 @@ def text_of(path: Path) -> str:
 
 
 def _excludes(bound: Specifier, least: Version) -> bool:
-    """Return whether a bound admits no version from ``least`` on."""
+    """Return whether a bound permits no version from ``least`` on."""
     written = bound.version.removesuffix(".*")
     try:
         version = Version(written)
@@ -174,10 +179,10 @@ def _excludes(bound: Specifier, least: Version) -> bool:
     return False
 
 
-def _of_requirement(text: str, path: str) -> Iterator[Pin]:
+def _pin_of_requirement(text: str, path: str) -> Iterator[Pin]:
     """Return the pin of one requirement of pip, if it applies to every supported version of Python."""
-    line = _bare(text)
-    wheel = _wheel(line)
+    line = _without_comment_and_options(text)
+    wheel = _distribution_of_wheel(line)
     if wheel is not None:
         name, version = wheel
         yield from _pin(name, f"=={version.public}", f"{name}=={version}", path)
@@ -195,20 +200,20 @@ def _of_requirement(text: str, path: str) -> Iterator[Pin]:
 
 def name_of(requirement: str) -> str:
     """Return the distribution of a requirement, in its canonical spelling; "" for other text."""
-    line = _bare(requirement)
-    wheel = _wheel(line)
+    line = _without_comment_and_options(requirement)
+    wheel = _distribution_of_wheel(line)
     if wheel is not None:
         return wheel[0]
     named = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", line)
     return "" if named is None else canonicalize_name(named[0])
 
 
-def _bare(requirement: str) -> str:
+def _without_comment_and_options(requirement: str) -> str:
     """Return a requirement on one line, without comment and options."""
     return _SPACES.sub(" ", re.split(r"\s#|\s--", f" {requirement}")[0]).strip()
 
 
-def _wheel(line: str) -> tuple[str, Version] | None:
+def _distribution_of_wheel(line: str) -> tuple[str, Version] | None:
     """Return the distribution and version of the wheel that a requirement names, if it names one."""
     wheel = _WHEEL.search(line)
     if wheel is None:
@@ -234,28 +239,28 @@ def _python_pins(bounds: str, written: str, path: str) -> Iterator[Pin]:
         yield from (replace(pin, is_supported=True) for pin in _pin("python", bounds, written, path))
 
 
-def _of_lines(text: str, path: str) -> Iterator[Pin]:
-    """Pins of a requirements file."""
+def _pins_of_requirements_file(text: str, path: str) -> Iterator[Pin]:
+    """Yield the pins of a requirements file."""
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
         if line.strip() and not line.lstrip().startswith(("#", "-")):
-            yield from _of_requirement(line, path)
+            yield from _pin_of_requirement(line, path)
 
 
-def _of_pyproject(text: str) -> Iterator[Pin]:
+def _pins_of_pyproject(text: str) -> Iterator[Pin]:
     path = "pyproject.toml"
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         return
-    project, poetry = _table(content, "project"), _table(content, "tool", "poetry")
+    project, poetry = _nested_table(content, "project"), _nested_table(content, "tool", "poetry")
     requires = project.get("requires-python")
     if isinstance(requires, str):
         yield from _python_pins(requires, f"requires-python {requires}", path)
-    for listed in (project.get("dependencies"), *_table(project, "optional-dependencies").values()):
+    for listed in (project.get("dependencies"), *_nested_table(project, "optional-dependencies").values()):
         for one in listed if isinstance(listed, list) else ():
             if isinstance(one, str):
-                yield from _of_requirement(one, path)
-    for name, given in _table(poetry, "dependencies").items():
+                yield from _pin_of_requirement(one, path)
+    for name, given in _nested_table(poetry, "dependencies").items():
         for one in given if isinstance(given, list) else [given]:
             version = one.get("version") if isinstance(one, dict) else one
             is_conditional = isinstance(one, dict) and ("python" in one or "markers" in one)
@@ -267,15 +272,15 @@ def _of_pyproject(text: str) -> Iterator[Pin]:
                     yield from _pin(canonicalize_name(name), bounds, written, path)
 
 
-def _table(content: Any, *keys: str) -> dict[str, Any]:
-    """Return a table inside of tables; an empty one where there is none."""
+def _nested_table(content: Any, *keys: str) -> dict[str, Any]:
+    """Return a table inside of tables; empty if it does not exist."""
     for key in keys:
         content = content.get(key) if isinstance(content, dict) else None
     return content if isinstance(content, dict) else {}
 
 
 def _poetry_bounds(text: str) -> str:
-    """Return what Poetry's ``^1.2``, ``~1.2`` and ``1.2`` mean, as pip writes it; "" for alternatives (``||``)."""
+    """Return Poetry's ``^1.2``, ``~1.2`` and ``1.2`` in pip's syntax; "" for alternatives (``||``)."""
     if "|" in text:
         return ""
     bounds = []
@@ -294,7 +299,7 @@ def _poetry_bounds(text: str) -> str:
     return ",".join(bounds)
 
 
-def _of_setup(text: str) -> Iterator[Pin]:
+def _pins_of_setup_cfg(text: str) -> Iterator[Pin]:
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(text)
@@ -305,11 +310,11 @@ def _of_setup(text: str) -> Iterator[Pin]:
     extras = parser.items("options.extras_require") if parser.has_section("options.extras_require") else []
     for listed in (parser.get("options", "install_requires", fallback=""), *(value for _, value in extras)):
         for line in listed.replace(";\n", ";").splitlines():
-            yield from _of_requirement(line, "setup.cfg") if line.strip() else ()
+            yield from _pin_of_requirement(line, "setup.cfg") if line.strip() else ()
 
 
-def _of_setup_script(text: str) -> Iterator[Pin]:
-    """Pins that a call of ``setup`` writes out; the script is not run."""
+def _pins_of_setup_script(text: str) -> Iterator[Pin]:
+    """Yield the literal pins in a call of ``setup``; the script is not run."""
     path, given = "setup.py", setup_arguments(text)
     requires = given.get("python_requires")
     if isinstance(requires, str):
@@ -318,11 +323,11 @@ def _of_setup_script(text: str) -> Iterator[Pin]:
     for listed in (given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ())):
         for one in listed if isinstance(listed, list | tuple) else ():
             if isinstance(one, str):
-                yield from _of_requirement(one, path)
+                yield from _pin_of_requirement(one, path)
 
 
 def setup_arguments(text: str) -> dict[str, Any]:
-    """Arguments of ``setup(…)`` in a script that are literals, or names that the module gives one literal."""
+    """Return the arguments of ``setup(…)`` in a script that are literals, or names with one literal value."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -345,8 +350,8 @@ def setup_arguments(text: str) -> dict[str, Any]:
     return found
 
 
-def _of_environment(text: str, path: str) -> Iterator[Pin]:
-    """Pins of conda's list of dependencies: lines ``- name=version``, and those of pip, which are indented further."""
+def _pins_of_conda_environment(text: str, path: str) -> Iterator[Pin]:
+    """Yield the pins in conda's list of dependencies: lines ``- name=version``, and further indented lines of pip."""
     inside, depth = False, -1
     for line in text.splitlines():
         content = re.split(r"\s#", line)[0].rstrip()
@@ -361,12 +366,12 @@ def _of_environment(text: str, path: str) -> Iterator[Pin]:
         indent = len(item[1])
         depth = indent if depth < 0 else depth
         if indent > depth:
-            yield from _of_requirement(item[2], path)
+            yield from _pin_of_requirement(item[2], path)
         else:
-            yield from _of_conda(item[2], path)
+            yield from _pin_of_conda_specification(item[2], path)
 
 
-def _of_conda(text: str, path: str) -> Iterator[Pin]:
+def _pin_of_conda_specification(text: str, path: str) -> Iterator[Pin]:
     """Return the pin of one conda specification: ``name=1.2``, ``name=1.2.3=build``, ``name 1.2.*``, …"""
     spec = _CONDA_SPEC.fullmatch(text.strip())
     if spec is None or "|" in spec[2]:

@@ -1,4 +1,4 @@
-"""The runtime as files of the backend itself, under the name it is imported by either way."""
+"""The runtime as files of the backend itself, under the same import name."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PACKAGE = "chirpid_patch"
 
 
 def vendor_files(root: Path) -> list[FilePlan]:
-    """Return the files that make ``root/chirpid_patch`` the installed runtime; none when it already is.
+    """Return the files that make ``root/chirpid_patch`` equal to the installed runtime; empty if it is equal already.
 
-    An older copy is brought up to date. Nothing is imported, and nothing is written.
+    An older copy is updated. Nothing is imported, and nothing is written.
 
     Raises:
-        Refused: a folder or file of that name is there that is not a copy of the runtime.
+        Refused: there is a folder or file of that name that is no copy of the runtime.
     """
     source = _runtime_folder()
     target = root / PACKAGE
@@ -43,7 +43,7 @@ def vendor_files(root: Path) -> list[FilePlan]:
 
 
 def _modules(package: Path) -> Iterator[Path]:
-    """Yield the modules of a package and of its sub-packages; a build leaves other copies beside them."""
+    """Yield the modules of a package and of its sub-packages, without copies from a build."""
     yield from package.glob("*.py")
     for initializer in package.glob("*/__init__.py"):
         yield from _modules(initializer.parent)
@@ -52,7 +52,7 @@ def _modules(package: Path) -> Iterator[Path]:
 def _runtime_folder() -> Path:
     """Return the folder of the installed runtime, never of a copy in the working directory.
 
-    The runtime is beside the tool in a checkout and in most environments. Otherwise its distribution has the place.
+    The runtime is next to the tool in a checkout and in most environments. Otherwise its distribution has the path.
 
     Raises:
         Refused: the runtime is not installed.

@@ -1,7 +1,7 @@
-"""The one way to resolve a name, and the catalogue of names: loaders, datasets, samplers, transforms.
+"""Resolution of names, and the catalogue of known names: loaders, datasets, samplers, transforms.
 
-Other modules have the names that only they need, such as functions that only read their argument. They also have the
-words that a text must contain before its names are resolved, and usual names of variables.
+Other modules contain the names that only they need, such as functions that only read their argument. They also contain
+the words that a text must have before its names are resolved, and typical names of variables.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.word_index import words_of
 
 
-def one_of(*names: re.Pattern[str] | str) -> re.Pattern[str]:
-    """Return all names that one of the patterns matches."""
+def any_of_patterns(*names: re.Pattern[str] | str) -> re.Pattern[str]:
+    """Return a pattern that matches if one of the patterns matches."""
     return re.compile("|".join(name if isinstance(name, str) else name.pattern for name in names))
 
 
@@ -36,7 +36,7 @@ FACTORY_METHOD = re.compile(
 #: PyTorch's ``DataLoader`` itself.
 TORCH_LOADER = re.compile(r"torch\.utils\.data\.(dataloader\.)?DataLoader")
 #: Classes of loaders.
-LOADER = one_of(TORCH_LOADER, r"chirpid_patch\.BatchedDataLoader")
+LOADER = any_of_patterns(TORCH_LOADER, r"chirpid_patch\.BatchedDataLoader")
 #: Calls that return no loader, for every name of the variable.
 NO_LOADER = re.compile(r"(builtins|numpy|pandas|collections|json|csv|torch\.(?!utils\.data\b)\w+)(\..*)?")
 
@@ -47,7 +47,7 @@ TORCHVISION_DATASET = re.compile(r"torchvision\.datasets\.\w+")
 #: PyTorch's ``Dataset`` itself.
 TORCH_DATASET = re.compile(r"torch\.utils\.data\.(dataset\.)?Dataset")
 #: Classes of datasets whose samples are read by an index, and what splits one.
-MAP_DATASET = one_of(
+MAP_DATASET = any_of_patterns(
     r"torch\.utils\.data\.(dataset\.)?(Tensor|Concat|Stack)?Dataset",
     _PART_OF_DATASET,
     TORCHVISION_DATASET,
@@ -56,12 +56,14 @@ MAP_DATASET = one_of(
 #: Classes of datasets that are iterated over.
 ITERABLE_DATASET = re.compile(r"torch\.utils\.data\.(\w+\.)*(IterableDataset|ChainDataset|IterDataPipe)")
 #: Classes of datasets, and what splits one.
-DATASET = one_of(r"torch\.utils\.data\.(dataset\.)?\w*Dataset", _PART_OF_DATASET, TORCHVISION_DATASET, _SHIPPED_DATASET)
+DATASET = any_of_patterns(
+    r"torch\.utils\.data\.(dataset\.)?\w*Dataset", _PART_OF_DATASET, TORCHVISION_DATASET, _SHIPPED_DATASET
+)
 _DATASET_CLASSES = ("Dataset", "Subset", "DataPipe", "ImageFolder", "WorkerSafe")
 #: Words in the names of such classes.
 DATASET_WORDS = (*_DATASET_CLASSES, "torchvision")
 #: What takes a dataset as its first argument.
-TAKES_DATASET = one_of(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASET)
+TAKES_DATASET = any_of_patterns(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASET)
 #: Calls that return no dataset, for every name of the variable.
 NO_DATASET = re.compile(
     r"(builtins|numpy|pandas|collections|itertools|json|csv)\..*|typing\.(List|Dict|Tuple|Set|Mapping|Sequence|Iterable)"
@@ -91,10 +93,10 @@ def resolves_to(module: Module, node: cst.CSTNode, names: re.Pattern[str], proje
     """Return whether an expression provably refers to one of ``names``.
 
     Args:
-        module: where it stands.
-        node: a name or attribute; of a call, what is called.
+        module: the module of the expression.
+        node: a name or attribute; for a call, its callee.
         names: qualified names.
-        project: also follow imports through it.
+        project: also follow imports through this project; None: only the imports of the module.
     """
     found = module.qualified_names(node) if project is None else project.resolved_names(module, node)
     return bool(found) and all(map(names.fullmatch, found))
@@ -108,23 +110,23 @@ def is_call_of(
 
 
 def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator[str]:
-    """Qualified names of the bases of a class, without what stands in brackets after them."""
+    """Return the qualified names of the bases of a class, without subscripts."""
     for base in node.bases:
         yield from project.resolved_names(module, base.value)
 
 
 def dataset_names(project: Project) -> frozenset[str]:
-    """Names of dataset classes of the project, also what files import them as, that have none of the words for one."""
-    return project.heirs(*_DATASET_CLASSES)
+    """Return the names, aliases included, of dataset classes of the project whose names do not look like datasets."""
+    return project.descendants(*_DATASET_CLASSES)
 
 
 def may_name_dataset(text: str, project: Project) -> bool:
-    """Return whether a text may have the name of a dataset class, be it one of the project."""
+    """Return whether a text may contain the name of a dataset class, including classes of the project."""
     return any(word in text for word in DATASET_WORDS) or not words_of(text).isdisjoint(dataset_names(project))
 
 
 def inherits(project: Project, qualified: str, names: re.Pattern[str], depth: int = 0) -> bool:
-    """Return whether a qualified name is one of ``names``, or that of a class of the project that inherits from one."""
+    """Return whether a qualified name is one of ``names``, or a class of the project that inherits from one."""
     if names.fullmatch(qualified):
         return True
     bases = project.base_classes(qualified) if depth < _BASES_LIMIT else None
@@ -132,5 +134,5 @@ def inherits(project: Project, qualified: str, names: re.Pattern[str], depth: in
 
 
 def bases_may_be(outline: Outline, project: Project, node: ast.ClassDef, names: re.Pattern[str]) -> bool:
-    """Return whether every base of a class that LibCST has not read may refer to one of ``names``."""
+    """Return whether every base of a class that LibCST has not parsed may refer to one of ``names``."""
     return all(any(map(names.fullmatch, project.possible_names(outline, base))) for base in node.bases)

@@ -1,4 +1,4 @@
-"""Names of NumPy that its lowest version for the runtime no longer has: code that uses them stops with an error."""
+"""Names that NumPy removed before the oldest version that the runtime supports; code that uses them fails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 3
 
 
 def removed_from_numpy(project: Project) -> list[str]:
-    """Return a sentence for each such name that files of a project use."""
+    """Return a sentence for each removed name that files of a project use."""
     places: dict[str, list[str]] = {}
     for path, text in project.matching(_MAY_USE, "numpy"):
         try:
@@ -39,7 +39,7 @@ def _sentence(name: str, places: list[str]) -> str:
 
 
 def _uses(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Name and line of each use of a removed name."""
+    """Yield name and line of each use of a removed name."""
     nodes = list(ast.walk(tree))
     imported = (alias for node in nodes if isinstance(node, ast.Import) for alias in node.names)
     modules = {alias.asname or alias.name for alias in imported if alias.name == "numpy"}

@@ -1,4 +1,7 @@
-"""The command line: parses, prints, and ends with a documented exit code; all work is done elsewhere."""
+"""The command line, which parses arguments, prints, and ends with a documented exit code.
+
+Other packages do the work.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from chirp_migrate import __version__
-from chirp_migrate.console.text import instead, visible
+from chirp_migrate.console.text import suggest_name, visible
 from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
 
@@ -66,7 +69,7 @@ class _LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            meant = instead(args[0], _COMMANDS, "the commands are")
+            meant = suggest_name(args[0], _COMMANDS, "the commands are")
             raise click.UsageError(f"there is no command {args[0]!r}; {meant}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -95,7 +98,7 @@ def main(debug: bool) -> None:
     """Migrate PyTorch training projects to fast, worker-safe data loading, and prove the result."""
 
 
-def _in_a_sentence(error: click.ClickException) -> str:
+def _usage_message(error: click.ClickException) -> str:
     """Return click's message about a wrong command line, with the command that prints the right one."""
     message = visible(error.format_message())
     if isinstance(error, click.NoSuchOption):
@@ -127,7 +130,7 @@ def entry_point(arguments: list[str] | None = None) -> None:
         error.show()
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        click.echo(f"chirp-migrate: {_in_a_sentence(error)}", err=True)
+        click.echo(f"chirp-migrate: {_usage_message(error)}", err=True)
         sys.exit(error.exit_code)
     except ChirpMigrateError as error:
         if debug:

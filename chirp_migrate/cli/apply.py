@@ -21,11 +21,11 @@ from chirp_migrate.cli.options import (
     plan_file_option,
     wait_option,
 )
-from chirp_migrate.cli.planning import Request, planned, planning_options, read_plan_file
+from chirp_migrate.cli.planning import PlanRequest, planned, planning_options, read_plan_file
 from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.output import Output
-from chirp_migrate.console.progress import Step
-from chirp_migrate.console.screen import diff_style, printed
+from chirp_migrate.console.progress import ProgressStep
+from chirp_migrate.console.screen import diff_style, render_to_text
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.idempotence import check_settled
 from chirp_migrate.engine.post_apply_check import run_check
@@ -75,7 +75,7 @@ from chirp_migrate.transaction.rollback import rollback
 @wait_option
 @output_options("the findings")
 def apply(
-    request: Request,
+    request: PlanRequest,
     plan_file: Path | None,
     show_diff: bool,
     command: str | None,
@@ -101,12 +101,12 @@ def apply(
         if plan_file is None:
             plan, edited = planned(request, output), frozenset[str]()
         else:
-            plan, edited = chosen(read_plan_file(plan_file, request), path, plan_file)
+            plan, edited = accepted_part(read_plan_file(plan_file, request), path, plan_file)
         project = journal_root(path)
         if show_diff:
             _show_diff(plan.seen_from(project), output)
             if not ignore_pins and (problem := _pin_problem(plan)):
-                output.say(f"apply will refuse this: {problem}")
+                output.print_line(f"apply will refuse this: {problem}")
             sys.exit(ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK)
         if not ignore_pins:
             check_pins(plan)
@@ -115,12 +115,12 @@ def apply(
             _check(command, plan.root, project, result, output)
         plan = plan.seen_from(project)
         output.write(run_document(plan, result.skipped))
-        applied.show_applied(plan, result, path, output.screen(prose=False), following(path))
+        applied.show_applied(plan, result, path, output.screen(prose=False), next_commands(path))
     sys.exit(ExitCode.WORK_REMAINS if plan.skipped or result.skipped else ExitCode.OK)
 
 
-def following(path: Path) -> list[str]:
-    """Return lines with the next commands after a run at ``path``."""
+def next_commands(path: Path) -> list[str]:
+    """Return the lines with the next commands after a run at ``path``."""
     from chirp_migrate.training.errors import InvalidTree  # which apply needs only here
     from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, discover
 
@@ -169,7 +169,7 @@ def explain_interruption(path: Path) -> Iterator[None]:
 
 
 def _applied_runs(root: Path | None) -> frozenset[str]:
-    """Names of the runs that stand; of a journal that cannot be read, as while another run writes to it, none."""
+    """Return the names of the applied runs; empty if the journal cannot be read, as while a run writes to it."""
     try:
         return frozenset(run.name for run in applied_runs(root)) if root is not None else frozenset()
     except JournalDamaged:
@@ -177,16 +177,16 @@ def _applied_runs(root: Path | None) -> frozenset[str]:
 
 
 def apply_plan(
-    request: Request, plan: Plan, output: Output, *, edited: frozenset[str], allow_dirty: bool, wait_s: float = 0.0
+    request: PlanRequest, plan: Plan, output: Output, *, edited: frozenset[str], allow_dirty: bool, wait_s: float = 0.0
 ) -> CommitResult:
-    """Write a plan to its tree, after the last checks; it is recorded in the project (see :func:`journal_root`).
+    """Write a plan to its tree after the last checks, and record it in the project (see :func:`journal_root`).
 
     Returns:
-        What was done, with paths from there.
+        The result, with paths relative to the project.
 
     Raises:
-        Refused: uncommitted changes are in the way, or the plan is not sound.
-        CommitFailed: the system did not let us write.
+        Refused: there are uncommitted changes, or the plan is not sound.
+        CommitFailed: a file cannot be written.
     """
     recorded = plan.seen_from(journal_root(request.path))
     with output.progress("checking for uncommitted changes") as progress:
@@ -196,14 +196,14 @@ def apply_plan(
         check_settled(request.path, plan, settings, edited=edited, jobs=request.jobs, progress=progress)
         if not plan.files:
             return CommitResult((), (), "")
-        progress(Step("taking the lock of the journal"))
+        progress(ProgressStep("taking the lock of the journal"))
         return commit(
             recorded, wait_s=wait_s, on_step=progress, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))}
         )
 
 
 def check_pins(plan: Plan) -> None:
-    """See that the project can be installed together with the runtime, if anything that is written imports it.
+    """Check that the project can be installed together with the runtime, if a written file imports the runtime.
 
     Raises:
         Refused: the project pins versions that the runtime does not work with.
@@ -221,11 +221,11 @@ def _pin_problem(plan: Plan) -> str:
     )
 
 
-def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozenset[str]]:
+def accepted_part(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozenset[str]]:
     """Return the accepted part of a reviewed plan, and the paths of files with edited hunks.
 
     Raises:
-        Refused: a review of it was begun and not ended, or what was accepted does not go without the rest.
+        Refused: its review is not finished, or accepted hunks depend on refused ones.
     """
     open_ones = [one for one in decisions_of(found.plan) if one not in found.choices]
     if found.reviewed and open_ones:
@@ -241,22 +241,22 @@ def _show_diff(plan: Plan, output: Output) -> None:
     output.write(run_document(plan, ()))
     # After the diff, as comments that `patch` and `git apply` pass over.
     screen = output.screen(prose=False)
-    remarks = printed(
+    remarks = render_to_text(
         lambda shown: applied.show_remarks(plan, (), shown), width=screen.width - 2, verbose=output.verbose
     )
     for line in (*unified_diff(plan), *(f"# {line}".rstrip() + "\n" for line in remarks.splitlines())):
         body, newline, no_newline = line.partition("\n")
-        painted = screen.painted(body, diff_style(line)) + newline + no_newline
+        painted = screen.styled(body, diff_style(line)) + newline + no_newline
         sys.stdout.buffer.write(painted.encode("utf-8", errors="surrogateescape"))
     sys.stdout.flush()
-    told = output.screen(err=True)
-    told.text(applied.totals(plan))
-    applied.show_notes(plan, told)
-    applied.show_account(plan, (), told, planned=True, listed=" (listed after the diff)" if plan.files else "")
+    error_screen = output.screen(err=True)
+    error_screen.text(applied.totals(plan))
+    applied.show_notes(plan, error_screen)
+    applied.show_account(plan, (), error_screen, planned=True, listed=" (listed after the diff)" if plan.files else "")
 
 
 def _check(command: str, folder: Path, project: Path, result: CommitResult, output: Output) -> None:
-    """Run the user's command in ``folder``, and take the run recorded in ``project`` back unless it succeeds."""
+    """Run the user's command in ``folder``; if it fails, roll back the run that is recorded in ``project``."""
     try:
         with output.progress(f"running: {command}"):
             check = run_check(command, folder)

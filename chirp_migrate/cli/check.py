@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from chirp_migrate.cli.options import Command, File, option, output_options
-from chirp_migrate.cli.planning import Request, looking_options
+from chirp_migrate.cli.planning import PlanRequest, looking_options
 from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.console.screen import Screen
@@ -71,14 +71,14 @@ _MARKS = {
 )  # fmt: skip
 @option("--strict", is_flag=True, help="Also count remarks, advice and suggestions.")
 @output_options("the findings, for every --format,")
-def check(request: Request, form: str, target: Path, add_ignore: bool, strict: bool, output: Output) -> None:
+def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, strict: bool, output: Output) -> None:
     """Exit with 1 if `apply` would change anything at PATH; run none of the project's code.
 
     Only --add-ignore writes to PATH; `rollback` removes the comments again.
 
-    Counted is every finding that `apply` with the same options and settings would rewrite, and every file that could
-    not be read. Remarks, advice and suggestions count with --strict. Findings that a comment `# chirp: ignore[CODE]`
-    or a setting suppresses never count.
+    Every finding counts that `apply` with the same options and settings would rewrite, and every file that could not be
+    read. Remarks, advice and suggestions count with --strict. Findings that a comment `# chirp: ignore[CODE]` or a
+    setting suppresses never count.
     """
     check_writable(target)
     is_text = form == "text"
@@ -98,12 +98,12 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
     result = run_document(found.plan.seen_from(project), (), strict=strict, exit_code=int(found.exit_code))
     output.write(result)
     if is_text and to_output and output.json_is_printed:  # as everywhere: the text goes to standard error then
-        for line in _text(found, path if path.is_dir() else path.parent, output.screen()):
+        for line in _lines_of_findings(found, path if path.is_dir() else path.parent, output.screen()):
             click.echo(line, err=True)
         lines = []
     elif is_text:
         screen = (output if to_output else replace(output, color="never")).screen(err=False)
-        lines = list(_text(found, path if path.is_dir() else path.parent, screen))
+        lines = list(_lines_of_findings(found, path if path.is_dir() else path.parent, screen))
     elif form == "github":
         lines = list(workflow_commands(found, verbose=output.verbose))
     else:
@@ -130,8 +130,8 @@ def _add_ignores(found: Check, project: Path, output: Output) -> str:
     return f"Ignored from now on: {count(findings, 'finding')} in {count(len(written), 'file')}, by comments."
 
 
-def _text(found: Check, base: Path, screen: Screen) -> Iterator[str]:
-    """Yield a line for each finding and each file that was not handled."""
+def _lines_of_findings(found: Check, base: Path, screen: Screen) -> Iterator[str]:
+    """Yield a line for each finding and for each file that was not handled."""
     shown = {
         *found.work,
         *found.stopping,
@@ -139,23 +139,23 @@ def _text(found: Check, base: Path, screen: Screen) -> Iterator[str]:
     }
     for finding in found.plan.findings:
         if finding in shown:
-            yield _line(finding, base, screen)
+            yield _line_of_finding(finding, base, screen)
     for skipped in found.plan.skipped:
-        name, reason = screen.painted(visible(str(base / skipped.path)), "bold"), visible(skipped.reason)
-        yield f"{name}: {screen.painted('not handled', 'red')}: {reason}"
+        name, reason = screen.styled(visible(str(base / skipped.path)), "bold"), visible(skipped.reason)
+        yield f"{name}: {screen.styled('not handled', 'red')}: {reason}"
     if not screen.quiet:
         yield from (visible(note) for note in found.plan.notes)
 
 
-def _line(finding: Finding, base: Path, screen: Screen) -> str:
+def _line_of_finding(finding: Finding, base: Path, screen: Screen) -> str:
     place = f"{finding.line}:{finding.column}" if finding.cell is None else finding.place
     mark = f" [{_MARKS[finding.status]}]" if finding.status in _MARKS else ""
-    name = screen.painted(visible(str(base / finding.path)), "bold")
-    return f"{name}:{place}: {screen.painted(finding.rule, 'cyan')} {plain(finding.message)}{mark}"
+    name = screen.styled(visible(str(base / finding.path)), "bold")
+    return f"{name}:{place}: {screen.styled(finding.rule, 'cyan')} {plain(finding.message)}{mark}"
 
 
 def _last_line(found: Check, path: Path) -> str:
-    """Return the last line: whether the tree is clean, what counted and what did not."""
+    """Return the last line: whether the tree is clean, and the numbers of findings that count and that do not."""
     plan = found.plan
     files = len({finding.path for finding in found.work})
     parts = [f"{count(len(found.work), 'finding')} in {count(files, 'file')}"] if found.work else []

@@ -1,6 +1,6 @@
-"""``[tool.chirp-migrate.verify]`` and ``.tune`` as defaults of these commands' options, and the types that both have.
+"""``[tool.chirp-migrate.verify]`` and ``.tune`` as defaults of the options of these commands, and their types.
 
-The keys are the names of the options; docs/settings.md says what they mean.
+The keys are the names of the options; docs/settings.md describes them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from chirp_migrate.cli.options import SETTING_PLACES, Number, Whole
-from chirp_migrate.console.text import instead
+from chirp_migrate.cli.options import SETTING_PLACES, Number, WholeNumber
+from chirp_migrate.console.text import suggest_name
 from chirp_migrate.engine.settings import place_of, read_command_table
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.choosing import parse_expression
@@ -31,8 +31,8 @@ __all__ = [
     "SCRIPT_ARGUMENT",
     "SHAPE",
     "WORKLOAD",
-    "put_aside",
-    "said",
+    "given_values",
+    "no_option_sets",
     "settings_as_defaults",
     "settings_of",
 ]
@@ -42,10 +42,10 @@ _SHAPE = re.compile(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}")
 
 
 def settings_as_defaults(command: str) -> Callable[[click.Context, click.Parameter, Path], Path]:
-    """Return a callback for PATH, before all options: what the settings there say of ``command`` are their defaults.
+    """Return a callback for PATH that makes the settings for ``command`` at PATH the defaults of its options.
 
     Raises:
-        UsageProblem: a key is none of the options that are settings, or see
+        UsageProblem: a key is no option that can be a setting; also as
             :func:`~chirp_migrate.engine.settings.read_settings`.
     """
 
@@ -58,7 +58,7 @@ def settings_as_defaults(command: str) -> Callable[[click.Context, click.Paramet
 
 
 def settings_of(command: click.Command) -> dict[str, str | None]:
-    """Return names of parameters by the keys that settings have for them: the long names of the options."""
+    """Return the names of parameters by their keys in settings, which are the long names of the options."""
     return {
         option.removeprefix("--"): one.name
         for one in command.params
@@ -68,8 +68,8 @@ def settings_of(command: click.Command) -> dict[str, str | None]:
     }
 
 
-def put_aside(*names: str) -> bool:
-    """Return whether no option sets these parameters: contradicting options replace settings."""
+def no_option_sets(*names: str) -> bool:
+    """Return whether no option sets these parameters; options replace contradicting settings."""
     ctx = click.get_current_context()
     return all(ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE for name in names)
 
@@ -83,8 +83,8 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
         place = place_of(file, key, command)
         name = names.get(key)
         if name is None:
-            raise UsageProblem(f"{place} is unknown; {instead(key, names, 'the keys are')}")
-        if isinstance(value, str) and isinstance(kinds[name], Whole | Number):
+            raise UsageProblem(f"{place} is unknown; {suggest_name(key, names, 'the keys are')}")
+        if isinstance(value, str) and isinstance(kinds[name], WholeNumber | Number):
             raise UsageProblem(f"{place}: {value!r} is a text, not a {kinds[name].name}: write it without quotes.")
         ctx.meta.setdefault(SETTING_PLACES, {})[name] = place
         beside = file.parent / value if isinstance(value, str) and value else None
@@ -97,8 +97,11 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
     ctx.default_map = defaults
 
 
-def said(ctx: click.Context) -> dict[str, Any]:
-    """Return the options or settings by name; a workload or command of an option replaces those of settings."""
+def given_values(ctx: click.Context) -> dict[str, Any]:
+    """Return the values of options, else of settings, by name.
+
+    A workload or command in an option replaces both settings.
+    """
     names = {one.name for one in ctx.command.params if getattr(one, "is_setting", False)}
     sources = {name: ctx.get_parameter_source(name) for name in ctx.params.keys() & names}
     by_options = {name for name, source in sources.items() if source is ParameterSource.COMMANDLINE}
@@ -109,8 +112,11 @@ def said(ctx: click.Context) -> dict[str, Any]:
     return {name: ctx.params[name] for name in by_options | by_settings} | script
 
 
-class _Read(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """A function that parses a value; it raises ``ValueError`` with the required form."""
+class _ParsedValue(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
+    """A parameter type from a function that parses a value.
+
+    The function raises ``ValueError`` with the required form.
+    """
 
     def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
         self.name, self._read = name, read
@@ -122,7 +128,7 @@ class _Read(click.ParamType):  # type: ignore[type-arg]  # generic in newer rele
             self.fail(f"it {error}.", param, ctx)
 
 
-def _text(fits: Callable[[str], Any], must: str) -> Callable[[Any], str]:
+def _text_type(fits: Callable[[str], Any], must: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if not isinstance(value, str) or not fits(value):
             raise ValueError(must)
@@ -131,7 +137,7 @@ def _text(fits: Callable[[str], Any], must: str) -> Callable[[Any], str]:
     return read
 
 
-def _command(value: Any) -> tuple[str, ...]:
+def _parse_command(value: Any) -> tuple[str, ...]:
     words = value
     if isinstance(value, str):
         try:
@@ -147,28 +153,28 @@ def _command(value: Any) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _result(value: Any) -> str:
+def _parse_result(value: Any) -> str:
     path = PurePosixPath(value) if isinstance(value, str) else None
     if path is None or not value or path.is_absolute() or ".." in path.parts or "\0" in value:
         raise ValueError("must be the path of a file that the command writes, relative to the project")
     return str(path)
 
 
-def _expression(value: Any) -> str:
+def _parse_selection(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("must be a text")
     parse_expression(value)
     return value
 
 
-def _data(value: Any) -> Path:
+def _parse_data_path(value: Any) -> Path:
     if not isinstance(value, (str, Path)) or not str(value) or "\0" in str(value):
         raise ValueError("must be the path of a file or folder")
     return Path(value)
 
 
-def _shape(value: Any) -> tuple[int, int, int]:
-    """Return ``1x224x313``, ``224x313`` for one channel, or a list, as (channels, frequency bins, time frames)."""
+def _parse_shape(value: Any) -> tuple[int, int, int]:
+    """Parse ``1x224x313``, ``224x313`` for one channel, or a list, to (channels, frequency bins, time frames)."""
     text = "x".join(map(str, value)) if isinstance(value, list | tuple) else value
     if not isinstance(text, str) or not _SHAPE.fullmatch(text):
         raise ValueError("must be a shape such as 1x224x313")
@@ -177,12 +183,14 @@ def _shape(value: Any) -> tuple[int, int, int]:
 
 
 _FORMS = '"package.module:{0}" or "folder/file.py:{0}"'
-WORKLOAD = _Read("workload", _text(is_reference, f"must name a function as {_FORMS.format('function')}"))
-REFERENCE = _Read("reference", _text(is_reference, f"must name a function or class as {_FORMS.format('name')}"))
-MODEL = _Read("model", _text(_CLASS.fullmatch, 'must name a class as "package.module:ClassName"'))
-COMMAND = _Read("command", _command)
-RESULT = _Read("result", _result)
-EXPRESSION = _Read("expression", _expression)
+WORKLOAD = _ParsedValue("workload", _text_type(is_reference, f"must name a function as {_FORMS.format('function')}"))
+REFERENCE = _ParsedValue(
+    "reference", _text_type(is_reference, f"must name a function or class as {_FORMS.format('name')}")
+)
+MODEL = _ParsedValue("model", _text_type(_CLASS.fullmatch, 'must name a class as "package.module:ClassName"'))
+COMMAND = _ParsedValue("command", _parse_command)
+RESULT = _ParsedValue("result", _parse_result)
+EXPRESSION = _ParsedValue("expression", _parse_selection)
 SCRIPT_ARGUMENT = click.argument("script", nargs=-1, type=click.UNPROCESSED, metavar="[-- python FILE.py …]")
-DATA = _Read("path", _data)
-SHAPE = _Read("shape", _shape)
+DATA = _ParsedValue("path", _parse_data_path)
+SHAPE = _ParsedValue("shape", _parse_shape)

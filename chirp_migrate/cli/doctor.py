@@ -67,12 +67,12 @@ def doctor(
 ) -> None:
     """Run the training of the project at PATH for two short epochs, and report the loading problems that it shows.
 
-    The training runs in a temporary copy, in a process of its own; PATH is only read. Its journal keeps the result for
-    `chirp-migrate report`. Watched are its loaders, batches, worker processes, random states and datasets. Only what
-    was seen to happen is reported, with the evidence, the file and line, and the fix (docs/doctor.md).
+    The training runs in a temporary copy, in a separate process; PATH is only read. Its journal stores the result for
+    `chirp-migrate report`. The command watches loaders, batches, worker processes, random states and datasets. It
+    reports only problems that occurred, with the evidence, the file and line, and the fix (docs/doctor.md).
 
-    Run are the entry points that `verify` finds, the calls of --workload or chirp_verify.py, or a script, as in
-    `doctor PATH -- python train.py`. It works before and after a migration.
+    The command runs the entry points that `verify` finds, the calls of --workload or chirp_verify.py, or a script, as
+    in `doctor PATH -- python train.py`. It works before and after a migration.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: give the root of your project.")
@@ -101,5 +101,5 @@ def doctor(
 
     show(report, output.screen(err=STANDARD_OUTPUT in (sarif_file, output.json_file)))
     if not_kept is not None:
-        output.say(not_kept)
+        output.print_line(not_kept)
     sys.exit(report.exit_code)

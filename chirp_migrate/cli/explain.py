@@ -36,9 +36,9 @@ from chirp_migrate.syntax.project import Project
 @output_options("the same", "Print no example.", "Print all that it reports in its examples, not one of each kind.")
 def explain(code: str, output: Output) -> None:
     """Explain the rule CODE (or its name): why, how safe, what it rewrites and what it only reports."""
-    rule = _rule(code)
-    examples = _examples(rule.code)
-    reports = list(_reports(rule, examples, each=output.verbose))
+    rule = _find_rule(code)
+    examples = _example_files(rule.code)
+    reports = list(_findings_in_examples(rule, examples, each=output.verbose))
     shown = [] if output.quiet else reports
     before, after = examples.get("before.py", ""), examples.get("after.py", examples.get("before.py", ""))
     content = {
@@ -57,7 +57,7 @@ def explain(code: str, output: Output) -> None:
     if output.json_is_printed:
         return
     screen = output.screen()
-    _show(rule, shown, screen)
+    _show_rule(rule, shown, screen)
     diff = list(difflib.unified_diff(before.splitlines(), after.splitlines(), "before.py", "after.py", lineterm=""))
     if diff and not output.quiet:
         screen.line()
@@ -65,8 +65,8 @@ def explain(code: str, output: Output) -> None:
         screen.diff_line(line)
 
 
-def _show(rule: Rule, reports: Sequence[tuple[Finding, str]], screen: Screen) -> None:
-    """Everything about the rule but its example."""
+def _show_rule(rule: Rule, reports: Sequence[tuple[Finding, str]], screen: Screen) -> None:
+    """Print everything about the rule except its example."""
     screen.item(rule.code, rule.name, indent=0, style="bold cyan")
     screen.text(rule.summary)
     screen.line()
@@ -86,7 +86,7 @@ def _show(rule: Rule, reports: Sequence[tuple[Finding, str]], screen: Screen) ->
     screen.text(f"To skip one place: # chirp: ignore[{rule.code}]")
 
 
-def _rule(selector: str) -> Rule:
+def _find_rule(selector: str) -> Rule:
     codes = codes_of(selector)
     if not codes:
         raise UsageProblem(f"{unknown_rule(selector)}.")
@@ -95,8 +95,8 @@ def _rule(selector: str) -> Rule:
     return next(rule for rule in all_rules() if rule.code in codes)
 
 
-def _examples(code: str) -> dict[str, str]:
-    """Example files of a rule by name: where they are installed, or in the repository this runs from."""
+def _example_files(code: str) -> dict[str, str]:
+    """Return the example files of a rule by name, from the installation or from the repository."""
     repository = Path(__file__).resolve().parents[2] / "fixtures" / "rules"
     for folder in (files("chirp_migrate").joinpath("examples"), repository):
         if folder.joinpath(code).is_dir():
@@ -105,8 +105,8 @@ def _examples(code: str) -> dict[str, str]:
     return {}
 
 
-def _reports(rule: Rule, examples: dict[str, str], *, each: bool) -> Iterator[tuple[Finding, str]]:
-    """Yield the reports of a rule in its examples, ``each`` or one of each kind, with their lines."""
+def _findings_in_examples(rule: Rule, examples: dict[str, str], *, each: bool) -> Iterator[tuple[Finding, str]]:
+    """Yield the findings of a rule in its examples with their lines: ``each`` finding, or one of each kind."""
     texts = {f"example/{name}": text for name, text in examples.items()}
     kinds = set()
     for path, text in texts.items():

@@ -18,7 +18,7 @@ from chirp_migrate.source.files import discard, replace_file, sync_folder, write
 from chirp_migrate.source.git import guard
 from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, is_chirpid_shaped
 from chirp_migrate.transaction.journal import applied_runs, journal_folder
-from chirp_migrate.transaction.lock import hold
+from chirp_migrate.transaction.lock import hold_lock
 from chirp_migrate.transaction.recovery import recover
 
 if sys.version_info >= (3, 11):
@@ -87,22 +87,22 @@ def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
 
 
 def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str], list[str]]:
-    """Write the workload file, and its settings where they can stand in ``pyproject.toml``.
+    """Write the workload file and, if possible, its settings in ``pyproject.toml``.
 
-    The settings are left to the user where ``apply`` changed that file, because ``rollback`` refuses over later edits;
-    the file is found without them.
+    If ``apply`` has changed ``pyproject.toml``, the settings are left to the user, because ``rollback`` refuses files
+    with later edits. The workload file is found without settings.
 
     Args:
         root: folder of the project.
         allow_dirty: write to ``pyproject.toml`` over uncommitted changes.
 
     Returns:
-        Names of the files written, and what the user should know.
+        Names of the written files, and sentences for the user.
 
     Raises:
-        UsageProblem: one of them is there already, or ``pyproject.toml`` is not valid.
-        Refused: ``pyproject.toml`` has uncommitted changes or is a link, or another run is at work.
-        CommitFailed: the system did not let us write; nothing is left of what was written.
+        UsageProblem: the workload or its settings exist already, or ``pyproject.toml`` is not valid.
+        Refused: ``pyproject.toml`` has uncommitted changes or is a link, or another process is running.
+        CommitFailed: a file cannot be written; all written files are removed again.
     """
     workload, pyproject = root / DEFAULT_WORKLOAD, root / _PYPROJECT
     file, table = read_command_table(root, "verify")
@@ -115,7 +115,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
         )
     try:
         project = journal_root(root)
-        with hold(journal_folder(project)):
+        with hold_lock(journal_folder(project)):
             written = (project / each.path for run in applied_runs(project) for each in run.files)
             recorded = pyproject.resolve() in written
             before = pyproject.read_bytes() if pyproject.is_file() and not recorded else None
@@ -157,10 +157,10 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
 
 
 def _with_settings(pyproject: Path, before: bytes | None) -> bytes:
-    """Return the file with the settings at its end, in its own newlines.
+    """Return the file with the settings at its end, with the file's own newlines.
 
     Raises:
-        UsageProblem: that is not valid TOML.
+        UsageProblem: the result is not valid TOML.
     """
     if before is None:
         return _SETTINGS.encode()

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, written once so that they mean the same everywhere."""
+"""Arguments and options of several commands, with the same meaning in each."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ __all__ = [
     "Folder",
     "Number",
     "Text",
-    "Whole",
+    "WholeNumber",
+    "collect_options",
     "complete_rules",
-    "gathered",
     "ignore_pins_option",
     "option",
     "output_options",
     "path_argument",
     "plan_file_option",
     "selectors",
-    "separated",
+    "split_at_commas",
     "wait_option",
 ]
 
@@ -56,8 +56,8 @@ option = partial(click.option, cls=_Option)
 _printed = partial(option, group=_LAST_GROUP)
 
 
-class Whole(click.IntRange):
-    """Whole numbers in a range; ``true`` and 1.0 of a settings file are none."""
+class WholeNumber(click.IntRange):
+    """Whole numbers in a range; ``true`` and 1.0 in a settings file are refused."""
 
     name = "whole number"
 
@@ -68,7 +68,7 @@ class Whole(click.IntRange):
 
 
 class Number(click.FloatRange):
-    """Finite numbers in a range; ``true`` of a settings file is none."""
+    """Finite numbers in a range; ``true`` in a settings file is refused."""
 
     name = "number"
 
@@ -80,9 +80,9 @@ class Number(click.FloatRange):
 
 
 class Counts(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """Whole numbers of at least ``least`` as ``2,4,8``, or a list of a settings file: each once, in ascending order.
+    """Whole numbers of at least ``least``, from ``2,4,8`` or a list in a settings file: each once, in ascending order.
 
-    An empty text is none of them.
+    An empty text is no number.
     """
 
     name = "whole numbers"
@@ -103,10 +103,10 @@ class Counts(click.ParamType):  # type: ignore[type-arg]  # generic in newer rel
 
 
 class Text(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """A text that is not empty, as that of a variable of the shell that is not set.
+    """A text that is not empty; the value of an unset shell variable is empty.
 
     Args:
-        what: what is to be given.
+        what: description of the expected text.
     """
 
     name = "text"
@@ -122,7 +122,7 @@ class Text(click.ParamType):  # type: ignore[type-arg]  # generic in newer relea
 
 
 class File(click.Path):
-    """The path of a file, there or to be made; the empty one is not the folder one is in.
+    """The path of an existing or new file; an empty path is refused and does not mean the current folder.
 
     Keywords are those of ``click.Path``.
     """
@@ -140,7 +140,7 @@ class File(click.Path):
 
 
 class Folder(File):
-    """A folder, there or to be made."""
+    """An existing or new folder."""
 
     what = "a folder"
 
@@ -180,21 +180,21 @@ class Command(click.Command):
                 formatter.write_dl(groups[title])
 
 
-def separated(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
+def split_at_commas(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
     """Return the parts of a repeatable option that takes lists with commas."""
     return tuple(one.strip() for given in value for one in given.split(",") if one.strip())
 
 
 def selectors(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
-    """As :func:`separated`; what is given and empty, as of a variable that is not set, does not stand for all."""
-    parts = separated(ctx, parameter, value)
+    """Return the parts as :func:`split_at_commas`; refuse an empty value, as of an unset variable."""
+    parts = split_at_commas(ctx, parameter, value)
     if value and not parts:
         raise click.BadParameter("it is empty: give codes or names of rules (see `chirp-migrate rules`).")
     return parts
 
 
 def complete_rules(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return codes and names of rules that complete the typed text, behind the last comma of a list."""
+    """Return codes and names of rules that complete the typed text after the last comma of a list."""
     begun, comma, last = incomplete.rpartition(",")
     return [
         CompletionItem(f"{begun}{comma}{word}", help=rule.name)
@@ -204,10 +204,10 @@ def complete_rules(ctx: click.Context, parameter: click.Parameter, incomplete: s
     ]
 
 
-def gathered(
+def collect_options(
     name: str, kind: type[Any], *options: Callable[[Any], Any]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Options whose values a command gets as one ``kind``, a dataclass, called ``name``."""
+    """Return a decorator that passes the values of options to a command as one dataclass ``kind``, called ``name``."""
 
     def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
@@ -244,7 +244,7 @@ wait_option = option(
 
 
 def plan_file_option(what: str, *, default: str | None = None) -> Callable[[_Decorated], _Decorated]:
-    """Return ``plan_file``: a plan as a file."""
+    """Return the option ``plan_file``, the file of a plan."""
     return option(
         "--plan", "plan_file", type=File(dir_okay=False), default=default,
         show_default=default is not None, metavar="FILE", help=what,
@@ -258,8 +258,11 @@ def output_options(
     *,
     names: Sequence[str] = ("--json",),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return ``output``, an :class:`.Output`: what is written as ``json`` (by ``names``), and how much is printed."""
-    return gathered(
+    """Return a decorator that adds the options for output, as one argument ``output``, an :class:`.Output`.
+
+    ``json`` describes the document, which is written to a file given with the options ``names``.
+    """
+    return collect_options(
         "output",
         Output,
         _printed(

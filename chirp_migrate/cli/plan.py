@@ -7,7 +7,7 @@ import sys
 import click
 
 from chirp_migrate.cli.options import Command, output_options
-from chirp_migrate.cli.planning import Request, planned, planning_options
+from chirp_migrate.cli.planning import PlanRequest, planned, planning_options
 from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -30,11 +30,11 @@ from chirp_migrate.review.plan_file import plan_document
 )
 @planning_options
 @output_options("the plan", names=("-o", "--output", "--json"))
-def plan(request: Request, output: Output) -> None:
+def plan(request: PlanRequest, output: Output) -> None:
     """Show what `apply` would change in the project at PATH; write nothing to it.
 
-    The plan lists the hunks of every file with rule and reason, and the hash of the source. `review` asks about each
-    hunk of a saved plan; `apply --plan` applies exactly the saved plan.
+    The plan lists the hunks of every file with rule and reason, and the hash of the source. `review` shows each hunk of
+    a saved plan for a decision; `apply --plan` applies exactly the saved plan.
     """
     made = planned(request, output)
     output.write(plan_document(made))

@@ -1,4 +1,4 @@
-"""The plan of a command: its options, and how it is computed from the tree or read from a file."""
+"""The plan of a command: its options, and its computation from the tree or from a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from pathlib import Path
 
 from msgspec import structs
 
-from chirp_migrate.cli.options import Whole, complete_rules, gathered, option, path_argument, selectors, separated
+from chirp_migrate.cli.options import (
+    WholeNumber,
+    collect_options,
+    complete_rules,
+    option,
+    path_argument,
+    selectors,
+    split_at_commas,
+)
 from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import root_of
 from chirp_migrate.engine.migration import plan_migration
@@ -17,11 +25,11 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Plan, PlanOptions
 from chirp_migrate.review.plan_file import PlanFile, load_plan
 
-__all__ = ["Request", "looking_options", "planned", "planning_options", "read_plan_file"]
+__all__ = ["PlanRequest", "looking_options", "planned", "planning_options", "read_plan_file"]
 
 
 @dataclass(frozen=True)
-class Request:
+class PlanRequest:
     """The planning options of a command line; see the help of ``apply``."""
 
     path: Path
@@ -38,7 +46,7 @@ class Request:
 
     @property
     def settings(self) -> Settings:
-        """Return the project's settings with the options above them.
+        """Return the project's settings, overridden by the options.
 
         Raises:
             UsageProblem: see :func:`~chirp_migrate.engine.settings.read_settings`.
@@ -58,12 +66,12 @@ class Request:
     @property
     def is_bare(self) -> bool:
         """Return whether no option selects what to plan."""
-        return self == Request(self.path, jobs=self.jobs)
+        return self == PlanRequest(self.path, jobs=self.jobs)
 
-    def again(self, options: PlanOptions) -> Request:
+    def again(self, options: PlanOptions) -> PlanRequest:
         """Return the request for a plan with ``options``, at the same path."""
         asked = structs.asdict(options)
-        return Request(self.path, select=asked.pop("rules") or (), jobs=self.jobs, **asked)
+        return PlanRequest(self.path, select=asked.pop("rules") or (), jobs=self.jobs, **asked)
 
 
 _rules = partial(option, group="Files and rules")
@@ -75,7 +83,7 @@ _looked_at = (
         "--select", callback=selectors,
         help="Run only these rules: codes, beginnings of codes or names, with commas (see `rules`).",
     ),
-    _codes("--ignore", callback=separated, help="Do not run these rules."),
+    _codes("--ignore", callback=split_at_commas, help="Do not run these rules."),
     _rules("--unsafe/--no-unsafe", default=None, help="Also apply rules that change what training learns."),
     _rules(
         "--all-loaders/--no-all-loaders", default=None,
@@ -89,10 +97,13 @@ _looked_at = (
         help="Include tests: tests/, test_*.py, *_test.py, conftest.py.  [default: no]",
     ),
     _rules(
-        "--exclude", multiple=True, metavar="GLOBS", callback=separated,
+        "--exclude", multiple=True, metavar="GLOBS", callback=split_at_commas,
         help="Do not rewrite these files or folders: .gitignore patterns below PATH, separated by commas.",
     ),
-    _rules("-j", "--jobs", type=Whole(1), help="Number of planning processes.  [default: by the size of the project]"),
+    _rules(
+        "-j", "--jobs", type=WholeNumber(1),
+        help="Number of planning processes.  [default: by the size of the project]",
+    ),
 )  # fmt: skip
 _what_is_added = (
     _added(
@@ -107,12 +118,12 @@ _what_is_added = (
 )  # fmt: skip
 
 #: PATH and all that says what is planned there, as one ``request``; for commands that only look, without what is added.
-planning_options = gathered("request", Request, path_argument, *_looked_at, *_what_is_added)
-looking_options = gathered("request", Request, path_argument, *_looked_at)
+planning_options = collect_options("request", PlanRequest, path_argument, *_looked_at, *_what_is_added)
+looking_options = collect_options("request", PlanRequest, path_argument, *_looked_at)
 
 
-def planned(request: Request, output: Output) -> Plan:
-    """Return the plan of the tree as it is, with progress on a terminal."""
+def planned(request: PlanRequest, output: Output) -> Plan:
+    """Return the plan for the current tree, with progress on a terminal."""
     settings = request.settings
     with output.progress("planning") as progress:
         return plan_migration(
@@ -125,12 +136,12 @@ def planned(request: Request, output: Output) -> Plan:
         )
 
 
-def read_plan_file(file: Path, request: Request) -> PlanFile:
+def read_plan_file(file: Path, request: PlanRequest) -> PlanFile:
     """Return the plan in ``file`` for the tree of the request.
 
     Raises:
-        UsageProblem: the file cannot be read or is no plan, or options are given that only making a plan has.
-        Refused: the tree is not as it was when the plan was made.
+        UsageProblem: the file cannot be read or is no plan, or there are options that only apply to a new plan.
+        Refused: the tree has changed since the plan was made.
     """
     if not request.is_bare:
         raise UsageProblem("--plan already chooses rules and files: leave out the options that choose rules and files.")

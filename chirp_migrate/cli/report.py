@@ -8,7 +8,15 @@ from typing import Any
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.options import Command, File, Whole, option, output_options, path_argument, plan_file_option
+from chirp_migrate.cli.options import (
+    Command,
+    File,
+    WholeNumber,
+    option,
+    output_options,
+    path_argument,
+    plan_file_option,
+)
 from chirp_migrate.console.json_document import plain
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.console.text import count
@@ -40,7 +48,7 @@ from chirp_migrate.report.terminal.render import show_story
     help="Write one self-contained HTML file ('-': standard output).",
 )  # fmt: skip
 @plan_file_option("Report this plan instead of what was applied (see `plan`).")
-@option("--run", type=Whole(1), metavar="N", help="Report only run N (see `rollback --list`).")
+@option("--run", type=WholeNumber(1), metavar="N", help="Report only run N (see `rollback --list`).")
 @option(
     "--verdict", "verdict_file", type=File(dir_okay=False), metavar="FILE",
     help="Output of `verify --json FILE`.  [default: the last verify of PATH]",
@@ -72,7 +80,7 @@ def report(
     with output.progress("reading what was done, and found"):
         story = read_story(path, run=run, plan_file=plan_file, verdict_file=verdict_file, doctor_file=doctor_file)
     if output.json_file is not None:
-        output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_json_of_report(plain(story))})
+        output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_report_as_json(plain(story))})
     if page_file is None:
         show_story(story, output.screen(prose=False))
         return
@@ -90,9 +98,9 @@ def _write_page(output: Path, story: Story) -> str:
     return f"Wrote {output}: {what}. Open it in a browser; it needs no network."
 
 
-def _json_of_report(value: Any) -> Any:
-    """A document without the words of its lines, which are for colours, and with the reason of a finding beside it."""
+def _report_as_json(value: Any) -> Any:
+    """Return a document without the word kinds of lines (for colours), and with the reason in each finding."""
     if isinstance(value, dict):
         copies = ("words", "reason") if "rule" in value else ("words",)
-        return {name: _json_of_report(one) for name, one in value.items() if name not in copies}
-    return [_json_of_report(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _report_as_json(one) for name, one in value.items() if name not in copies}
+    return [_report_as_json(one) for one in value] if isinstance(value, list | tuple) else value

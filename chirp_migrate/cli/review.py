@@ -11,9 +11,9 @@ from shlex import quote
 
 import click
 
-from chirp_migrate.cli.apply import apply_plan, check_pins, chosen, explain_interruption, following
+from chirp_migrate.cli.apply import accepted_part, apply_plan, check_pins, explain_interruption, next_commands
 from chirp_migrate.cli.options import Command, ignore_pins_option, option, output_options, plan_file_option, wait_option
-from chirp_migrate.cli.planning import Request, planned, planning_options, read_plan_file
+from chirp_migrate.cli.planning import PlanRequest, planned, planning_options, read_plan_file
 from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import Screen
@@ -70,7 +70,7 @@ _SHOWN_LINES = 40
     "Print whole diffs, and explain each rule.",
 )
 def review(
-    request: Request, plan_file: Path, allow_dirty: bool, ignore_pins: bool, wait_s: float, output: Output
+    request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins: bool, wait_s: float, output: Output
 ) -> None:
     """Accept, refuse or edit the changes to the project at PATH hunk by hunk.
 
@@ -90,10 +90,10 @@ def review(
     total = count(len(session.items), "hunk")
     screen.line(f"{total} to decide on" + (f", {begun} of them decided before." if begun else ".") + " ? explains.")
     if not plan_file.exists():  # whether it can be written is known before the first question
-        _save(plan_file, found.plan, session)
+        _save_decisions(plan_file, found.plan, session)
     interrupted = False
     try:
-        _walk(session, screen, lambda: _save(plan_file, found.plan, session))
+        _review_items(session, screen, lambda: _save_decisions(plan_file, found.plan, session))
     except KeyboardInterrupt:  # as `q`, but for the exit code
         interrupted = True
         click.echo("\nchirp-migrate: interrupted", err=True)
@@ -108,7 +108,7 @@ def review(
             f"Kept in {plan_file}. Go on with: chirp-migrate review {quote(str(path))} --plan {quote(str(plan_file))}"
         )
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.WORK_REMAINS)
-    selected, edited = chosen(replace(found, choices=session.choices, reviewed=True), path, plan_file)
+    selected, edited = accepted_part(replace(found, choices=session.choices, reviewed=True), path, plan_file)
     if not selected.files:
         screen.line("Nothing is accepted, so there is nothing to apply.")
         sys.exit(ExitCode.OK)
@@ -128,7 +128,7 @@ def review(
         result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
     # Neither -q nor -v is about what comes after the review.
     plain = replace(output, quiet=False, verbose=False).screen()
-    applied.show_applied(selected.seen_from(journal_root(path)), result, path, plain, following(path))
+    applied.show_applied(selected.seen_from(journal_root(path)), result, path, plain, next_commands(path))
     if refused:
         screen.line(
             f"To keep `check` quiet about what you refused: chirp-migrate check --add-ignore {quote(str(path))}"
@@ -137,7 +137,7 @@ def review(
 
 
 def _ask(screen: Screen, question: str) -> str | None:
-    """Return the answer without white space, from a terminal of any kind or a pipe; None at the end of the input."""
+    """Return the user's answer without white space, from a terminal or a pipe; None at the end of the input."""
     screen.line(question, "bold", end="")
     line = sys.stdin.readline()
     if not line or not sys.stdin.isatty():
@@ -145,8 +145,8 @@ def _ask(screen: Screen, question: str) -> str | None:
     return line.strip() if line else None
 
 
-def _open_plan(request: Request, plan_file: Path, output: Output) -> PlanFile:
-    """The plan to review: that of the file while it is true of the tree, else a new one with what was decided."""
+def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFile:
+    """Return the plan to review: that of the file if it fits the tree, else a new plan with the earlier decisions."""
     if request.path.suffix == ".json":
         raise UsageProblem(f"{request.path} is a plan: chirp-migrate review PROJECT --plan {quote(str(request.path))}")
     old: PlanDocument | None = None
@@ -178,12 +178,12 @@ def _open_plan(request: Request, plan_file: Path, output: Output) -> PlanFile:
     return read_plan(as_bytes(content), str(plan_file), plan.root)
 
 
-def _walk(session: Review, screen: Screen, save: Callable[[], None]) -> None:
-    """Ask until everything is decided or the user quits."""
+def _review_items(session: Review, screen: Screen, save: Callable[[], None]) -> None:
+    """Show items and read decisions until all items are decided or the user quits."""
     shown: Item | None = None
     while (item := session.current) is not None:
         if item is not shown:
-            _show(session, item, screen)
+            _show_item(session, item, screen)
             shown = item
         answer = _ask(screen, f"[{session.number}/{len(session.items)}] accept? [y,n,a,d,r,R,e,x,b,q,?] ")
         if answer is None or answer == "q":
@@ -192,7 +192,7 @@ def _walk(session: Review, screen: Screen, save: Callable[[], None]) -> None:
             if not session.back():
                 screen.line("This is the first hunk.")
         elif answer == "e":
-            _edit(session, item, screen)
+            _edit_item(session, item, screen)
         elif answer == "x":
             _explain(item, screen)
         elif answer in ("y", "n"):
@@ -216,8 +216,8 @@ _RESTS: dict[str, tuple[Callable[[Review, bool], int], bool]] = {
 }
 
 
-def _show(session: Review, item: Item, screen: Screen) -> None:
-    """A hunk: where it is, which rules made it and why, and its diff."""
+def _show_item(session: Review, item: Item, screen: Screen) -> None:
+    """Print a hunk: its place, its rules with their reasons, and its diff."""
     choice = session.choices.get(item.id)
     now = "" if choice is None else "  (accepted so far)" if choice.accepted else "  (refused so far)"
     screen.line()
@@ -233,7 +233,7 @@ def _show(session: Review, item: Item, screen: Screen) -> None:
         screen.diff_line(line)
     if len(lines) > shown:
         screen.line(f"… {len(lines) - shown} more lines (x shows all)")
-    others = [one for one in session.bound_to(item) if one is not item]
+    others = [one for one in session.decided_with(item) if one is not item]
     if others:
         places = ", ".join(
             f"{one.file.path}:{one.findings[0].place}" if one.findings else one.file.path for one in others
@@ -259,7 +259,7 @@ def _explain_rules(item: Item, screen: Screen) -> None:
         screen.text(rule.reason, 2)
 
 
-def _edit(session: Review, item: Item, screen: Screen) -> None:
+def _edit_item(session: Review, item: Item, screen: Screen) -> None:
     choice = session.choices.get(item.id)
     suffix = Path(item.file.path).suffix.replace(".ipynb", ".py")
     try:
@@ -274,8 +274,8 @@ def _edit(session: Review, item: Item, screen: Screen) -> None:
         screen.line(f"No editor: {error.format_message()}. Set EDITOR to yours.")
 
 
-def _save(plan_file: Path, plan: Plan, session: Review) -> None:
-    """Write the plan with all decisions, in one step."""
+def _save_decisions(plan_file: Path, plan: Plan, session: Review) -> None:
+    """Write the plan with all decisions, atomically."""
     content = as_bytes(plan_document(plan, session.choices))
     try:
         replace_file(plan_file, content, plan_file.with_name(f".{plan_file.name}.tmp"))

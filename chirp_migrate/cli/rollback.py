@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.options import Command, Whole, option, output_options, path_argument, wait_option
+from chirp_migrate.cli.options import Command, WholeNumber, option, output_options, path_argument, wait_option
 from chirp_migrate.console.output import Output
-from chirp_migrate.console.text import moment
+from chirp_migrate.console.text import format_time
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -47,8 +47,8 @@ _UNFINISHED = {
 )
 @path_argument
 @option("--list", "show_list", is_flag=True, help="List the applied runs and change nothing.")
-@option("--run", "only", type=Whole(1), metavar="N", help="Undo only run N.")
-@option("--back-to", "first", type=Whole(1), metavar="N", help="Undo run N and all later runs.")
+@option("--run", "only", type=WholeNumber(1), metavar="N", help="Undo only run N.")
+@option("--back-to", "first", type=WholeNumber(1), metavar="N", help="Undo run N and all later runs.")
 @option("--merge", is_flag=True, help="Keep edits made since the run, such as a formatter's (git's three-way merge).")
 @option("--force", is_flag=True, help="Restore files edited since the run; these edits are lost.")
 @wait_option
@@ -143,7 +143,7 @@ def _run_lines(runs: Sequence[JournalRun], shown: int | None) -> list[str]:
         added = sum(file.before is None for file in run.files)
         counts = f"{len(run.files) - added} rewritten, {added} added"
         state = f"  {_UNFINISHED[run.state]}" if run.state in _UNFINISHED else ""
-        of = f"{moment(run.created)}, chirp-migrate {run.record.tool}"
+        of = f"{format_time(run.created)}, chirp-migrate {run.record.tool}"
         lines.append(f"Run {run.name} of {of}: {counts}{state}")
         names = [file.path for file in run.files[:shown]]
         more = len(run.files) - len(names)

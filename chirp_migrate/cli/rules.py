@@ -38,6 +38,6 @@ def rules(output: Output) -> None:
 
 
 def described(rule: Rule) -> dict[str, str]:
-    """Return a rule, as documents have it."""
+    """Return a rule in the form of documents."""
     fields = {"code": rule.code, "name": rule.name, "safety": rule.safety.value}
     return {**fields, "summary": rule.summary, "reason": rule.reason}

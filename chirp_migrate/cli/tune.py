@@ -8,8 +8,14 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.command_settings import REFERENCE, SCRIPT_ARGUMENT, WORKLOAD, put_aside, settings_as_defaults
-from chirp_migrate.cli.options import Command, Counts, File, Number, argument, gathered, option, output_options
+from chirp_migrate.cli.command_settings import (
+    REFERENCE,
+    SCRIPT_ARGUMENT,
+    WORKLOAD,
+    no_option_sets,
+    settings_as_defaults,
+)
+from chirp_migrate.cli.options import Command, Counts, File, Number, argument, collect_options, option, output_options
 from chirp_migrate.cli.verify import options_of
 from chirp_migrate.console.output import Output
 from chirp_migrate.errors import UsageProblem
@@ -18,7 +24,7 @@ from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.tune import plot as plots
 from chirp_migrate.tune.config import TuneConfig, read_config
 from chirp_migrate.tune.report import show
-from chirp_migrate.tune.request import Grid, Request
+from chirp_migrate.tune.request import Grid, TuneTask
 from chirp_migrate.tune.session import tune_tree
 
 _MOST_WORKERS = 64
@@ -65,7 +71,7 @@ _kept = partial(option, group="Saved results")
     "--config", "config_file", type=File(), metavar="FILE",
     help="The training's configuration (YAML, TOML, JSON): data.* and training.batch_size.",
 )  # fmt: skip
-@gathered(
+@collect_options(
     "grid",
     Grid,
     _tried(
@@ -140,7 +146,7 @@ def tune(
     root = path.resolve()
     if not grid.prefetch:
         raise UsageProblem("--prefetch is empty: give numbers of batches, such as 2,4.")
-    if (workload is not None or script) and put_aside("dataset", "unaugmented", "config_file"):
+    if (workload is not None or script) and no_option_sets("dataset", "unaugmented", "config_file"):
         dataset = unaugmented = config_file = None
     if unaugmented is not None and dataset is None:
         raise UsageProblem("--unaugmented belongs to a --dataset: give both.")
@@ -156,7 +162,7 @@ def tune(
         plots.check(target)
     elif config is not None:
         target = _documented_plot(root, config, output)
-    request = Request(
+    request = TuneTask(
         str(root),
         grid,
         dataset or "",
@@ -177,18 +183,21 @@ def tune(
     output.write(report)
     if target is not None:
         plots.draw(target, report.loaders, report.described)
-        output.say(f"plot: {target}")
+        output.print_line(f"plot: {target}")
     show(report, output.screen())
     sys.exit(ExitCode.OK)
 
 
 def _config_path(root: Path, given: Path) -> Path:
-    """As given, or from the root of the project, where its own scripts are run."""
+    """Return the path as given, or relative to the root of the project, in which its own scripts run."""
     return given if given.exists() or not (root / given).exists() else root / given
 
 
 def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | None:
-    """Return ``system.output_dir``, where R-004's script leaves its plot; None without one, or without matplotlib."""
+    """Return ``system.output_dir``, where R-004's script writes its plot.
+
+    The result is None if it is missing, or without matplotlib.
+    """
     folder = config.system.get("output_dir")
     if not isinstance(folder, str) or not folder:
         return None
@@ -201,7 +210,7 @@ def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | N
             f"{target.parent} (system.output_dir) cannot be made ({error.strerror}): give a --plot."
         ) from None
     except UsageProblem as problem:
-        output.say(f"no plot is drawn: {problem}")
+        output.print_line(f"no plot is drawn: {problem}")
         return None
     return target
 

@@ -21,12 +21,22 @@ from chirp_migrate.cli.command_settings import (
     SCRIPT_ARGUMENT,
     SHAPE,
     WORKLOAD,
-    said,
+    given_values,
     settings_as_defaults,
 )
-from chirp_migrate.cli.options import Command, Counts, Folder, Number, Text, Whole, argument, option, output_options
+from chirp_migrate.cli.options import (
+    Command,
+    Counts,
+    Folder,
+    Number,
+    Text,
+    WholeNumber,
+    argument,
+    option,
+    output_options,
+)
 from chirp_migrate.console.output import Output
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.console.text import count
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
@@ -38,7 +48,7 @@ from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
 from chirp_migrate.training.errors import InvalidTree, WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
-from chirp_migrate.training.workload.choosing import call_of, chosen
+from chirp_migrate.training.workload.choosing import call_of, select_entry_points
 from chirp_migrate.training.workload.entry_points import Source, call_options, discover
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.verify.document import VerifyReport
@@ -98,26 +108,30 @@ Examples:
 )  # fmt: skip
 @_trained(
     "--samples",
-    type=Whole(1),
+    type=WholeNumber(1),
     default=_SIZES.samples,
     metavar="N",
     help="Number of samples to train on (at most the data has); at least 48 for entry points found automatically.",
 )
 @_trained("--shape", type=SHAPE, default="1x224x313", metavar="CxFxT", help="Shape of a synthetic sample.")
 @_trained(
-    "--classes", type=Whole(2), default=_SIZES.classes, metavar="N", help="Number of classes of synthetic samples."
+    "--classes",
+    type=WholeNumber(2),
+    default=_SIZES.classes,
+    metavar="N",
+    help="Number of classes of synthetic samples.",
 )
 @_trained(
-    "--epochs", type=Whole(1), default=_SIZES.epochs, metavar="N",
+    "--epochs", type=WholeNumber(1), default=_SIZES.epochs, metavar="N",
     help="Minimum number of epochs timed in each round; the first epoch counts as start-up.",
 )  # fmt: skip
 @_trained(
-    "--own-epochs", type=Whole(1), metavar="N", show_default="those of the entry points, else 100",
+    "--own-epochs", type=WholeNumber(1), metavar="N", show_default="those of the entry points, else 100",
     help="Number of epochs of your own training, for the predicted saving.",
 )  # fmt: skip
-@_trained("--batch-size", type=Whole(1), default=_SIZES.batch_size, metavar="N", help="Samples per batch.")
-@_trained("--folds", type=Whole(2), default=_SIZES.folds, metavar="N", help="Number of cross-validation folds.")
-@_trained("--seed", type=Whole(0), default=_SIZES.seed, metavar="N", help="Random seed of data and training.")
+@_trained("--batch-size", type=WholeNumber(1), default=_SIZES.batch_size, metavar="N", help="Samples per batch.")
+@_trained("--folds", type=WholeNumber(2), default=_SIZES.folds, metavar="N", help="Number of cross-validation folds.")
+@_trained("--seed", type=WholeNumber(0), default=_SIZES.seed, metavar="N", help="Random seed of data and training.")
 @_trained(
     "-k", "--select", type=EXPRESSION, metavar="EXPRESSION",
     help='Only entry points whose names match, such as "k_fold and not backup".  [default: all]',
@@ -131,7 +145,7 @@ Examples:
     help="Compare with a git revision or a folder.  [default: before apply]",
 )  # fmt: skip
 @_decided(
-    "--max-rounds", "rounds", type=Whole(MIN_ROUNDS), default=_DEFAULTS.rounds, metavar="N",
+    "--max-rounds", "rounds", type=WholeNumber(MIN_ROUNDS), default=_DEFAULTS.rounds, metavar="N",
     help="Maximum number of process pairs to time.",
 )  # fmt: skip
 @_decided(
@@ -151,7 +165,7 @@ Examples:
     help="Exit with 15 if an entry point is inconclusive.",
 )  # fmt: skip
 @_decided(
-    "--threads", type=Whole(1), metavar="N", show_default="the CPUs that other processes leave free",
+    "--threads", type=WholeNumber(1), metavar="N", show_default="the CPUs that other processes leave free",
     help="Compute threads of each version."
 )  # fmt: skip
 @_decided(
@@ -197,16 +211,16 @@ def verify(
     --command times a program. Options override [tool.chirp-migrate.verify] in pyproject.toml.
     """
     measured = {"simulate_step_ms": simulate_step_ms, "worker_counts": worker_counts, "extra_s": extra_s}
-    asked = {**said(click.get_current_context()), **measured}
+    asked = {**given_values(click.get_current_context()), **measured}
     if output.quiet and output.verbose:
         raise UsageProblem("--quiet and --verbose contradict each other: give one of them.")
     try:
         with signals_as_one_interrupt():
             root, options = _resolve_request(path, asked)
             if list_:
-                _list(root, baseline, options, output)
+                _list_entry_points(root, baseline, options, output)
                 sys.exit(ExitCode.OK)
-            sys.exit(_verify(root, path, baseline, options, plot, output))
+            sys.exit(_run_verification(root, path, baseline, options, plot, output))
     except WorkloadFailed as failure:
         _show_failure(path.resolve(), failure, output)
         sys.exit(failure.exit_code)
@@ -223,10 +237,10 @@ def options_of(*arguments: str) -> VerifyOptions:
         click.UsageError: an argument is wrong.
     """
     with verify.make_context("verify", list(arguments)) as context:
-        return resolve(context.params["path"].resolve(), said(context))
+        return resolve(context.params["path"].resolve(), given_values(context))
 
 
-def _verify(
+def _run_verification(
     root: Path, path: Path, baseline: str | None, options: VerifyOptions, plot: Path | None, output: Output
 ) -> int:
     began = time.monotonic()
@@ -235,7 +249,7 @@ def _verify(
         verified = verified_files(root)
         if options.source is Source.FOUND:
             discover(root, options.model)  # what cannot be verified is said before anything is copied
-        progress(Step("importing PyTorch"))
+        progress(ProgressStep("importing PyTorch"))
         from chirp_migrate.verify.session import verification
 
         if plot is not None:
@@ -248,12 +262,12 @@ def _verify(
         page = f"chirp-migrate report {quote(str(path))} -o report.html"
         more.append(f"Everything measured: -v, --json FILE, or {page}.")
     if report.problems:
-        more.append(_doctor(path, report))
-    _show(report, output, *filter(None, more))
+        more.append(_hint_at_doctor(path, report))
+    _show_report(report, output, *filter(None, more))
     return report.exit_code
 
 
-def _doctor(path: Path, report: VerifyReport) -> str:
+def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
     """Return how many loading problems were seen, and the command that shows them."""
     checks = ", ".join(dict.fromkeys(one.check for one in report.problems))
     context = click.get_current_context()
@@ -264,8 +278,8 @@ def _doctor(path: Path, report: VerifyReport) -> str:
     return f"Doctor: {count(len(report.problems), 'problem')} ({checks}). See {them} with: {command}"
 
 
-def _show(report: VerifyReport, output: Output, *more: str) -> None:
-    """Print the document, with ``more`` after it, a sentence each."""
+def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
+    """Print the document, and the sentences ``more`` after it."""
     screen = output.screen()
     show_verify(report, screen)
     for one in () if output.quiet else more:
@@ -273,7 +287,7 @@ def _show(report: VerifyReport, output: Output, *more: str) -> None:
 
 
 def _save_document(root: Path, report: VerifyReport, output: Output) -> str | None:
-    """Write the document to the requested file, and next to the last run; return a sentence if that fails."""
+    """Write the document to the requested file, and next to the last run; return a sentence if writing fails."""
     output.write(report)
     return keep_verdict(root, report)
 
@@ -283,18 +297,18 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
 
     report = failed_report(failure, verified_files(root))
     not_kept = _save_document(root, report, output)
-    _show(report, output)
+    _show_report(report, output)
     if not_kept is not None:
-        output.say(not_kept)
+        output.print_line(not_kept)
     if report.output_tail and not output.quiet:
         click.echo(f"The last lines it printed:\n{report.output_tail}", err=True)
 
 
-def _list(root: Path, baseline: str | None, options: VerifyOptions, output: Output) -> None:
+def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions, output: Output) -> None:
     if baseline is not None:
         before_side(root, baseline)  # one that is wrong is said before anything runs, and where nothing does
     if options.source is Source.FOUND:
-        discovery = chosen(discover(root, options.model), options.select)
+        discovery = select_entry_points(discover(root, options.model), options.select)
     else:
         before = before_side(root, baseline)
         with (

@@ -1,7 +1,7 @@
-"""Typed documents as JSON: journals, plans, and what verify and tune found. Each kind is written and read here alone.
+"""Reading and writing of typed documents as JSON: journals, plans, and the results of verify and tune.
 
-Not by msgspec's own JSON: text may hold lone surrogates, which stand for bytes of names and files that are not UTF-8,
-and figures may be no numbers.
+The module does not use msgspec's own JSON: text may contain lone surrogates, which represent bytes that are not UTF-8,
+and values may be NaN.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def plain(document: object) -> Any:
 
 
 def as_bytes(document: object, indent: int | None = 2) -> bytes:
-    """Return the document as a file has it; in one line where ``indent`` is None."""
+    """Return the document as the bytes of a file; in one line if ``indent`` is None."""
     return (json.dumps(plain(document), indent=indent, ensure_ascii=True) + "\n").encode("ascii")
 
 
@@ -31,7 +31,7 @@ def read_json(data: bytes) -> dict[str, Any]:
     """Return the object in a file that any program may have changed.
 
     Raises:
-        ValueError: it is none; the message says why.
+        ValueError: it is no JSON object; the message has the reason.
     """
     try:
         found = json.loads(data)
@@ -46,16 +46,16 @@ def read_as(found: dict[str, Any], kind: type[_T]) -> _T:
     """Return the result of :func:`read_json`, checked against the types of a document.
 
     Raises:
-        ValueError: it is not built like that; the message says where and why.
+        ValueError: it does not match the types; the message names the place and the reason.
     """
     try:
         return msgspec.convert(found, kind)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ValueError(_in_our_words(str(error))) from None
+        raise ValueError(_translate_type_error(str(error))) from None
 
 
-def _in_our_words(message: str) -> str:
-    """Return the first type error as other messages name it: `str` where `int` should be at `$.a`."""
+def _translate_type_error(message: str) -> str:
+    """Return the first type error in the form of other messages: `str` where `int` should be at `$.a`."""
     what, _, place = message.partition(" - at ")
     what = re.sub(r"Object missing required field (`.*?`)", r"\1 is missing", what)
     what = re.sub(r"Expected (.*), got (.*)", r"\2 where \1 should be", what)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chirp_migrate.console.json_document import as_bytes
-from chirp_migrate.console.progress import Progress, Step
+from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.progress_line import MovingLine
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import visible
@@ -25,12 +25,12 @@ _READABLE_WIDTH = 100
 
 @dataclass(frozen=True)
 class Output:
-    """How much to print, and where the document goes.
+    """The amount of output, and the target of the document.
 
     Attributes:
-        json_file: where ``--json`` writes, ``-`` for standard output; None for nowhere.
-        quiet: only what has to be said.
-        verbose: everything.
+        json_file: the target of ``--json``, ``-`` for standard output; None for no document.
+        quiet: whether to print only the most important lines.
+        verbose: whether to print everything.
         color: ``auto``, ``always`` or ``never``.
 
     Raises:
@@ -75,26 +75,26 @@ class Output:
         if self.json_file is not None:
             write_bytes(self.json_file, as_bytes(document))
 
-    def say(self, text: str) -> None:
-        """One line on standard error, so that a log of it reads as well as a terminal; none where ``quiet``."""
+    def print_line(self, text: str) -> None:
+        """Print one line to standard error; nothing if ``quiet``."""
         if not self.quiet:
             print(f"  {visible(text)}", file=sys.stderr, flush=True)
 
     def progress(self, doing: str) -> AbstractContextManager[Progress]:
         """Return a progress callback that prints to standard error; it does nothing with ``quiet``.
 
-        On a terminal one line moves, once it has taken two seconds; elsewhere there are only the lines that stay.
+        On a terminal, one line moves after two seconds. Elsewhere, only permanent lines are printed.
         """
         if not self.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             return MovingLine(sys.stderr, doing)
-        return nullcontext(lambda what: None if isinstance(what, Step) else self.say(what))
+        return nullcontext(lambda what: None if isinstance(what, ProgressStep) else self.print_line(what))
 
 
 def check_writable(target: Path | None) -> None:
-    """See that ``target`` can be written, so that a run does not end in a report that is lost.
+    """Check that ``target`` can be written, before a run whose report would be lost.
 
     Raises:
-        UsageProblem: its folder is missing, or it is a folder itself.
+        UsageProblem: its folder is missing, or it is a folder.
     """
     if target is None or target == STANDARD_OUTPUT:
         return

@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 import msgspec
 
-__all__ = ["Progress", "Step", "no_progress"]
+__all__ = ["Progress", "ProgressStep", "no_progress"]
 
 
-class Step(msgspec.Struct, frozen=True, tag="step"):
+class ProgressStep(msgspec.Struct, frozen=True, tag="step"):
     """The current step of a long operation.
 
     Attributes:
-        text: what.
-        done: how many parts are done.
-        total: of how many; 0 where that is not known.
-        left_s: seconds left, at least where ``most_s`` is more, as estimated from what was measured.
-        most_s: seconds left, at most. Where one of them is None, what was said of it before goes on running.
+        text: description of the step.
+        done: number of finished parts.
+        total: number of all parts; 0 if it is not known.
+        left_s: estimated seconds left; the lower bound if ``most_s`` is larger.
+        most_s: upper bound of the seconds left. If one of both is None, its earlier value continues to count down.
     """
 
     text: str
@@ -27,9 +27,9 @@ class Step(msgspec.Struct, frozen=True, tag="step"):
     most_s: float | None = None
 
 
-Progress = Callable[[str | Step], None]
+Progress = Callable[[str | ProgressStep], None]
 """A text is a line that stays, in a log too; a step shows on a terminal while it lasts."""
 
 
-def no_progress(_what: str | Step) -> None:
+def no_progress(_what: str | ProgressStep) -> None:
     """Ignore progress."""

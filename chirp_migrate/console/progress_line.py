@@ -1,4 +1,4 @@
-"""The moving line on a terminal during long operations; a thread draws it, so that it moves in long steps, too."""
+"""The moving line on a terminal during long operations. A thread draws it, so that it also moves in long steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TextIO
 
 from rich.cells import cell_len, set_cell_size
 
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.console.text import visible
 
 __all__ = ["MovingLine"]
@@ -26,9 +26,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class MovingLine(threading.Thread):
-    """Progress on a terminal, shown from entering the context to leaving it, when the line is wiped.
+    """Progress on a terminal within the context, at whose end the line is removed.
 
-    The cursor stays at its beginning: what others print, ``^C`` for one, takes its place.
+    The cursor stays at the beginning of the line, so that other output, such as ``^C``, replaces it.
     """
 
     def __init__(self, stream: TextIO, doing: str) -> None:
@@ -36,7 +36,7 @@ class MovingLine(threading.Thread):
         self._stream = stream
         self._full, self._empty, self._more = "█░…" if stream.encoding.lower().startswith("utf") else "#.>"
         self._began = time.monotonic()
-        self._step = Step(doing)
+        self._step = ProgressStep(doing)
         self._least = self._most = 0.0  # when it is over
         self._shown = ""
         self._over = threading.Event()
@@ -50,7 +50,7 @@ class MovingLine(threading.Thread):
         self.join()
         self._draw("")
 
-    def __call__(self, what: str | Step) -> None:
+    def __call__(self, what: str | ProgressStep) -> None:
         """Show a step, or print a line above it."""
         if isinstance(what, str):
             self._draw(self._shown, above=f"  {visible(what)}\x1b[K\n")
@@ -74,7 +74,7 @@ class MovingLine(threading.Thread):
                 self._stream.flush()
                 self._shown = line
 
-    def _line(self, step: Step) -> str:
+    def _line(self, step: ProgressStep) -> str:
         """Return the current step, a bar and numbers as far as they fit, and the time."""
         now = time.monotonic()
         right = _describe_time_left(self._least - now, self._most - now) or f"{_clock(now - self._began)} so far"

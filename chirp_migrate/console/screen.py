@@ -1,7 +1,8 @@
 """Text for users: paragraphs, lists, tables and diffs that fit the terminal, laid out by rich.
 
-Nothing that is shown can act on the terminal: texts are spelled out first (see ``visible`` in :mod:`.text`), and rich's
-own markup is never read in them. It takes rich, so it is imported by what prints, not for ``--help``.
+Texts cannot control the terminal: their control characters are escaped first (see ``visible`` in :mod:`.text`), and
+rich's own markup in them is not interpreted. The module imports rich, so only code that prints imports it, not
+``--help``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rich.text import Text
 
 from chirp_migrate.console.text import plain, visible
 
-__all__ = ["LEAST_WIDTH", "Screen", "diff_style", "printed"]
+__all__ = ["LEAST_WIDTH", "Screen", "diff_style", "render_to_text"]
 
 #: Columns below which nothing is laid out: lines are that long on a narrower terminal.
 LEAST_WIDTH = 40
@@ -35,7 +36,7 @@ _DIFF_STYLES = {"+++": "bold", "---": "bold", "+": "green", "-": "red", "@": "cy
 
 class _Console(Console):
     def on_broken_pipe(self) -> NoReturn:
-        """Return the command line ends as documented for it; rich would exit with 1."""
+        """Raise the error of a closed pipe, for which the command line has an exit code; rich would exit with 1."""
         raise
 
 
@@ -43,11 +44,11 @@ class Screen:
     """The output of a command, with lines of at most ``width`` columns.
 
     Args:
-        stream: where to.
-        width: columns, at least 40 of which are used.
+        stream: the stream to print to.
+        width: number of columns, at least 40.
         colour: whether colours may be used.
-        quiet: whether only what has to be said is wanted.
-        verbose: whether everything is.
+        quiet: whether to print only the most important lines.
+        verbose: whether to print everything.
     """
 
     def __init__(
@@ -75,46 +76,46 @@ class Screen:
     def line(self, text: str = "", style: str = "", *, end: str = "\n") -> None:
         """Print one line unchanged, for programs and for copying.
 
-        An empty one parts what is above from what is below; at the beginning there is nothing to part.
+        An empty line is not printed at the beginning of the output.
         """
         if not text and not self._begun:
             return
         self._begun = True
         self._console.print(Text(visible(text), style), soft_wrap=True, end=end)
 
-    def painted(self, text: str, style: str) -> str:
-        """Return ``text`` to the last character, in ``style`` where colours may be used."""
+    def styled(self, text: str, style: str) -> str:
+        """Return the complete ``text``, in ``style`` if colours may be used."""
         return Style.parse(style).render(text, color_system=ColorSystem.STANDARD if self.colour else None)
 
     def title(self, text: str) -> None:
-        """A part of the report: an empty line, its name in capitals, and a rule below it."""
+        """Print the title of a part of the report: an empty line, its name in capitals, and a line below it."""
         name = plain(text).upper()
         self.line()
         self.text(name, style="bold")
         self.line("=" * min(self.width, cell_len(name)), "dim")
 
     def heading(self, text: str) -> None:
-        """A part of a part: an empty line and its name."""
+        """Print a heading: an empty line and the text."""
         self.line()
         self.text(text, style="bold")
 
     def text(
         self, text: str, indent: int = 0, style: str = "", *, first: str = "", hang: int = 0, most: int | None = None
     ) -> None:
-        """A paragraph.
+        """Print a paragraph.
 
         Args:
-            text: what it says.
+            text: its text.
             indent: columns in front of every line.
-            style: of the text, as rich names styles.
-            first: stands in front of the first line; what follows is indented as far.
-            hang: how much further the lines after the first are indented.
-            most: lines that are shown; of what is left out, that -v has it.
+            style: name of a style of rich.
+            first: text in front of the first line; later lines are indented by its width.
+            hang: additional indentation of the lines after the first, in columns.
+            most: largest number of lines; a note on -v replaces the rest.
         """
         self._paragraph(Text(plain(text), style), indent, Text(first), hang, most)
 
     def item(self, mark: str, text: str, indent: int = 2, style: str = "") -> None:
-        """Print a paragraph behind a mark in ``style``; further lines align with the text."""
+        """Print a paragraph after a mark in ``style``; further lines align with the text."""
         shown = Text(plain(mark), style)
         if indent + shown.cell_len + _GAP > self.width // 2:
             self._paragraph(shown, indent)
@@ -130,16 +131,16 @@ class Screen:
     def table(
         self, header: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), indent: int = 2
     ) -> None:
-        """Rows in columns.
+        """Print rows in columns.
 
-        Where they do not fit beside each other, the first column gets a line of its own; where even that is too wide,
+        If the columns do not fit next to each other, the first column gets a separate line. If that is still too wide,
         each row is a paragraph of names and values.
 
         Args:
-            header: a name for each column; empty for none.
-            rows: as many cells each.
-            left: columns that are flush left; the others hold figures.
-            indent: columns in front.
+            header: a name for each column; may be empty.
+            rows: rows with a cell for each column.
+            left: left-aligned columns; all others contain numbers.
+            indent: number of columns in front of every line.
         """
         shown = [[plain(cell) for cell in row] for row in (*([header] if header else []), *rows)]
         widths = [max(map(cell_len, column)) for column in zip(*shown, strict=True)]
@@ -167,7 +168,7 @@ class Screen:
 
         Args:
             rows: cells as text and style.
-            columns: how wide each column is; those of None share what is left.
+            columns: width of each column; columns with None share the rest.
         """
         table = Table.grid(padding=(0, 1, 0, 0))
         free = self.width - sum(width + 1 for width in columns if width is not None)
@@ -185,7 +186,7 @@ class Screen:
     def _cells(
         self, rows: Sequence[Sequence[str]], widths: Sequence[int], rights: Sequence[bool], indent: int, style: str = ""
     ) -> None:
-        """Cells that fit."""
+        """Return the cells as lines that fit the widths."""
         table = Table.grid(padding=(0, _GAP, 0, 0))
         for width, right in zip(widths, rights, strict=True):
             table.add_column(justify="right" if right else "left", width=width)
@@ -194,7 +195,7 @@ class Screen:
         self._print(table, indent)
 
     def diff_line(self, line: str) -> None:
-        """One line of a unified diff in its colour, however long."""
+        """Print one line of a unified diff in its colour, without wrapping."""
         self.line(line.rstrip("\n"), diff_style(line))
 
     def _paragraph(
@@ -212,7 +213,7 @@ class Screen:
             self._print(front + line, 0)
 
     def _print(self, shown: RenderableType, indent: int) -> None:
-        """Print without the blanks that rich fills lines with."""
+        """Print without the blanks with which rich fills lines."""
         self._begun = True
         for line in self._console.render_lines(shown, self._console.options.update(width=self.width - indent)):
             segments = [Segment(" " * indent), *line]
@@ -224,7 +225,7 @@ class Screen:
             self._console.print(Segments([*segments, Segment.line()]), end="", soft_wrap=True)
 
 
-def printed(show: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:
+def render_to_text(show: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:
     """Return the output of ``show`` without colours; ``options`` are those of :class:`Screen`."""
     stream = io.StringIO()
     show(Screen(stream, width=width, **options))

@@ -6,7 +6,18 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["count", "figure", "in_picture", "instead", "moment", "percent", "plain", "sentence", "shortened", "visible"]
+__all__ = [
+    "count",
+    "escape_for_matplotlib",
+    "format_time",
+    "format_value",
+    "percent",
+    "plain",
+    "sentence",
+    "shorten_list",
+    "suggest_name",
+    "visible",
+]
 
 #: Names that a sentence lists before it only counts.
 _NAMED = 12
@@ -24,22 +35,22 @@ def plain(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
-def in_picture(text: str) -> str:
-    """Return text that matplotlib shows as it is: a dollar sign begins no formula, and nothing unprintable is left."""
+def escape_for_matplotlib(text: str) -> str:
+    """Return text for matplotlib, in which dollar signs begin no formula and all characters are printable."""
     shown = "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
     return shown.replace("$", r"\$")
 
 
 def sentence(text: str) -> str:
-    """With a capital and a point; a name that it begins with (a path, a label) stays as it is written."""
+    """Return text with a capital letter and a full stop; a path or label at its beginning does not change."""
     begins_with_name = re.match(r"\S*[._:/]\S|\w+: ", text) is not None
     first = text[:1] if begins_with_name else text[:1].upper()
     end = "" if text.endswith("?") else "."
     return f"{first}{text[1:].rstrip('.')}{end}" if text else ""
 
 
-def figure(value: float | None) -> str:
-    """Return a measured value in three digits, "-" where nothing was measured."""
+def format_value(value: float | None) -> str:
+    """Return a measured value with three digits; "-" without a value."""
     if value is None:
         return "-"
     if value == 0:
@@ -48,12 +59,12 @@ def figure(value: float | None) -> str:
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """Return ``20 %`` of 0.2."""
+    """Return ``20 %`` for 0.2."""
     return f"{100 * share:.{digits}f} %"
 
 
-def moment(iso: str) -> str:
-    """Return ``2026-11-21 12:50 UTC`` of an ISO 8601 time in UTC; anything else as it is."""
+def format_time(iso: str) -> str:
+    """Return ``2026-11-21 12:50 UTC`` for an ISO 8601 time in UTC; any other text unchanged."""
     day, letter, time = iso.partition("T")
     return f"{day} {time[:5]} UTC" if letter and iso.endswith("Z") else iso
 
@@ -66,21 +77,21 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}"
 
 
-def shortened(names: Iterable[str], most: int = _NAMED) -> str:
-    """Return ``a, b and 7 more``: the names, of which those after the first ``most`` are only counted."""
+def shorten_list(names: Iterable[str], most: int = _NAMED) -> str:
+    """Return ``a, b and 7 more``: the first ``most`` names, and the number of all others."""
     listed = list(names)
     more = len(listed) - most
     return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def instead(wrong: str, names: Iterable[str], there_are: str) -> str:
-    """Return a suggestion for a ``wrong`` name: the nearest of ``names``, or all, as the end of a sentence.
+def suggest_name(wrong: str, names: Iterable[str], there_are: str) -> str:
+    """Return a suggestion for a ``wrong`` name, as the end of a sentence: the nearest of ``names``, or all of them.
 
     Args:
-        there_are: what stands before all of them, such as "the commands are".
+        there_are: text before the list of all names, such as "the commands are".
     """
     known = list(names)
     near = get_close_matches(wrong, known, n=1)
     if near:
         return f"did you mean {near[0]}?"
-    return f"{there_are} {shortened(known) or 'none'}."
+    return f"{there_are} {shorten_list(known) or 'none'}."

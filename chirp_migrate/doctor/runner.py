@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.doctor.recording import Recording
 from chirp_migrate.doctor.request import NAMES, Request
 from chirp_migrate.doctor.watch.training import watched
@@ -20,9 +20,9 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import NotFound, NotUsable, first_line, user_code
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
-from chirp_migrate.training.process.protocol import Found
+from chirp_migrate.training.process.protocol import PartialResult
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
-from chirp_migrate.training.workload.choosing import chosen
+from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
 from chirp_migrate.training.workload.hook import call_names
 
@@ -53,7 +53,7 @@ def run(request: Request, parent: Parent) -> Done:
         entries = _selected(
             replace(request.discovery, entry_points=tuple(replace(entries[0], name=n) for n in names)), request.select
         )
-        parent.send(Found(NAMES, [entry.name for entry in entries]))
+        parent.send(PartialResult(NAMES, [entry.name for entry in entries]))
     # Found entry points train on samples of ours: few are enough to see what loaders do.
     is_found = entries[0].source is Source.FOUND
     sizes = request.sizes.watched() if is_found else request.sizes
@@ -62,7 +62,7 @@ def run(request: Request, parent: Parent) -> Done:
     data = data_for(entries, sizes)
     for number, entry in enumerate(entries):
         parent.wait_for_turn()
-        parent.show(Step(entry.label, number, len(entries)))
+        parent.show(ProgressStep(entry.label, number, len(entries)))
         seconds = max(_LEAST_S, (request.ends_at - time.time()) / (len(entries) - number))
         recording = Recording(entry.label, has_own_data=not is_found or request.sizes.data is not None)
         tree, records = Path(request.tree).resolve(), Path(request.records)
@@ -75,7 +75,7 @@ def run(request: Request, parent: Parent) -> Done:
             text = "".join(traceback.format_exception(_from_code_of(tree, error))).replace(f"{tree}/", "")
             recording.printed = "\n".join(text.removeprefix(_HEADER).splitlines()[-_TAIL_LINES:])
         check_imports(tree, request.discovery.origin)
-        parent.send(Found(entry.label, recording))
+        parent.send(PartialResult(entry.label, recording))
         gc.collect()
     return Done()
 
@@ -90,7 +90,7 @@ def _from_code_of(tree: Path, error: BaseException) -> BaseException:
 
 def _selected(discovery: Discovery, expression: str | None) -> tuple[EntryPoint, ...]:
     try:
-        return chosen(discovery, expression).entry_points
+        return select_entry_points(discovery, expression).entry_points
     except UsageProblem as problem:
         raise NotUsable(str(problem)) from None
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from chirp_migrate import __version__
-from chirp_migrate.console.progress import Progress, Step
-from chirp_migrate.console.text import shortened
+from chirp_migrate.console.progress import Progress, ProgressStep
+from chirp_migrate.console.text import shorten_list
 from chirp_migrate.doctor.checks import problems_of
 from chirp_migrate.doctor.document import DoctorReport, Watched
 from chirp_migrate.doctor.recording import Recording
@@ -23,7 +23,7 @@ from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.process.run_child import Child, Role
 from chirp_migrate.training.process.snapshot import copy_tree
-from chirp_migrate.training.workload.choosing import chosen
+from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
 from chirp_migrate.verify.options import VerifyOptions, training_of
 
@@ -55,10 +55,10 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
             "the settings for verify name a command, whose loaders cannot be seen: give the command after --, as in "
             "`chirp-migrate doctor . -- python train.py`, or --workload."
         )
-    progress(Step("finding and copying the training"))
+    progress(ProgressStep("finding and copying the training"))
     discovery = training_of(root, root, options, "doctor")
     if options.source is not Source.HOOK:
-        discovery = chosen(discovery, options.select)
+        discovery = select_entry_points(discovery, options.select)
     with temporary_folder("chirp-migrate-doctor-") as folder:
         tree, records = folder / "tree", folder / "records"
         records.mkdir()
@@ -71,7 +71,7 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
         with signals_as_one_interrupt():
             recordings, left = _Watching(request, progress).run()
     if left:
-        notes.append(f"not run within the time budget: {shortened(left, 4)} (--time-budget gives more)")
+        notes.append(f"not run within the time budget: {shorten_list(left, 4)} (--time-budget gives more)")
     return _report(recordings, notes)
 
 
@@ -95,7 +95,7 @@ class _Watching:
 
     def _run_child(self) -> None:
         request = replace(self._request, discovery=self._discovery())
-        self._progress(Step("importing the training"))
+        self._progress(ProgressStep("importing the training"))
         with Child(
             "chirp_migrate.doctor.runner",
             request,
@@ -152,7 +152,7 @@ def _report(recordings: list[Recording], notes: list[str]) -> DoctorReport:
         raise WorkloadFailed(f"{failed[0].label} failed: {failed[0].error}.", failed[0].printed)
     cut = [one.label for one in recordings if one.is_cut]
     if cut:
-        notes.append(f"watched for less than two epochs: {shortened(cut, 4)} (--time-budget gives more)")
+        notes.append(f"watched for less than two epochs: {shorten_list(cut, 4)} (--time-budget gives more)")
     if not any(one.passes for one in recordings):
         notes.append("the training took no batch from a PyTorch loader, so nothing was checked")
     watched = [

@@ -1,4 +1,4 @@
 """Edits of text: call arguments, imports, moved definitions, layout, removals.
 
-It may import ``analysis`` and what is below. Every function returns edits; nothing here writes files.
+The package may import ``analysis`` and the packages below it. Every function returns edits; no function writes files.
 """

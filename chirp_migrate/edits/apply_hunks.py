@@ -20,13 +20,13 @@ def compose(module: Module, hunks: Iterable[Hunk], public: Collection[str], styl
 
     Args:
         module: the file as it is.
-        hunks: in the order of the file; the result does not depend on others that it might have had.
-        public: top-level names that other files take from it: they stay, though nothing may use them here.
+        hunks: the accepted hunks, in the order of the file. The result does not depend on other hunks of the file.
+        public: top-level names that other files import from it. They stay, even if nothing in the file uses them.
         style: how the project sorts imports.
 
     Raises:
         UnparsableModule: the file cannot be parsed.
-        SyntaxError: the result cannot; only a hunk that the user edited can cause it.
+        SyntaxError: the result cannot be parsed, which only a hunk that the user edited can cause.
     """
     accepted = tuple(hunks)
     # Two rewrites may import the same beside the same statement.

@@ -1,4 +1,4 @@
-"""Calls that are written, and changes of a call that leave the rest of its lines as they are."""
+"""Text of new calls, and changes of a call that keep the rest of its lines."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
 def call_text(
     module: Module, style: CodeStyle, callee: str, arguments: Sequence[str], *, indent: str = "", around: int = 0
 ) -> str:
-    """Return ``callee(arguments)``, broken as black does where one line would be longer than the project wants.
+    """Return ``callee(arguments)``, broken as black does if the line would be too long for the project.
 
     Args:
-        module: the text that it becomes part of.
+        module: the module that the call becomes part of.
         style: how the project lays out its code.
-        callee: what is called.
-        arguments: source of each.
-        indent: that of the line it begins in.
-        around: columns of that line that others take besides.
+        callee: source of the called expression.
+        arguments: source of each argument.
+        indent: indentation of the line in which the call begins.
+        around: number of columns that other code takes in that line.
     """
     longest, newline, inner = style.longest_line(module.text), module.newline, indent + module.tree.default_indent
     line = ", ".join(arguments)
@@ -46,9 +46,9 @@ class CallEdit:
     """Changes of one call. :meth:`edits` keeps commas, comments, alignment and line lengths right.
 
     Args:
-        module: the text.
-        call: a call in it.
-        style: how the project lays out its code; None: lines may get as long as they do.
+        module: the module of the call.
+        call: the call to change.
+        style: how the project lays out its code; None: lines may have any length.
     """
 
     def __init__(self, module: Module, call: cst.Call, style: CodeStyle | None = None) -> None:
@@ -62,17 +62,20 @@ class CallEdit:
         self._added: list[str] = []
 
     def rename(self, callee: str) -> None:
-        """Call ``callee`` instead. The name that it has already says that this belongs to what wrote that name."""
+        """Call ``callee`` instead.
+
+        If the call has this name already, its edits belong to the rewrite that wrote the name.
+        """
         self._callee = callee
 
     def name(self, position: int, keyword: str) -> None:
-        """Give an argument by this keyword."""
+        """Pass the argument at a position by this keyword."""
         argument, start = self._call.args[position], self._spans[position][0]
         said = argument.keyword
         self._named.append(Edit(*self._module.span(said), keyword) if said else Edit(start, start, f"{keyword}="))
 
     def drop(self, position: int) -> None:
-        """Leave an argument out, with its comma and the comment on its line; one argument at least has to stay."""
+        """Remove an argument, with its comma and the comment on its line; at least one argument has to stay."""
         self._dropped.add(position)
 
     def add(self, *arguments: str) -> None:
@@ -80,46 +83,54 @@ class CallEdit:
         self._added += arguments
 
     def edits(self) -> tuple[Edit, ...]:
-        """All of it, laid out anew where the lines would get too long, or stand too far to the right, otherwise."""
+        """Return all edits; lay out the call again if its lines would get too long or too far to the right."""
         start, end = self._module.span(self._call.func)
         renamed = [Edit(start, end, self._callee)] if self._callee else []
         if self._callee == self._module.text[start:end]:
             renamed = [Edit(start + 1, start + 1, "")]
         shift = len(self._callee) - (end - start) if renamed else 0
-        in_place = self._in_place(renamed, shift)
-        return self._relaid(in_place, shift) or self._below_the_name(renamed, shift) or tuple(in_place)
+        in_place = self._edits_in_place(renamed, shift)
+        return self._with_new_layout(in_place, shift) or self._edits_below_name(renamed, shift) or tuple(in_place)
 
-    def _in_place(self, renamed: Sequence[Edit], shift: int) -> list[Edit]:
-        """Return the changes where arguments that are aligned with the first one move by ``shift`` columns."""
-        return [*renamed, *self._named, *self._realign_lines(shift), *self._removals(), *self._insertion(shift)]
+    def _edits_in_place(self, renamed: Sequence[Edit], shift: int) -> list[Edit]:
+        """Return the changes in place; arguments that are aligned with the first one move by ``shift`` columns."""
+        return [
+            *renamed,
+            *self._named,
+            *self._realign_lines(shift),
+            *self._removal_edits(),
+            *self._insertion_edits(shift),
+        ]
 
-    def _below_the_name(self, renamed: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
-        """The changes of a call with comments, its lines below the name, where they would hang far to the right."""
+    def _edits_below_name(self, renamed: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
+        """Return the changes of a call with comments; move lines that would be far right below the name."""
         start = self._spans[0][0] if self._spans else 0
-        if self._style is None or 0 in self._dropped or not self._hangs(shift):
+        if self._style is None or 0 in self._dropped or not self._is_far_right(shift):
             return ()
         inner = self._indents[1]
-        return Edit(start, start, self._module.newline + inner), *self._in_place(renamed, len(inner) - self._column(0))
+        return Edit(start, start, self._module.newline + inner), *self._edits_in_place(
+            renamed, len(inner) - self._column(0)
+        )
 
-    def _hangs(self, shift: int) -> bool:
-        """Return whether lines that are aligned with the first argument get far to the right when they move."""
+    def _is_far_right(self, shift: int) -> bool:
+        """Return whether lines that are aligned with the first argument move far to the right."""
         assert self._style is not None
         wanted = self._style.longest_line(self._module.text)
-        return shift > 0 and self._hangs_at() + shift > _FARTHEST * wanted
+        return shift > 0 and self._aligned_column() + shift > _FARTHEST * wanted
 
     @property
     def _kept_positions(self) -> list[int]:
         return [position for position in range(len(self._spans)) if position not in self._dropped]
 
-    def _removals(self) -> Iterator[Edit]:
-        """Comments on lines of their own, and the comments of the arguments that stay, are kept."""
+    def _removal_edits(self) -> Iterator[Edit]:
+        """Yield the edits that remove arguments; comments on their own lines and of other arguments stay."""
         for first in sorted(self._dropped):
             if first - 1 not in self._dropped:
                 following = next((one for one in self._kept_positions if one > first), None)
                 yield self._tail_removal(first) if following is None else self._removal_before(first, following)
 
     def _removal_before(self, first: int, following: int) -> Edit:
-        """Arguments from ``first`` on go, and ``following`` takes their place."""
+        """Return the edit that removes the arguments from ``first`` up to ``following``, which takes their place."""
         last, end = self._spans[following - 1][1], self._spans[following][0]
         between = self._module.text[last:end]
         line_break = NEWLINE.search(between)
@@ -127,7 +138,7 @@ class CallEdit:
         return Edit(self._spans[first][0], last + own_line if own_line >= 0 else end, "")
 
     def _tail_removal(self, first: int) -> Edit:
-        """Arguments from ``first`` to the last go."""
+        """Return the edit that removes the arguments from ``first`` to the last one."""
         module, last = self._module, self._spans[-1][1]
         start, gap_end = self._spans[first - 1][1], self._spans[first][0]
         gap, close = module.text[start:gap_end], module.span(self._call)[1] - 1
@@ -146,7 +157,7 @@ class CallEdit:
             return Edit(start + keep_comma, end, "")
         return Edit(start, last, "")
 
-    def _insertion(self, shift: int) -> Iterator[Edit]:
+    def _insertion_edits(self, shift: int) -> Iterator[Edit]:
         """Yield the edits that insert new arguments after the last kept one, but before one with a comment.
 
         ``shift``: by how many columns arguments move that are aligned with the opening parenthesis.
@@ -180,7 +191,7 @@ class CallEdit:
         return not self._module.text[self._module.line_start(start) : start].strip()
 
     def _realign_lines(self, shift: int) -> Iterator[Edit]:
-        """Yield lines that are aligned with the opening parenthesis stay so when it moves by ``shift`` columns."""
+        """Yield edits that keep lines aligned with the opening parenthesis, which moves by ``shift`` columns."""
         if not shift or not self._spans or self._opens_line(0):
             return
         column = self._column(0)
@@ -192,12 +203,13 @@ class CallEdit:
             if aligned and stays and position - 1 not in self._dropped:
                 yield Edit(line, line, " " * shift) if shift > 0 else Edit(line, line - shift, "")
 
-    def _relaid(self, in_place: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
-        """The call with its arguments on lines of their own, when editing it in place would make its lines too long, or
-        have them hang far to the right.
+    def _with_new_layout(self, in_place: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
+        """Return the call with arguments on separate lines, if edits in place would make lines too long.
 
-        Empty when it does not, when its statement will be laid out as a whole, or when the call holds comments, which
-        have their place in its layout.
+        The same applies if edits in place would move lines far to the right.
+
+        The result is empty if edits in place suffice, if the whole statement will be laid out, or if the call contains
+        comments, which have their place in its layout.
         """
         module, style = self._module, self._style
         if style is None or not self._kept_positions or is_laid_out(module, style, self._call):
@@ -208,7 +220,9 @@ class CallEdit:
         wanted = style.longest_line(module.text)
         longest = max(wanted, *map(len, before.splitlines()))
         lines = _WIDE_GAP.sub("  ", edited(module.text, (first, last), in_place)).splitlines()
-        if (not self._hangs(shift) and all(len(line) <= longest for line in lines)) or "#" in module.text[start:end]:
+        if (not self._is_far_right(shift) and all(len(line) <= longest for line in lines)) or "#" in module.text[
+            start:end
+        ]:
             return ()
         groups, ends = list(self._in_groups()), len(module.text[end:last].rstrip())
         wishes = [(one, wanted) for one in (*groups, *self._fill_lines(wanted))]
@@ -218,7 +232,7 @@ class CallEdit:
                 return (Edit(start, end, text),)
         return (Edit(start, end, self._one_per_line()),)
 
-    def _hangs_at(self) -> int:
+    def _aligned_column(self) -> int:
         """Return the column at which later lines are aligned with the first argument; 0 if none is."""
         positions = range(1, len(self._spans))
         aligned = any(self._opens_line(n) and self._column(n) == self._column(0) for n in positions)
@@ -226,7 +240,7 @@ class CallEdit:
 
     @property
     def _indents(self) -> tuple[str, str]:
-        """Return the indentation of the line that the call begins in, and that of its arguments."""
+        """Return the indentation of the line in which the call begins, and that of its arguments."""
         indent = self._module.indentation(self._module.span(self._call)[0])
         return indent, indent + ("\t" if "\t" in indent else "    ")
 
@@ -234,16 +248,16 @@ class CallEdit:
     def _head(self) -> str:
         return f"{self._callee or self._module.source(self._call.func).strip()}("
 
-    def _texts(self) -> list[str]:
-        """Return the arguments that stay, as they are named, and those that are added."""
+    def _argument_texts(self) -> list[str]:
+        """Return the text of the kept arguments with their new keywords, and of the added arguments."""
         named = [[one for one in self._named if start <= one.start < end] for start, end in self._spans]
         return [edited(self._module.text, self._spans[n], named[n]) for n in self._kept_positions] + self._added
 
     def _in_groups(self) -> Iterator[str]:
-        """Yield the call with those arguments together on a line that were, below its name."""
+        """Yield the lines of the call, below its name, with the same arguments together on each line as before."""
         if not any(self._opens_line(n) for n in self._kept_positions[1:]):
             return
-        (indent, inner), texts = self._indents, self._texts()
+        (indent, inner), texts = self._indents, self._argument_texts()
         groups: list[list[str]] = []
         for n, text in zip(self._kept_positions, texts, strict=False):
             if not groups or self._opens_line(n):
@@ -259,11 +273,9 @@ class CallEdit:
         yield f"{self._head}{module.newline}{inner}{lines}{last})"
 
     def _fill_lines(self, longest: int) -> Iterator[str]:
-        """The call with as many arguments on each line as fit, where the file ends calls behind them; else with all
-        of them on one line, if they fit.
-        """
+        """Return the call with as many arguments on each line as fit, or all on one line, by the file's style."""
         assert self._style is not None
-        module, (indent, inner), texts = self._module, self._indents, self._texts()
+        module, (indent, inner), texts = self._module, self._indents, self._argument_texts()
         if not self._style.closes_behind_arguments(module.text):
             yield f"{self._head}{module.newline}{inner}{', '.join(texts)}{module.newline}{indent})"
             return
@@ -280,4 +292,4 @@ class CallEdit:
         """Return the call with one argument a line."""
         indent, inner = self._indents
         newline = self._module.newline
-        return f"{self._head}{newline}{''.join(f'{inner}{text},{newline}' for text in self._texts())}{indent})"
+        return f"{self._head}{newline}{''.join(f'{inner}{text},{newline}' for text in self._argument_texts())}{indent})"

@@ -1,7 +1,7 @@
-"""Imports and variables that a rewrite made dead, and only those, removed.
+"""Removal of imports and variables that a rewrite made dead, and of no others.
 
-What was unused before the rewrite stays: it is not ours to tidy. Works on the standard library's ``ast``, because
-names are counted by spelling here, which can only err towards keeping code.
+Names that were unused before the rewrite stay. The module uses the standard library's ``ast`` and counts names by
+spelling, so that in doubt it keeps code.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class _Dead:
 def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style: ImportStyle) -> Iterator[list[Edit]]:
     """Yield edits that remove imports and variables that are unused in ``after`` but were used in ``before``.
 
-    What these used themselves may be dead then: the edits come in lists, each of the text that those before it leave.
+    Each removal may make further names dead. So the result is a sequence of lists of edits; each list refers to the
+    text after the lists before it.
 
     Args:
         before: module text before the rewrite.
@@ -86,9 +87,9 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style:
 
 
 def _without_idle_submodules(before: str, dead: dict[_Binding, list[_Dead]]) -> dict[_Binding, list[_Dead]]:
-    """What is dead without ``import package.module`` of which the text did not read the module: that was idle before.
+    """Remove from ``dead`` each ``import package.module`` whose module the old text did not read.
 
-    Then the import of the package beside it stays, too.
+    The import of the package next to it then stays, too.
     """
     read, found = _names_of(before).paths, dict(dead)
     for binding, places in dead.items():
@@ -100,8 +101,9 @@ def _without_idle_submodules(before: str, dead: dict[_Binding, list[_Dead]]) -> 
 
 
 def _needless_imports(before: str, after: str, is_public: Callable[[str], bool]) -> dict[_Binding, list[_Dead]]:
-    """Top-level imports that give nothing any more: ``import torch.utils.data`` beside ``import torch``, which imports
-    it by itself, and ``import *`` from there.
+    """Return top-level imports without a remaining effect.
+
+    These are ``import torch.utils.data`` next to ``import torch``, and ``from torch.utils.data import *``.
     """
     was, now = _names_of(before), _names_of(after)
     found = {
@@ -119,23 +121,23 @@ def _needless_imports(before: str, after: str, is_public: Callable[[str], bool])
 
 
 def top_level_names(text: str) -> set[str]:
-    """Return names that :func:`newly_dead` might find dead at the top level of a module."""
+    """Return the names that :func:`newly_dead` might find dead at the top level of a module."""
     names = _names_of(text)
     return {binding.name for binding in names.bindings if not binding.scope} | (
         _GIVEN_BY_STAR if names.stars else set()
     )
 
 
-class _Names:
+class _ModuleNames:
     """The names that a module binds and reads, by scopes: ``.function.inner``, or "" for the module."""
 
     def __init__(self, text: str) -> None:
         self._outline = Outline("", text)
-        self._loads: dict[str, set[str]] = {}
+        self._names_loaded: dict[str, set[str]] = {}
 
     @cached_property
     def bindings(self) -> dict[_Binding, list[_Dead]]:
-        """Yield imports, and in functions other functions and variables, at their bindings."""
+        """Yield bindings: imports, and in functions also inner functions and variables."""
         found: dict[_Binding, list[_Dead]] = {}
         for statement in self._outline.find(ast.Import, ast.ImportFrom, ast.Assign, ast.FunctionDef):
             around = self._enclosing_definitions(statement)
@@ -165,7 +167,7 @@ class _Names:
         return {
             one: places
             for one, places in bound
-            if {one.name, "locals"}.isdisjoint(self._read(one.scope))
+            if {one.name, "locals"}.isdisjoint(self._names_read_in(one.scope))
             and not (one.scope == "" and self._appears_in_string(one))
         }
 
@@ -183,14 +185,14 @@ class _Names:
 
     @cached_property
     def stars(self) -> list[_Dead]:
-        """Top-level ``from module import *``."""
+        """Return the top-level statements ``from module import *``."""
         body = self._outline.tree.body
         froms = (one for one in body if isinstance(one, ast.ImportFrom))
         return [_Dead(one, alias, body) for one in froms for alias in one.names if alias.name == "*"]
 
     @cached_property
     def paths(self) -> frozenset[str]:
-        """Dotted paths that are read, with all that they begin with."""
+        """Return the dotted paths that code reads, with all their prefixes."""
         found = set[str]()
         for attribute in self._outline.find(ast.Attribute):
             parts: list[str] = []
@@ -205,13 +207,13 @@ class _Names:
 
     @cached_property
     def free(self) -> frozenset[str]:
-        """Return names that are read and that no import, assignment or definition of the module is seen to give."""
+        """Return the names that code reads and that no import, assignment or definition of the module binds."""
         bound = {one.name for one in self.bindings} | {one.name for one in self._outline.functions}
         bound |= {one.name for one in self._outline.find(ast.ClassDef)}
-        return frozenset(self._read("") - bound)
+        return frozenset(self._names_read_in("") - bound)
 
     def names_in_strings(self, path: str) -> bool:
-        """Return whether code in a string reads a name, or the first name of a path that the string has."""
+        """Return whether code in a string reads the first name of ``path``, or the path itself."""
         return any(path in text and path.partition(".")[0] in _read_in_string(text) for text in self._strings)
 
     def _appears_in_string(self, binding: _Binding) -> bool:
@@ -222,16 +224,18 @@ class _Names:
     def _strings(self) -> list[str]:
         return [one.value for one in self._outline.find(ast.Constant) if isinstance(one.value, str)]
 
-    def _read(self, scope: str) -> set[str]:
-        """Return names that are read in a scope, those inside it included."""
-        if scope not in self._loads:
+    def _names_read_in(self, scope: str) -> set[str]:
+        """Return the names that are read in a scope and in the scopes inside it."""
+        if scope not in self._names_loaded:
             tree, inside = self._outline.tree, self._outline.inside
             functions = (
                 one for one in self._outline.functions if self._scope((one, *self._enclosing_definitions(one))) == scope
             )
-            read = (_loads([function, *inside(function)]) for function in functions)
-            self._loads[scope] = set().union(*read) if scope else _loads(inside(tree)) | _exported_names(tree)
-        return self._loads[scope]
+            read = (_names_loaded([function, *inside(function)]) for function in functions)
+            self._names_loaded[scope] = (
+                set().union(*read) if scope else _names_loaded(inside(tree)) | _exported_names(tree)
+            )
+        return self._names_loaded[scope]
 
     def _enclosing_definitions(self, node: ast.AST) -> list[_Definition]:
         return [ancestor for ancestor in self._outline.ancestors(node) if isinstance(ancestor, _DEFINITIONS)]
@@ -249,12 +253,12 @@ class _Names:
 
 
 @lru_cache(maxsize=4)
-def _names_of(text: str) -> _Names:
-    return _Names(text)
+def _names_of(text: str) -> _ModuleNames:
+    return _ModuleNames(text)
 
 
-def _loads(nodes: Sequence[ast.AST]) -> set[str]:
-    """Return names that are read in code, and words of annotations written as strings."""
+def _names_loaded(nodes: Sequence[ast.AST]) -> set[str]:
+    """Return the names that code reads, and the words of annotations that are strings."""
     found: set[str] = set()
     annotations: list[ast.expr | None] = []
     for one in nodes:
@@ -277,9 +281,9 @@ def _loads(nodes: Sequence[ast.AST]) -> set[str]:
 
 @lru_cache(maxsize=256)
 def _read_in_string(text: str) -> frozenset[str]:
-    """Return names that code in a string reads: all of it, or the examples of a doctest; none of prose.
+    """Return the names that code in a string reads: the whole string, or the examples of a doctest; none for prose.
 
-    A word alone is a key as a rule; one that begins with a capital may name a class.
+    A single word is mostly a key; a word that begins with a capital letter may name a class.
     """
     if _WORD.fullmatch(text) is not None:
         return frozenset({text} if text[:1].isupper() else ())
@@ -291,7 +295,7 @@ def _read_in_string(text: str) -> frozenset[str]:
             tree = ast.parse(text.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset(found)
-    found |= _loads(list(ast.walk(tree)))
+    found |= _names_loaded(list(ast.walk(tree)))
     quoted = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
     return frozenset(found.union(*(_WORD.findall(one) for one in quoted if one != text)))
 
@@ -349,13 +353,15 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) 
         if isinstance(statement, ast.FunctionDef):
             following = lines[statement.end_lineno or statement.lineno :]
             line_end += sum(map(len, takewhile(str.isspace, following)))
-        elif statement.lineno > 1 and not lines[statement.lineno - 2].strip() and _blank_at(lines, statement):
+        elif (
+            statement.lineno > 1 and not lines[statement.lineno - 2].strip() and _is_followed_by_blank(lines, statement)
+        ):
             line_start = starts[statement.lineno - 2]  # a section that goes takes one of its two blank lines along
         edits.append(Edit(line_start, line_end, ""))
     return edits
 
 
-def _blank_at(lines: list[str], statement: ast.stmt) -> bool:
+def _is_followed_by_blank(lines: list[str], statement: ast.stmt) -> bool:
     """Return whether the line after an import is blank."""
     following = statement.end_lineno or statement.lineno
     is_import = isinstance(statement, ast.Import | ast.ImportFrom)
@@ -363,7 +369,10 @@ def _blank_at(lines: list[str], statement: ast.stmt) -> bool:
 
 
 def _shorten_import(statement: str, after: str, style: ImportStyle) -> str | None:
-    """An import of several lines without some of its names, as the project writes it; None where it is as it is."""
+    """Return an import of several lines without some names, in the project's layout.
+
+    The result is None if no new layout is needed.
+    """
     if "\n" not in statement or "#" in statement:
         return None
     written = style.rewritten(statement, after)
@@ -376,7 +385,10 @@ def _alias_removals(
     gone: Collection[ast.alias | None],
     offset: Callable[[int, int], int],
 ) -> list[Edit]:
-    """Edits that take names out of an import, each with the comment behind it: one above a name that stays, stays."""
+    """Return edits that remove names from an import, each with the comment behind it.
+
+    Comments above names that stay are kept.
+    """
     spans = [(offset(a.lineno, a.col_offset), offset(a.end_lineno or a.lineno, a.end_col_offset or 0)) for a in names]
     last = max(position for position, alias in enumerate(names) if alias not in gone)
     edits = []

@@ -1,6 +1,6 @@
-"""Names of functions that replace lambdas: by what the lambda does, or what it is for.
+"""Names for functions that replace lambdas, derived from the lambda's expression or its purpose.
 
-Each name is a verb, with an object where the verb alone says too little (``_add_noise``), or the role of the function
+Each name is a verb, with an object if the verb alone is too vague (``_add_noise``), or the role of the function
 (``_collate_fn``).
 """
 
@@ -10,7 +10,7 @@ import re
 
 import libcst as cst
 
-from chirp_migrate.edits.movability import outer_name
+from chirp_migrate.edits.movability import name_of_enclosing
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.queries import is_integer, is_name, parameters
 
@@ -62,14 +62,14 @@ _VERBS = frozenset(
 
 
 def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
-    """Return names for the function that takes the place of a lambda, the best one first.
+    """Return names for the function that replaces a lambda, the best name first.
 
     Args:
-        module: where it stands.
+        module: the module that contains it.
         node: the lambda.
-        given_for: the name of what it is given to or assigned to.
+        given_for: name of the parameter or variable that gets the lambda.
     """
-    wish, outer = given_for.strip("_").partition(_FOR)[0], outer_name(module, node).partition(_FOR)[0]
+    wish, outer = given_for.strip("_").partition(_FOR)[0], name_of_enclosing(module, node).partition(_FOR)[0]
     does, vague = _name_for_expression(node.body, node), _vague_verb(wish)
     wish = wish if vague is None else vague
     if isinstance(node.body, cst.Lambda):  # the wish is for what it makes
@@ -83,7 +83,7 @@ def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
 
 
 def _vague_verb(name: str) -> str | None:
-    """Return the verb of a name that does not describe a function; ``None`` of a descriptive name."""
+    """Return the verb of a vague function name; ``None`` for a descriptive name."""
     for names, verb in _VAGUE_VERBS.items():
         if (found := names.fullmatch(name)) is not None:
             return (found.groupdict().get("of") or "") + verb
@@ -91,7 +91,10 @@ def _vague_verb(name: str) -> str | None:
 
 
 def _name_for_expression(body: cst.BaseExpression, function: cst.Lambda) -> str | None:
-    """What an expression does with the parameters of a function, as a name; ``None`` where that takes many words."""
+    """Return a name for the operation of an expression on the function's parameters.
+
+    The result is ``None`` if that takes many words.
+    """
     match body:
         case cst.Name(value=name):
             return "identity" if name in parameters(function) else None
@@ -103,7 +106,7 @@ def _name_for_expression(body: cst.BaseExpression, function: cst.Lambda) -> str 
         case cst.Call():
             return _name_from_call(body, function)
         case cst.Attribute(attr=cst.Name(value=name)):
-            return f"get_{_snake(name)}"
+            return f"get_{_snake_case(name)}"
         case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index(value=key))]):
             text = key.raw_value if isinstance(key, cst.SimpleString) else ""
             return f"get_{text}" if text.isidentifier() else "select"
@@ -138,7 +141,7 @@ def _name_from_call(call: cst.Call, function: cst.Lambda) -> str | None:
         return f"to_{last.value}" if isinstance(last, cst.Name) else "move"
     if name in _MADE:
         return _MADE[name]
-    named = _snake(name).strip("_")
+    named = _snake_case(name).strip("_")
     if name in parameters(function) or _vague_verb(named) is not None:
         return None
     if _TOOL.fullmatch(named) is not None and named not in _VERBS:
@@ -159,9 +162,9 @@ def _name_from_arithmetic(body: cst.BinaryOperation, function: cst.Lambda) -> st
         return "square" if is_integer(body.right, "2") else "raise_to_power"
     left, right = (_reads(side, function) for side in (body.left, body.right))
     if isinstance(body.operator, cst.Add):
-        return "add" if left and right else _with_object("add", body.right if left else body.left)
+        return "add" if left and right else _verb_with_object("add", body.right if left else body.left)
     if isinstance(body.operator, cst.Subtract):
-        return "invert" if not left else "subtract" if right else _with_object("subtract", body.right)
+        return "invert" if not left else "subtract" if right else _verb_with_object("subtract", body.right)
     return next((name for kind, name in _OPERATIONS if isinstance(body.operator, kind)), None)
 
 
@@ -169,15 +172,15 @@ def _reads(node: cst.BaseExpression, function: cst.Lambda) -> bool:
     return any(is_name(one, *parameters(function)) for one in walk(node))
 
 
-def _with_object(verb: str, node: cst.BaseExpression) -> str:
-    """Return ``add_1`` or ``add_noise``; ``shift`` where what is added has no short name."""
+def _verb_with_object(verb: str, node: cst.BaseExpression) -> str:
+    """Return ``add_1`` or ``add_noise``; ``shift`` if the operand has no short name."""
     match node:
         case cst.Integer(value=value) if value.isdigit():
             return f"{verb}_{value}"
         case cst.Name(value=name) | cst.Attribute(attr=cst.Name(value=name)) if len(name) > 2:
-            return f"{verb}_{_snake(name).strip('_')}"
+            return f"{verb}_{_snake_case(name).strip('_')}"
     return "shift"
 
 
-def _snake(name: str) -> str:
+def _snake_case(name: str) -> str:
     return _CAMEL.sub("_", name).lower()

@@ -1,7 +1,7 @@
-"""The import that rewritten code needs, added where a reader would look for it and where it can do no harm.
+"""Adding of the imports that rewritten code needs, where a reader expects them and where they are harmless.
 
-The runtime imports torch. Where a module imports torch in a ``try``, an ``if`` or a function, so that it works or loads
-quickly without, the runtime is imported there too.
+The runtime imports torch. If a module imports torch in a ``try``, an ``if`` or a function, in order to work or to load
+quickly without torch, it imports the runtime there, too.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ _Statement = cst.Import | cst.ImportFrom
 
 
 def runtime(clause: str) -> Import:
-    """Return a name from the runtime package."""
+    """Return the import of ``clause`` from the runtime package."""
     return (_RUNTIME, clause)
 
 
 def bound_name(clause: str) -> str:
-    """Return the name an import clause binds (``SpecAugment as Shipped`` binds ``Shipped``)."""
+    """Return the name that an import clause binds (``SpecAugment as Runtime`` binds ``Runtime``)."""
     return clause.split()[-1]
 
 
-def conflicting(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
+def conflicting_names(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
     """Return names of ``needed`` that already mean something else at the top level of the module.
 
-    Also by an ``import *`` from a module of the project.
+    Names that an ``import *`` from a module of the project binds count as well.
     """
     return {
         bound_name(clause)
         for source, clause in needed
-        if _meanings(module, project, clause) - {_qualified_name(source, clause)}
+        if _current_meanings(module, project, clause) - {_qualified_name(source, clause)}
     }
 
 
-def conflicting_elsewhere(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
-    """Names of ``needed`` that an ``import *`` from the module would bring to files that may have them for others."""
+def names_conflicting_elsewhere(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
+    """Return the names of ``needed`` that ``import *`` from this module would rebind in other files."""
     table = project.table(module.path)
     if not project.imported_elsewhere(module, "*"):
         return set()
@@ -66,8 +66,8 @@ def conflicting_elsewhere(module: Module, project: Project, needed: Collection[I
     }
 
 
-def hidden(module: Module, needed: Collection[Import], edits: Collection[Edit]) -> set[str]:
-    """Names of ``needed`` that a function, class or comprehension around an edit which uses them has for another."""
+def hidden_names(module: Module, needed: Collection[Import], edits: Collection[Edit]) -> set[str]:
+    """Return the names of ``needed`` that mean something else in the function or class around their use."""
     return {
         name
         for source, clause in needed
@@ -82,13 +82,13 @@ def hidden(module: Module, needed: Collection[Import], edits: Collection[Edit]) 
 def import_edits(
     module: Module, needed: Collection[Import], style: ImportStyle, first_use: int | None = None
 ) -> list[Edit]:
-    """Return edits that make ``needed`` available at the top level; none when it all is.
+    """Return edits that make ``needed`` available at the top level; none if all names are available already.
 
     Args:
-        module: where it is needed.
+        module: the module that needs the imports.
         needed: the imports.
-        style: how the project sorts imports; what is there is not sorted anew.
-        first_use: offset of the first place that needs one of them; an import below is no use to it.
+        style: how the project sorts imports. Existing imports are not sorted again.
+        first_use: offset of the first use of one of the imports, which must be above it.
     """
     edits: list[Edit] = []
     for source in sorted({source for source, _ in needed}):
@@ -98,18 +98,18 @@ def import_edits(
         if late or style.one_name_a_line:
             existing = None
         if missing and existing is not None:
-            edits += _as_written(module, existing, _beside_names(module, existing, missing, style), style)
+            edits += _as_written(module, existing, _extend_import(module, existing, missing, style), style)
         elif missing and source == _RUNTIME and (guarded := _guarded_import(module)) is not None:
             edits += _insert_next_to(module, guarded, _line(source, missing), style)
         elif missing:
-            edits += _in_order(module, source, missing, style, first_use)
+            edits += _new_import_line(module, source, missing, style, first_use)
     return edits
 
 
 def local_import_edits(module: Module, name: cst.Name, needed: Import, style: ImportStyle) -> list[Edit] | None:
-    """Edits that import ``needed`` beside the imports that ``name`` comes from, in its function or its script block.
+    """Return edits that import ``needed`` next to the imports of ``name``, in its function or its script block.
 
-    ``None`` when it belongs at the top level: ``name`` comes from there, or from a function of a module that needs
+    ``None`` if the import belongs at the top level: ``name`` is imported there, or in a function of a module that needs
     torch to load anyway.
     """
     variable = module.scopes.lookup(name.value, name)
@@ -145,8 +145,11 @@ def _qualified_name(source: str, clause: str) -> str:
     return f"{source}.{clause.split()[0]}"
 
 
-def _meanings(module: Module, project: Project, clause: str) -> set[str]:
-    """Return what the name of ``clause`` refers to at the top level now; an empty string for own code."""
+def _current_meanings(module: Module, project: Project, clause: str) -> set[str]:
+    """Return the current meanings of the name of ``clause`` at the top level.
+
+    An empty string stands for code of the module.
+    """
     bindings = module.scopes.module.bindings.get(bound_name(clause), ())
     own = {module.absolute(binding.qualified) if binding.kind is Kind.IMPORT else "" for binding in bindings}
     return own | project.meanings_from_elsewhere(module, bound_name(clause))
@@ -173,8 +176,8 @@ def _line(source: str, clauses: list[str]) -> str:
     return f"from {source} import {', '.join(clauses)}"
 
 
-def _beside_names(module: Module, statement: cst.ImportFrom, clauses: list[str], style: ImportStyle) -> Iterator[Edit]:
-    """Add ``clauses`` to the names that ``statement`` imports: where they are sorted, in order, else as the last."""
+def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str], style: ImportStyle) -> Iterator[Edit]:
+    """Add ``clauses`` to the names that ``statement`` imports: in order if the names are sorted, else at the end."""
     aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
     spans = [module.span(alias.asname.name if alias.asname else alias.name) for alias in aliases]
     starts = [module.span(alias.name)[0] for alias in aliases]
@@ -211,41 +214,41 @@ def _as_written(module: Module, statement: cst.ImportFrom, edits: Iterable[Edit]
     return edits if written == after else [Edit(start, end, written)]
 
 
-def _in_order(module: Module, source: str, clauses: list[str], style: ImportStyle, first_use: int | None) -> list[Edit]:
-    """A line of its own: where the project sorts imports, in their order; else that of the runtime below what it takes
-    the place of, and any other with those of its section.
-    """
+def _new_import_line(
+    module: Module, source: str, clauses: list[str], style: ImportStyle, first_use: int | None
+) -> list[Edit]:
+    """Add the import as a new line: at its sorted place, or below the import that it replaces, or in its section."""
     line = style.written(_line(source, clauses)).replace("\n", module.newline)
     body = module.tree.body
-    run = _run(module, source)
+    run = _import_positions(module, source)
     if not run:
         if body and is_docstring(body[0]):
-            return [_line_after(module, body[0], module.newline + line)]
+            return [_insert_line_after(module, body[0], module.newline + line)]
         offset = module.line_start(module.span(body[0])[0]) if body else len(module.text)
         return [Edit(offset, offset, f"{line}{module.newline}")]
     imports = _imports_in(module, body)
     below = _loader_import(module, imports, run, first_use) if source == _RUNTIME else None
     if below is None or style.is_configured:
-        edits = _sorted_in(module, body[run[0]], body[run[-1]], _line(source, clauses), style)
+        edits = _insert_sorted(module, body[run[0]], body[run[-1]], _line(source, clauses), style)
         if edits is not None:
             return edits
     if below is not None:
-        return [_line_after(module, below, line)]
+        return [_insert_line_after(module, below, line)]
     section = style.section(source)
     alike = [n for n in run if n in imports and {*map(style.section, imports[n])} == {section}]
     if not alike and source != _RUNTIME:
         start = with_comments(module, module.line_start(module.span(body[run[0]])[0]), "")
         return [Edit(start, start, f"{line}{module.newline}{module.newline}")]
-    return [_line_after(module, body[(alike or run)[-1]], line)]
+    return [_insert_line_after(module, body[(alike or run)[-1]], line)]
 
 
 def _loader_import(
     module: Module, imports: Mapping[int, list[str]], run: Sequence[int], first_use: int | None
 ) -> cst.CSTNode | None:
-    """Return the import below which that of the runtime goes, among those at the positions ``run``.
+    """Return the import, among those at the positions ``run``, below which the import of the runtime is inserted.
 
-    It is the one that ``DataLoader`` comes from, else another one of ``torch.utils.data``, else the first of torch; or
-    the last of those of torch on the lines that follow.
+    That is the import of ``DataLoader``, else another import of ``torch.utils.data``, else the first import of torch;
+    or the last import of torch on the lines that follow it directly.
     """
     body = module.tree.body
     places = [n for n in run if n in imports and (first_use is None or module.span(body[n])[1] <= first_use)]
@@ -259,7 +262,7 @@ def _loader_import(
 
 
 def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
-    """Return the top-level statement that takes names from ``source`` and is run (see :func:`is_reached`)."""
+    """Return the top-level statement that imports names from ``source`` and always runs (see :func:`is_reached`)."""
     for statement in module.find(cst.ImportFrom):
         if isinstance(statement.names, cst.ImportStar) or statement.relative or statement.module is None:
             continue
@@ -311,7 +314,7 @@ def _is_for_checkers(module: Module, statement: cst.CSTNode) -> bool:
 
 
 def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, style: ImportStyle) -> list[Edit]:
-    """Return ``line`` among the imports around one of them, where the project sorts them; else below it."""
+    """Insert ``line`` among the imports around ``statement`` if the project sorts them, else below it."""
     parent = module.parents[statement]
     if not isinstance(parent, cst.SimpleStatementLine) or parent.body[-1] is not statement:
         end = module.span(statement)[1]
@@ -319,8 +322,12 @@ def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, style: Im
     body: Sequence[cst.CSTNode] = getattr(module.parents[parent], "body", (parent,))
     imports = _imports_in(module, body)
     run = _neighbouring_imports(imports, body.index(parent))
-    edits = _sorted_in(module, body[run[0]], body[run[-1]], line, style) if style.is_configured else None
-    return [_line_after(module, _last_of_torch(body, imports, body.index(parent)), line)] if edits is None else edits
+    edits = _insert_sorted(module, body[run[0]], body[run[-1]], line, style) if style.is_configured else None
+    return (
+        [_insert_line_after(module, _last_of_torch(body, imports, body.index(parent)), line)]
+        if edits is None
+        else edits
+    )
 
 
 def _last_of_torch(body: Sequence[cst.CSTNode], imports: Mapping[int, list[str]], position: int) -> cst.CSTNode:
@@ -331,10 +338,10 @@ def _last_of_torch(body: Sequence[cst.CSTNode], imports: Mapping[int, list[str]]
     return body[position]
 
 
-def _sorted_in(
+def _insert_sorted(
     module: Module, first: cst.CSTNode, last: cst.CSTNode, line: str, style: ImportStyle
 ) -> list[Edit] | None:
-    """``line`` where isort would have it among imports that follow one another; None where they are not sorted."""
+    """Insert ``line`` where isort would put it among consecutive imports; return None if they are not sorted."""
     start, stop = module.line_start(module.span(first)[0]), module.line_end(module.span(last)[1] - 1)
     indent = module.indentation(start)
     lines = module.text[start:stop].splitlines(keepends=True)
@@ -352,7 +359,7 @@ def _sorted_in(
 
 
 def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
-    """Return whether the block of ``statement`` imports the same already."""
+    """Return whether the block of ``statement`` already has the same import."""
     block = module.parents[module.parents[statement]]
     return any(
         module.source(small).strip() == line
@@ -362,12 +369,13 @@ def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
     )
 
 
-def _run(module: Module, source: str) -> Sequence[int]:
-    """Return positions in the body of the imports among which one from ``source`` goes; none where there are none.
+def _import_positions(module: Module, source: str) -> Sequence[int]:
+    """Return the positions of the consecutive imports among which an import from ``source`` is inserted; maybe none.
 
-    They follow one another, and are the first. For the runtime, torch is first imported among them, if it is: what a
-    module sets up before it imports torch stays before it. They are after a top-level change of ``sys.path``, which
-    the runtime may need to be found, if there is one: then that is the only position where no imports follow.
+    These are the first consecutive imports of the module. For the runtime, they are those with the first import of
+    torch, so that code which a module runs before it imports torch stays before it. They are below a top-level change
+    of ``sys.path``, which may be needed to find the runtime. Without imports below that change, the position is that of
+    the change.
     """
     imports = _imports_in(module, module.tree.body)
     start = next(iter(imports), -1)
@@ -394,8 +402,8 @@ def _neighbouring_imports(imports: Mapping[int, list[str]], start: int) -> Seque
     return range(first, last + 1)
 
 
-def _line_after(module: Module, statement: cst.CSTNode, line: str) -> Edit:
-    """Return ``line`` on one of its own after that of a statement, and indented as that."""
+def _insert_line_after(module: Module, statement: cst.CSTNode, line: str) -> Edit:
+    """Insert ``line`` as a new line below a statement, with the same indentation."""
     start, end = module.span(statement)
     after = module.line_end(end)
     lead = "" if module.text[:after].endswith(("\n", "\r")) else module.newline

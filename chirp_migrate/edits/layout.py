@@ -1,4 +1,4 @@
-"""Rewritten statements in the layout that the project's formatter would give them."""
+"""Layout of rewritten statements as the project's formatter would write them."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def is_laid_out(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
 def layout_edits(
     module: Module, edits: Mapping[Edit, Owners], others: Iterable[Edit], style: CodeStyle
 ) -> list[tuple[Edit, Owners]]:
-    """Return edits that lay out the statements in which ``edits`` change something, as they would have been before.
+    """Return edits that format the statements which ``edits`` change, if they were formatted before.
 
     Args:
-        module: the text before.
-        edits: of it, with the rewrites that they belong to.
-        others: what is changed besides.
+        module: the module before the edits.
+        edits: edits of the module, with the rewrites that they belong to.
+        others: further edits of the module.
         style: how the project lays out its code.
 
     Returns:
-        Edits of the text in which ``edits`` and ``others`` are made, each with the rewrites of its statement.
+        Edits of the text after ``edits`` and ``others``, each with the rewrites of its statement.
     """
     touched = module.statements_at(edit.start for edit in edits)
     statements = sorted(
@@ -63,7 +63,7 @@ def layout_edits(
     for (start, end), own in inside.items():
         before = module.text[start:end]
         after = edited(module.text, (start, end), own)
-        laid_out = list(_comments_kept(module, style, (start, end), after)) or _changes(
+        laid_out = list(_realign_comments(module, style, (start, end), after)) or _layout_changes(
             after, style.laid_out(before, after, module.text)
         )
         shift = start + sum(len(one.replacement) - (one.end - one.start) for one in every if one.end <= start)
@@ -74,7 +74,7 @@ def layout_edits(
 
 @dataclass(frozen=True)
 class _Comment:
-    """A comment after code: its line, from 0, the columns at which the code ends and it begins, and its text."""
+    """A comment after code: its 0-based line, the columns where the code ends and the comment begins, and its text."""
 
     line: int
     code: int
@@ -82,10 +82,10 @@ class _Comment:
     text: str
 
 
-def _comments_kept(module: Module, style: CodeStyle, lines: tuple[int, int], after: str) -> Iterator[Edit]:
-    """Yield edits of ``after`` by which comments that stood in one column with those of neighbouring lines still do.
+def _realign_comments(module: Module, style: CodeStyle, lines: tuple[int, int], after: str) -> Iterator[Edit]:
+    """Yield edits of ``after`` that keep comments in one column with the comments of neighbouring lines.
 
-    The column moves to the right where code gets too long for it, if it is that of no line besides these.
+    If code gets too long for the column, the column moves to the right, unless other lines use it.
     """
     before = module.text[slice(*lines)]
     pairs = list(_matching_comments(_comments(before), _comments(after)))
@@ -111,7 +111,7 @@ def _comments_kept(module: Module, style: CodeStyle, lines: tuple[int, int], aft
 
 
 def _matching_comments(old: Sequence[_Comment], new: Sequence[_Comment]) -> Iterator[tuple[_Comment, _Comment]]:
-    """Yield the comments that both versions have; of equal comments, it is not known which is missing."""
+    """Yield the comments that both versions have, without equal comments of which a version lacks some."""
     for text in dict.fromkeys(one.text for one in new):
         was, now = ([comment for comment in comments if comment.text == text] for comments in (old, new))
         if len(was) == len(now):
@@ -143,8 +143,8 @@ def _comments(text: str) -> tuple[_Comment, ...]:
     return tuple(found)
 
 
-def _changes(before: str, after: str) -> Iterator[Edit]:
-    """Edits of white space, brackets and commas that make ``before`` into ``after``: what is code keeps its place."""
+def _layout_changes(before: str, after: str) -> Iterator[Edit]:
+    """Yield edits of white space, brackets and commas that turn ``before`` into ``after``; other code is not edited."""
     old, new = _TOKEN.findall(before), _TOKEN.findall(after)
     starts = [0, *accumulate(map(len, old))]
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -153,7 +153,7 @@ def _changes(before: str, after: str) -> Iterator[Edit]:
 
 
 def _lines(module: Module, node: cst.CSTNode) -> tuple[int, int] | None:
-    """Offsets of the lines of a simple statement, or of what goes before the block of one that has a block."""
+    """Return the offsets of the lines of a simple statement, or of the head of a statement with a block."""
     if isinstance(node, cst.SimpleStatementLine):
         last: cst.CSTNode = node
     elif isinstance(node, cst.For):

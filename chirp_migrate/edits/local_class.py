@@ -1,4 +1,4 @@
-"""Whether a dataset class inside a function can move to the module, and the captured values that it needs."""
+"""Checks of whether a dataset class inside a function can move to the module, and its captured values."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.class_looks import place_of_class_value
-from chirp_migrate.analysis.dataflow.closures import Capture, captures, reads_of
+from chirp_migrate.analysis.dataflow.closures import Capture, captures, variable_reads
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
-from chirp_migrate.analysis.dataflow.uses_elsewhere import lists_names, set_from_outside
+from chirp_migrate.analysis.dataflow.uses_elsewhere import may_list_attributes, set_from_outside
 from chirp_migrate.analysis.known_names import DATASET, base_names
 from chirp_migrate.edits.movability import check_body, check_class, check_values, has_plain_decorators
 from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
@@ -47,9 +47,9 @@ class LocalClass:
     """A class inside a function.
 
     Attributes:
-        values: what it takes from the functions around, but for imports.
-        imports: what it uses of their imports.
-        methods: those that it defines, in order.
+        values: the names that it captures from the enclosing functions, except imports.
+        imports: the imports of these functions that it uses.
+        methods: its methods, in order.
         init: its constructor, if it has one.
     """
 
@@ -70,7 +70,7 @@ class LocalClass:
         return next((method for method in self.methods if method.body in around), None)
 
     def indent_of(self, method: cst.FunctionDef) -> str:
-        """Indentation of a method when the class has moved."""
+        """Return the indentation of a method after the class has moved."""
         own, old = (self.module.indentation(self.module.span(one)[0]) for one in (method, self.node))
         return own.removeprefix(old)
 
@@ -78,7 +78,7 @@ class LocalClass:
         """Check that the class can move, and that its objects keep the captured values.
 
         Raises:
-            NotMovable: it cannot, for the reason given.
+            NotMovable: it cannot; the message has the reason.
         """
         node, module = self.node, self.module
         if not isinstance(self.scope.node, cst.FunctionDef):
@@ -102,12 +102,12 @@ class LocalClass:
         if not all(_is_plain(self.project, base) for base in base_names(module, self.project, node)):
             raise NotMovable("its base class may store state on subclasses, or inspect attributes of the objects")
         for pattern in _CLASS_STATE:
-            for attribute in self.project.captured(pattern, "type", "__class__"):
+            for attribute in self.project.captured_groups(pattern, "type", "__class__"):
                 if _has_word(module, self.project, node, attribute):
                     raise NotMovable(f"the project sets `{attribute}` on the class of an object")
         if self.values:
             self._check_constructor()
-            if lists_names(module):
+            if may_list_attributes(module):
                 raise NotMovable("its objects would have more attributes, and the module lists attributes or names")
             if may_be_copied(module, self.project, node):
                 raise NotMovable(
@@ -116,7 +116,7 @@ class LocalClass:
 
     def _check_class_state(self) -> None:
         """Check that no code can distinguish the class of one call from a class that all calls share."""
-        for read in reads_of(self.module, self.title, self.scope):
+        for read in variable_reads(self.module, self.title, self.scope):
             parent = self.module.parents[read]
             of_super = isinstance(parent, cst.Arg) and is_super(self.module.parents[parent])
             if holds(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
@@ -144,7 +144,7 @@ class LocalClass:
             raise NotMovable("its constructor assigns a name that another method captures")
 
     def _check_reads(self, captured: Capture) -> None:
-        """See that a captured name is only read in methods, where ``self`` is known."""
+        """Check that captured names are only read in methods with ``self``."""
         for read in captured.reads:
             method = self.method_of(read)
             if method is None:
@@ -168,9 +168,9 @@ def _has_word(module: Module, project: Project, node: cst.ClassDef, word: str, d
 
 
 def use_of_class(module: Module, node: cst.ClassDef) -> str | None:
-    """Return code of a class that may distinguish it from an equal class, or store state on it; None: there is none.
+    """Return code of a class that may distinguish it from an equal class, or store state on it; None if there is none.
 
-    The class of an object of it, and the first parameter of a class method, may be called, or asked for an attribute.
+    Calls of ``type(self)`` and of the first parameter of a class method, and reads of their attributes, are permitted.
     """
     for one in find_in(node, cst.Attribute, cst.Call, cst.Name):
         if isinstance(one, cst.Attribute) and one.attr.value in _TELLING:
@@ -198,7 +198,7 @@ def use_of_class(module: Module, node: cst.ClassDef) -> str | None:
 
 
 def _is_first_parameter(module: Module, node: cst.BaseExpression, *, of_class: bool = False) -> bool:
-    """Whether an expression is the first parameter of a method; with ``of_class``, of one that is called on classes."""
+    """Return whether an expression is the first parameter of a method; with ``of_class``, of a class method."""
     if not isinstance(node, cst.Name) or mention(module, node) is not Mention.READ:
         return False
     found = module.scopes.lookup(node.value, node)
@@ -230,7 +230,7 @@ def _is_without(project: Project, qualified: str, depth: int) -> bool:
 
 
 def _is_plain(project: Project, qualified: str, depth: int = 0) -> bool:
-    """Whether a base keeps and asks nothing of the classes made from it, and lets their objects have any attributes."""
+    """Return whether a base neither records nor inspects subclasses, and permits any attributes on objects."""
     if DATASET.fullmatch(qualified) or _BARE.fullmatch(qualified):
         return True
     found = project.class_definition(qualified)
@@ -248,9 +248,9 @@ def _is_plain(project: Project, qualified: str, depth: int = 0) -> bool:
 
 
 def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Whether no attribute that the body of a class gives it may be an object that sees on which class it is asked for.
+    """Return whether no attribute in the body of a class may be an object that notices on which class it is looked up.
 
-    Literals, objects that libraries make, and functions and classes of the project see none.
+    Literals, objects that libraries create, and functions and classes of the project do not notice that.
     """
     for statement in (*find_own(node, cst.Assign), *find_own(node, cst.AnnAssign), *find_own(node, cst.NamedExpr)):
         value = getattr(statement, "value", None)
@@ -263,7 +263,7 @@ def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> 
 
 
 def _gives_own_object(module: Module, project: Project, node: cst.BaseExpression, *, is_called: bool) -> bool:
-    """Whether an expression, or a call of it, may give an object of the project that is no function and no class."""
+    """Return whether an expression, or a call of it, may be an object of a class of the project."""
     names = project.resolved_names(module, node)
     if is_called:
         return not names or any(map(project.defines, names))

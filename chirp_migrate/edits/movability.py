@@ -1,7 +1,7 @@
 """Reasons why a definition cannot move out of its enclosing functions and classes.
 
-At the top of the module it is made when that is imported: its bases, decorators, defaults and annotations have to be
-the same by then.
+At the top of the module, the definition runs when the module is imported. Its bases, decorators, defaults and
+annotations must have the same values at that time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     is_bound_once,
     is_imported_alike,
     is_replaced,
-    lists_names,
     may_be_set,
+    may_list_attributes,
 )
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.syntax.module import Module, find_in, walk
@@ -41,11 +41,12 @@ _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.Conca
 
 
 def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef) -> None:
-    """See that nothing in a function or class depends on where it stands, besides the names it reads, nor the function
-    around on having it, nor the module on having it not.
+    """Check that a function or class depends on its place only by the names that it reads.
+
+    No other code of the function around it or of the module may depend on its place either.
 
     Raises:
-        NotMovable: something does.
+        NotMovable: some code depends on the place.
     """
     if (respelled := module.once(_normalized_name)) is not None:
         raise NotMovable(f"Python reads `{respelled}` as `{unicodedata.normalize('NFKC', respelled)}`")
@@ -72,7 +73,7 @@ def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef
 
 
 def _normalized_name(module: Module) -> str | None:
-    """Return a name of the module that Python takes for another spelling of one, if there is any."""
+    """Return a name of the module that Python normalises to another spelling, if there is any."""
     if module.text.isascii():
         return None
     names = (one.value for one in module.find(cst.Name))
@@ -80,16 +81,16 @@ def _normalized_name(module: Module) -> str | None:
 
 
 def _own_class(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.ClassDef | None:
-    """Return the class around ``name`` that is ``node``, or lies in it, and so moves with it."""
+    """Return the class around ``name`` that is ``node`` or lies inside it, and so moves with it."""
     owner = module.enclosing_class(name)
     return owner if owner is not None and node in (owner, *module.ancestors(owner)) else None
 
 
 def check_values(module: Module, project: Project, node: cst.CSTNode, captured: Iterable[Capture]) -> None:
-    """Check that captured values can be bound at ``node``, and be sent to another process.
+    """Check that captured values can be bound at ``node``, and can be sent to another process.
 
     Raises:
-        NotMovable: one cannot.
+        NotMovable: a value cannot.
     """
     captured = list(captured)
     for one in captured:
@@ -105,7 +106,7 @@ def check_values(module: Module, project: Project, node: cst.CSTNode, captured: 
 
 
 def _local_kind(module: Module, binding: Binding) -> str | None:
-    """Return the kind of an unpicklable local definition behind a name, if it is one."""
+    """Return the kind of the unpicklable local definition that a name refers to, if it refers to one."""
     match module.parents.get(binding.node) if isinstance(binding.node, cst.AssignTarget) else binding.node:
         case cst.FunctionDef():
             return "local function"
@@ -116,14 +117,14 @@ def _local_kind(module: Module, binding: Binding) -> str | None:
     return None
 
 
-def stays(module: Module, project: Project, default: cst.BaseExpression | None, offset: int) -> bool:
-    """Whether a default is the same thing when it is evaluated at ``offset`` of the module, on import, instead."""
+def has_same_value_at(module: Module, project: Project, default: cst.BaseExpression | None, offset: int) -> bool:
+    """Return whether a default has the same value if it is evaluated at ``offset`` of the module, during import."""
     if default is None or isinstance(default, _CONSTANTS) or is_name(default, "None", "True", "False"):
         return True
     if isinstance(default, cst.UnaryOperation):
-        return stays(module, project, default.expression, offset)
+        return has_same_value_at(module, project, default.expression, offset)
     if isinstance(default, cst.Tuple):
-        return all(stays(module, project, element.value, offset) for element in default.elements)
+        return all(has_same_value_at(module, project, element.value, offset) for element in default.elements)
     path = dotted(default) or ""
     first, dot, _ = path.partition(".")
     owner = module.scopes.lookup(first, default)
@@ -136,15 +137,15 @@ def stays(module: Module, project: Project, default: cst.BaseExpression | None, 
 
 
 def _is_ours(module: Module, project: Project, qualified: str) -> bool:
-    """Return whether an import is one of the project's own: such a module may not be imported to its end by then."""
+    """Return whether an import is of the project itself, whose modules may be only partly imported at that time."""
     return qualified.startswith(".") or project.has_package(module.absolute(qualified).partition(".")[0])
 
 
 def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> None:
-    """See that the annotations of a function can be evaluated at ``offset`` of the module.
+    """Check that the annotations of a function can be evaluated at ``offset`` of the module.
 
     Raises:
-        NotMovable: they use a name that has no value there.
+        NotMovable: they use a name without a value there.
     """
     if any(_postpones_annotations(statement) for statement in module.find(cst.ImportFrom)):
         return
@@ -168,21 +169,21 @@ def _postpones_annotations(statement: cst.ImportFrom) -> bool:
 
 
 def _names_read(module: Module, *expressions: cst.CSTNode) -> Iterator[tuple[str, Variable | None]]:
-    """Yield names that expressions read, each with its binding."""
+    """Yield the names that expressions read, each with its binding."""
     for name in (name for expression in expressions for name in find_in(expression, cst.Name)):
         if is_read(module, name):
             yield name.value, module.scopes.lookup(name.value, name)
 
 
 def check_class(module: Module, project: Project, node: cst.ClassDef, offset: int) -> None:
-    """See that a class can be made at ``offset`` of the module, when that is imported.
+    """Check that a class can be created at ``offset`` of the module, during import.
 
-    Its body may only define methods and constants; its bases, and what its methods have for decorators, defaults and
-    annotations, must be known there. An attribute of a module of the backend may not be: modules that import each
-    other are imported half at first.
+    Its body may only define methods and constants. Its bases, and the decorators, defaults and annotations of its
+    methods, must be known there. An attribute of a module of the backend is not: modules that import each other are
+    partly imported at first.
 
     Raises:
-        NotMovable: something is not known then, or might be something else.
+        NotMovable: a value is not known at that time, or might differ.
     """
     for base in node.bases:
         if not isinstance(base.value, cst.Name | cst.Attribute | cst.Subscript):
@@ -195,23 +196,26 @@ def check_class(module: Module, project: Project, node: cst.ClassDef, offset: in
                 _check_decorator(module, project, decorator.decorator, offset)
             check_annotations(module, statement, offset)
             for name, parameter in parameters(statement).items():
-                if not stays(module, project, parameter.default, offset):
+                if not has_same_value_at(module, project, parameter.default, offset):
                     raise NotMovable(f"the default of `{name}` would be evaluated at import")
         elif not _is_constant(module, project, statement, offset):
             raise NotMovable("its body does more than define methods, and would do so at import")
 
 
 def _check_decorator(module: Module, project: Project, node: cst.BaseExpression, offset: int) -> None:
-    """See that a decorator only changes the method: others may do more, then once instead of in each call."""
+    """Check that a decorator only changes the method.
+
+    Any other effect would then occur once, and not in each call of the enclosing function.
+    """
     given = node.args if isinstance(node, cst.Call) else ()
     called = node.func if isinstance(node, cst.Call) else node
     known = all(_DECORATORS.fullmatch(name) for name in project.resolved_names(module, called))
-    if not known or not all(stays(module, project, one.value, offset) for one in given):
+    if not known or not all(has_same_value_at(module, project, one.value, offset) for one in given):
         raise NotMovable("a decorator in it may store state, which all calls would share at module level")
 
 
 def has_plain_decorators(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether the decorators of a class's methods keep nothing that they could keep for each class apart."""
+    """Return whether the decorators of a class's methods store no state per class."""
     decorators = (one.decorator for method in methods_of(node).values() for one in method.decorators)
     called = (one.func if isinstance(one, cst.Call) else one for one in decorators)
     names = (project.resolved_names(module, one) for one in called)
@@ -219,14 +223,14 @@ def has_plain_decorators(module: Module, project: Project, node: cst.ClassDef) -
 
 
 def _is_constant(module: Module, project: Project, statement: cst.CSTNode, offset: int) -> bool:
-    """Return whether a statement of a class does nothing, or names what is the same at ``offset`` of the module."""
+    """Return whether a statement of a class has no effect, or assigns a value that is the same at ``offset``."""
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
     for small in statement.body:
         match small:
             case cst.Pass() | cst.Expr(value=cst.Ellipsis() | cst.SimpleString() | cst.ConcatenatedString()):
                 continue
-            case cst.Assign(value=value) if stays(module, project, value, offset):
+            case cst.Assign(value=value) if has_same_value_at(module, project, value, offset):
                 continue
         return False
     return True
@@ -255,8 +259,8 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
             raise NotMovable(f"`{path}` may not be defined yet when the module is imported")
 
 
-def outer_name(module: Module, node: cst.CSTNode) -> str:
-    """What the function around is called in the names of what moves out of it; for ``__init__`` that is the class."""
+def name_of_enclosing(module: Module, node: cst.CSTNode) -> str:
+    """Return the enclosing function's part in names of moved definitions; for ``__init__``, the class's name."""
     function = module.enclosing_function(node)
     name = function.name.value if function is not None else ""
     owner = module.enclosing_class(function) if function is not None else None
@@ -264,9 +268,9 @@ def outer_name(module: Module, node: cst.CSTNode) -> str:
 
 
 def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool:
-    """Return whether a name of a function's ``scope`` is free around it and in the module, and nothing reads it there.
+    """Return whether a name is unbound and unread outside a function's ``scope`` and in the module.
 
-    What pytest takes for a test at the top of a module, by its name, is read.
+    A name that pytest would collect as a test at the top of a module counts as read.
     """
     if re.match("test|Test", name) and _TESTS.search(module.path) is not None:
         return False
@@ -277,5 +281,7 @@ def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool
         outer = outer.parent
     reads = (one for one in module.named(name) if is_read(module, one))
     used = any(module.scopes.lookup(name, read) is None for read in reads)
-    elsewhere = project.imported_elsewhere(module, name) or may_be_set(module, project, name) or lists_names(module)
+    elsewhere = (
+        project.imported_elsewhere(module, name) or may_be_set(module, project, name) or may_list_attributes(module)
+    )
     return not used and not module.scopes.is_builtin(name) and not elsewhere

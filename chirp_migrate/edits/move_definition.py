@@ -1,4 +1,4 @@
-"""Definitions on their way to another place of the module: a free name, the place, and the text that moves."""
+"""Moves of definitions to another place of the module: a free name, the place, and the moved text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
+from chirp_migrate.analysis.dataflow.closures import Capture, variable_reads
 from chirp_migrate.edits.statements import lines_deletion, with_comments
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import edited
@@ -31,7 +31,7 @@ class NotMovable(Exception):
 def free_name(module: Module, wishes: Sequence[str], taken: Collection[str] = ()) -> str:
     """Return the first of ``wishes`` that the module does not use as a word, or the first one with a number after it.
 
-    Wishes that are too long to read are passed over, or lose words in the middle.
+    Wishes that are too long to read are skipped, or shortened by words in the middle.
     """
     wishes = [wish for wish in wishes if len(wish) <= _LONGEST_NAME] or [_shorten_name(wishes[-1])]
     words = {*re.findall(r"\w+", module.text), *taken}
@@ -51,13 +51,15 @@ def _shorten_name(name: str) -> str:
 
 
 def insertion_offset(module: Module, node: cst.CSTNode) -> int:
-    """Start of the line above the top-level statement that holds ``node``, its decorators and its comments."""
+    """Return the start of the top-level statement around ``node``, including decorators and comments above."""
     return _above(module, module.top_level_statement(node))
 
 
 def function_offset(module: Module, node: cst.CSTNode) -> int:
-    """Where a function for ``node`` goes: above the definition that holds it; in a script after the last definition
-    or import above it, and in a notebook above the statement, in whose cell it has to be.
+    """Return the offset of a new function for ``node``.
+
+    That is above the definition that contains ``node``. In a script it is below the last definition or import above
+    ``node``, and in a notebook above the statement, in the same cell.
     """
     statement = module.top_level_statement(node)
     if isinstance(statement, cst.FunctionDef | cst.ClassDef) or module.path.endswith(".ipynb"):
@@ -70,7 +72,7 @@ def function_offset(module: Module, node: cst.CSTNode) -> int:
 
 
 def _defines_or_imports(statement: cst.CSTNode) -> bool:
-    """Return whether functions may follow a statement: definitions, and imports, guarded ones too."""
+    """Return whether functions may follow a statement: a definition, or an import, guarded imports included."""
     if isinstance(statement, cst.FunctionDef | cst.ClassDef):
         return True
     guarded = isinstance(statement, cst.If | cst.Try) and isinstance(statement.body, cst.IndentedBlock)
@@ -86,7 +88,7 @@ def _above(module: Module, statement: cst.CSTNode) -> int:
 def insert_at(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
     """Insert ``definition`` at the start of a line between top-level statements, with two blank lines around it.
 
-    Definitions that go to one place share the edit for the lines above the first.
+    Definitions at one place share the edit for the blank lines above the first.
     """
     above = module.text[:offset].replace("\r\n", "\n").replace("\r", "\n")
     missing = 3 - (len(above) - len(above.rstrip("\n"))) if above.strip() else 0
@@ -96,7 +98,7 @@ def insert_at(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
 
 
 def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tuple[int, int]:
-    """Return lines of a definition, the comments straight above it and those at the end of its body included."""
+    """Return the lines of a definition, including comments directly above it and at the end of its body."""
     first = module.statement_start(node)
     indent = module.indentation(first)
     start = with_comments(module, module.line_start(first), indent)
@@ -112,8 +114,8 @@ def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tu
     return start, end
 
 
-def joined(edits: Iterable[Edit]) -> tuple[Edit, ...]:
-    """Return ``edits`` with removals that overlap, because both take the blank lines between them, made one."""
+def join_removals(edits: Iterable[Edit]) -> tuple[Edit, ...]:
+    """Return ``edits``, in which overlapping removals (of the blank lines between them) become one removal."""
     found: list[Edit] = []
     for edit in sorted(edits, key=lambda one: (one.start, one.end)):
         if found and edit.start < found[-1].end and not edit.replacement and not found[-1].replacement:
@@ -123,11 +125,11 @@ def joined(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     return tuple(found)
 
 
-def moved(module: Module, project: Project, span: tuple[int, int], indent: str, edits: Iterable[Edit] = ()) -> str:
-    """Return text of the lines in ``span`` at another indentation, with ``edits`` (in offsets of the module) applied.
+def moved_text(module: Module, project: Project, span: tuple[int, int], indent: str, edits: Iterable[Edit] = ()) -> str:
+    """Return the lines in ``span`` at another indentation, with ``edits`` (in offsets of the module) applied.
 
-    The insides of strings of several lines stay as they are. Docstrings move with the code, as ``inspect.cleandoc``
-    and Python 3.13 read them, unless the project reads ``__doc__``, which older versions leave indented.
+    The inner lines of strings keep their indentation. Docstrings are indented with the code, which ``inspect.cleandoc``
+    and Python 3.13 ignore, unless the project reads ``__doc__``, which older versions of Python keep indented.
 
     Raises:
         NotMovable: the lines cannot be moved as a block.
@@ -155,8 +157,9 @@ def moved(module: Module, project: Project, span: tuple[int, int], indent: str, 
 
 
 def returned_text(module: Module, node: cst.BaseExpression, indent: str) -> str:
-    """An expression as written, to be returned by a line with ``indent``: its further lines move with the first one,
-    but for those in strings.
+    """Return the text of an expression for a ``return`` line with ``indent``.
+
+    Later lines of the expression move with the first, except lines in strings.
     """
     start, end = whole_span(module, node)
     lines = [at for at in module.lines_inside(start, end) if at not in module.once(lines_in_strings)]
@@ -169,27 +172,27 @@ def returned_text(module: Module, node: cst.BaseExpression, indent: str) -> str:
     else:
         shift = len(indent.expandtabs()) - min(*widths.values(), len(module.indentation(start).expandtabs()))
     edits = (
-        Edit(at, at + len(module.indentation(at)), _blanks(indent, max(0, width + shift)))
+        Edit(at, at + len(module.indentation(at)), _indentation_of_width(indent, max(0, width + shift)))
         for at, width in widths.items()
     )
     return edited(module.text, (start, end), edits)
 
 
-def _blanks(indent: str, width: int) -> str:
-    """Return an indentation of this width that begins with ``indent``, if that is not wider."""
+def _indentation_of_width(indent: str, width: int) -> str:
+    """Return an indentation of this width that begins with ``indent``, unless ``indent`` is wider."""
     rest = width - len(indent.expandtabs())
     return indent + " " * rest if rest >= 0 else " " * width
 
 
 def whole_span(module: Module, node: cst.CSTNode) -> tuple[int, int]:
-    """Offsets of an expression with its own parentheses."""
+    """Return the offsets of an expression with its own parentheses."""
     start, end = module.span(node)
     left, right = getattr(node, "lpar", ()), getattr(node, "rpar", ())
     return module.span(left[0])[0] if left else start, module.span(right[-1])[1] if right else end
 
 
-def instead_of(module: Module, node: cst.BaseExpression, text: str) -> Edit:
-    """A name or call for an expression that needed brackets: those that stand beside it on its lines go with it."""
+def replace_expression(module: Module, node: cst.BaseExpression, text: str) -> Edit:
+    """Return the edit that replaces an expression by ``text``, without parentheses that are no longer needed."""
     start, end = module.span(node)
     for left, right in zip(reversed(node.lpar), node.rpar, strict=True):
         before, after = module.span(left)[0], module.span(right)[1]
@@ -203,13 +206,13 @@ def instead_of(module: Module, node: cst.BaseExpression, text: str) -> Edit:
 
 
 def lines_in_strings(module: Module) -> set[int]:
-    """Starts of the lines that begin inside a string."""
+    """Return the starts of the lines that begin inside a string."""
     strings = map(module.span, module.find(cst.SimpleString, cst.FormattedString))
     return {at for start, end in strings for at in module.lines_inside(start, end)}
 
 
 def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[int]:
-    """Starts of lines in the docstrings within ``span`` that are indented like the code around them."""
+    """Return the starts of docstring lines within ``span`` that are indented like the code around them."""
     found: set[int] = set()
     for node in module.find(cst.FunctionDef, cst.ClassDef):
         match next(iter(node.body.body), None):
@@ -224,7 +227,7 @@ def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[
 
 
 def opening_edits(module: Module, node: cst.FunctionDef, indent: str, lines: Sequence[str]) -> Iterator[Edit]:
-    """Put lines at the start of a function whose definition moves to indentation ``indent``, after its docstring."""
+    """Insert lines after the docstring of a function whose definition moves to the indentation ``indent``."""
     if not lines:
         return
     body = node.body.body
@@ -241,10 +244,10 @@ def opening_edits(module: Module, node: cst.FunctionDef, indent: str, lines: Seq
 
 
 def import_lines(module: Module, captured: Iterable[Capture]) -> list[str]:
-    """Statements that import again what functions around have imported.
+    """Return statements that repeat imports of the enclosing functions.
 
     Raises:
-        NotMovable: a name is not imported by one statement alone.
+        NotMovable: a name is not imported by exactly one statement.
     """
     lines: list[str] = []
     for one in captured:
@@ -257,16 +260,16 @@ def import_lines(module: Module, captured: Iterable[Capture]) -> list[str]:
     return lines
 
 
-def left_over_imports(module: Module, span: tuple[int, int], captured: Iterable[Capture]) -> Iterator[Edit]:
-    """Yield edits that remove imports of the functions around which only the lines in ``span`` use, and now repeat.
+def remove_repeated_imports(module: Module, span: tuple[int, int], captured: Iterable[Capture]) -> Iterator[Edit]:
+    """Yield edits that remove imports of enclosing functions that only the lines in ``span``, which repeat them, use.
 
-    Modules that may do something when they are imported do it where they did.
+    Imports of modules that may have side effects stay.
     """
     for one in captured:
         statement = one.bindings[0].node
         line = module.parents[statement]
         block = module.parents[line]
-        uses = (module.span(use)[0] for use in reads_of(module, one.name, one.scope))
+        uses = (module.span(use)[0] for use in variable_reads(module, one.name, one.scope))
         if (
             one.bindings[0].qualified.partition(".")[0] in _QUIET
             and len(one.bindings) == len(getattr(statement, "names", ())) == 1

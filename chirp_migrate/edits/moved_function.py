@@ -14,25 +14,39 @@ from chirp_migrate.analysis.dataflow.class_looks import (
     receivers,
 )
 from chirp_migrate.analysis.dataflow.closures import Capture, captures
-from chirp_migrate.analysis.dataflow.function_looks import CODE, DETAILS, place_of_look
+from chirp_migrate.analysis.dataflow.function_looks import CODE, DETAILS, place_of_inspection
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     has_relatives,
     is_accessed_by_name,
     is_probed,
     is_replaced,
-    lists_names,
     may_be_set,
     may_get_other_objects,
+    may_list_attributes,
     may_set_computed,
 )
-from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Entry, Given, Member, step_of
-from chirp_migrate.analysis.dataflow.worker_escape import Destinations
-from chirp_migrate.analysis.known_names import DATASET, FACTORY_METHOD, TORCH_LOADER, base_names, is_call_of, one_of
+from chirp_migrate.analysis.dataflow.value_flow import (
+    Assigned,
+    AttributeRead,
+    CallArgument,
+    ConditionalOperand,
+    DisplayEntry,
+    step_of,
+)
+from chirp_migrate.analysis.dataflow.worker_escape import WorkerPurposes
+from chirp_migrate.analysis.known_names import (
+    DATASET,
+    FACTORY_METHOD,
+    TORCH_LOADER,
+    any_of_patterns,
+    base_names,
+    is_call_of,
+)
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.call_arguments import call_text
 from chirp_migrate.edits.imports import is_reached
-from chirp_migrate.edits.movability import check_body, check_values, outer_name, stays
+from chirp_migrate.edits.movability import check_body, check_values, has_same_value_at, name_of_enclosing
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.plans.plan import Edit, Import
 from chirp_migrate.source.text import edited
@@ -56,38 +70,40 @@ _CALLED_BY_LOADERS = ("collate_fn", "worker_init_fn")
 _ASKED_OF_LOADERS = r"""\.\s*({0})\b(?!\s*=[^=])|["']({0})["'](?!\s*:|\s*\]\s*=[^=])""".format(
     "|".join(_CALLED_BY_LOADERS)
 )
-_LOADER_CALL = one_of(TORCH_LOADER, FACTORY_METHOD)
+_LOADER_CALL = any_of_patterns(TORCH_LOADER, FACTORY_METHOD)
 #: Bases without private methods.
-_PLAIN_BASE = one_of(DATASET, r"builtins\.object|abc\.ABC|typing\.(Generic|Protocol)")
+_PLAIN_BASE = any_of_patterns(DATASET, r"builtins\.object|abc\.ABC|typing\.(Generic|Protocol)")
 #: How many classes are followed one above the other.
 _BASES_LIMIT = 8
 
 
 class MovedFunction:
-    """A function or lambda inside a function, which one of the module, or a method, is to replace.
+    """A function or lambda inside a function, which a function of the module, or a method, will replace.
 
     Attributes:
-        place: where in the module a function goes.
-        captured: what it takes from the functions around.
-        imports: what of that is imported there.
-        import_lines: statements that import it again; known when it is checked.
+        place: offset in the module of the new function.
+        captured: the names that it captures from the enclosing functions.
+        imports: the captured names that are imports.
+        import_lines: statements that repeat these imports; set by ``check``.
         is_recursive: whether it calls itself.
-        method: the method whose ``self`` it uses: beside that one it becomes a method, too.
-        captives: names whose values are bound to what replaces it.
-        bound: its parameters whose defaults are bound as well; known when it is checked.
-        indent: that of its new definition.
+        method: the method whose ``self`` it uses; the function then becomes a method next to it.
+        captives: names whose values are bound to the replacement.
+        bound: its parameters whose defaults are bound as well; set by ``check``.
+        indent: indentation of its new definition.
     """
 
     def __init__(self, module: Module, project: Project, node: cst.FunctionDef | cst.Lambda, place: int) -> None:
         self.module, self.project, self.node, self.place = module, project, node, place
         captured = captures(module, node.body)
         self.is_recursive = isinstance(node, cst.FunctionDef) and captured.pop(node.name.value, None) is not None
-        self.captured = list(captured.values())
-        self.imports = [capture for capture in self.captured if capture.is_import]
+        self.captured_groups = list(captured.values())
+        self.imports = [capture for capture in self.captured_groups if capture.is_import]
         self.import_lines: list[str] = []
         self.method = _owning_method(module, captured["self"]) if "self" in captured else None
         own = {"self"} if self.method is not None else ()
-        self.captives = [capture.name for capture in self.captured if not capture.is_import and capture.name not in own]
+        self.captives = [
+            capture.name for capture in self.captured_groups if not capture.is_import and capture.name not in own
+        ]
         self.bound: list[cst.Param] = []
         self.indent = "" if self.method is None else module.indentation(module.span(self.method)[0])
 
@@ -97,14 +113,14 @@ class MovedFunction:
         return bool(self.captives or self.bound or self.method)
 
     def check(self) -> None:
-        """See that it can be moved.
+        """Check that the function can be moved.
 
         Raises:
-            NotMovable: it cannot, for the reason given.
+            NotMovable: it cannot; the message has the reason.
         """
         check_body(self.module, self.node)
         self.import_lines = move.import_lines(self.module, self.imports)
-        check_values(self.module, self.project, self.node, self.captured)
+        check_values(self.module, self.project, self.node, self.captured_groups)
         if self.method is not None and not self._takes_methods():
             raise NotMovable("it would be a method, and the class, a base or a metaclass may inspect its methods")
         if self.method is not None and self._takes_other_objects(self.method):
@@ -117,36 +133,37 @@ class MovedFunction:
         return owner is None or may_get_other_objects(self.module, self.project, owner, method.name.value)
 
     def _takes_methods(self) -> bool:
-        """Return whether no code inspects the methods of the enclosing class, so that one more is invisible."""
+        """Return whether no code inspects the methods of the enclosing class, so that another method is invisible."""
         owner = self.module.enclosing_class(self.method or self.node)
         if self.project.holds(r"\bdef\s+__getattribute__\b", "__getattribute__"):
             return False
         return owner is not None and _has_quiet_namespace(self.module, self.project, owner)
 
     def _bound_defaults(self) -> list[cst.Param]:
-        """Parameters whose default is to be evaluated where the function stood.
+        """Return the parameters whose default must be evaluated at the old place of the function.
 
-        A default in front of such a one goes with it, because the language wants parameters without default first.
+        A parameter with a default in front of such a parameter is included, because Python requires parameters without
+        a default first.
         """
         given = self.node.params
         defaulted = [parameter for parameter in (*given.posonly_params, *given.params) if parameter.default is not None]
-        moving = [n for n, one in enumerate(defaulted) if not self._stays(one)]
+        moving = [n for n, one in enumerate(defaulted) if not self._default_stays(one)]
         taken = defaulted[: moving[-1] + 1] if moving else []
         if any(one in given.posonly_params for one in taken):
             raise NotMovable("the default of a positional-only parameter is evaluated where the function is defined")
-        return taken + [parameter for parameter in given.kwonly_params if not self._stays(parameter)]
+        return taken + [parameter for parameter in given.kwonly_params if not self._default_stays(parameter)]
 
-    def _stays(self, parameter: cst.Param) -> bool:
-        return stays(self.module, self.project, parameter.default, self.place)
+    def _default_stays(self, parameter: cst.Param) -> bool:
+        return has_same_value_at(self.module, self.project, parameter.default, self.place)
 
     def check_callers(self, uses: Iterable[cst.CSTNode]) -> None:
-        """See that no caller can give one of the bound parameters by its position, which ``partial`` does not take.
+        """Check that no caller can pass a bound parameter by position, which ``partial`` does not accept.
 
         Args:
-            uses: where it stands, or is read by its name.
+            uses: the places where it is defined, or read by its name.
 
         Raises:
-            NotMovable: one may.
+            NotMovable: a caller may.
         """
         positional = self.node.params.params
         bound = [one for one in positional if one in self.bound]
@@ -165,11 +182,11 @@ class MovedFunction:
 
     def _is_given_to_loader(self, use: cst.CSTNode) -> bool:
         match step_of(self.module, use):
-            case Chosen(whole):
+            case ConditionalOperand(whole):
                 return self._is_given_to_loader(whole)
             case Assigned((cst.Name(),), _):
                 return True  # its reads are among the uses
-            case Given(cst.Arg(keyword=cst.Name(value=keyword)), call):
+            case CallArgument(cst.Arg(keyword=cst.Name(value=keyword)), call):
                 return keyword in _CALLED_BY_LOADERS and is_call_of(self.module, call, _LOADER_CALL, self.project)
         return False
 
@@ -184,23 +201,23 @@ class MovedFunction:
         """Check that no code can distinguish it from its replacement.
 
         Args:
-            uses: where it stands, or is read by its name.
-            called: what it is called.
-            replaced: whether that is another function than its own.
+            uses: the places where it is defined, or read by its name.
+            called: name of the function.
+            replaced: whether the replacement is another function, not the moved one.
             by_partial: whether the replacement binds values, with or without captured names.
 
         Raises:
-            NotMovable: something may.
+            NotMovable: some code may.
         """
         uses = list(uses)
         holds = replaced or by_partial or self.is_changed
-        if any(isinstance(step_of(self.module, use), Member) for use in uses):
+        if any(isinstance(step_of(self.module, use), AttributeRead) for use in uses):
             raise NotMovable("the code uses attributes of it")
         if any(self._is_inspected(use) for use in uses):
             raise NotMovable("`inspect` reads it")
-        if (place := place_of_look(self.project, CODE)) is not None:
+        if (place := place_of_inspection(self.project, CODE)) is not None:
             raise NotMovable(f"the project reads names or code of functions ({place})")
-        if holds and (place := place_of_look(self.project, DETAILS)) is not None:
+        if holds and (place := place_of_inspection(self.project, DETAILS)) is not None:
             raise NotMovable(f"the project reads function attributes that the replacement does not have ({place})")
         kept = self._names_of_function(uses, called)
         names = "|".join(map(re.escape, kept))
@@ -228,39 +245,42 @@ class MovedFunction:
 
     def _names_of_function(self, uses: Iterable[cst.CSTNode], called: Collection[str]) -> list[str]:
         """Return its own names, those of its purpose, of parameters that take it, and of attributes that store it."""
-        destinations = self.module.once(Destinations, self.project)
+        destinations = self.module.once(WorkerPurposes, self.project)
         names = {*called, *filter(None, map(destinations.of, uses))}
         names |= receivers(self.project, frozenset(names))
-        kept = self.project.captured(rf"\.(\w+)\s*=\s*(?:{'|'.join(sorted(names))})\b", *names)
+        kept = self.project.captured_groups(rf"\.(\w+)\s*=\s*(?:{'|'.join(sorted(names))})\b", *names)
         return sorted(names | kept)
 
     def _is_inspected(self, use: cst.CSTNode) -> bool:
         match step_of(self.module, use):
-            case Given(_, call):
+            case CallArgument(_, call):
                 return any(name.startswith("inspect.") for name in self.module.qualified_names(call.func))
         return False
 
     def _may_be_method(self, use: cst.CSTNode) -> bool:
-        """Whether it may be made an attribute of a class there, whose objects then call it with themselves first."""
+        """Return whether a use may make it an attribute of a class, so that it gets ``self`` as first argument."""
         module, step = self.module, step_of(self.module, use)
         match step:
-            case Chosen(whole):
+            case ConditionalOperand(whole):
                 return self._may_be_method(whole)
             case Assigned(targets):
                 owners = (target.value for target in targets if isinstance(target, cst.Attribute))
                 names = (target for target in targets if isinstance(target, cst.Name))
                 in_class = any(isinstance(module.scopes.scope_of(name).node, cst.ClassDef) for name in names)
                 return in_class or any(map(self._may_be_class, owners))
-            case Entry(_, display):
+            case DisplayEntry(_, display):
                 match step_of(module, display):
-                    case Given(_, cst.Call(func=cst.Name(value="type"))):
+                    case CallArgument(_, cst.Call(func=cst.Name(value="type"))):
                         return True
-            case Given(argument, cst.Call(func=cst.Name(value="setattr"), args=[owner, _, given])):
+            case CallArgument(argument, cst.Call(func=cst.Name(value="setattr"), args=[owner, _, given])):
                 return given is argument and self._may_be_class(owner.value)
         return False
 
     def _may_be_class(self, owner: cst.BaseExpression) -> bool:
-        """Whether what an attribute is set on may be a class; what nothing says of, if this takes an object first."""
+        """Return whether the owner of an assigned attribute may be a class.
+
+        If that is unknown, return whether the function could take ``self``.
+        """
         module = self.module
         match owner:
             case cst.Call(func=called):
@@ -280,7 +300,7 @@ class MovedFunction:
     def free_name(self, wishes: list[str], taken: Collection[str]) -> str:
         """Return a free name, of a method also in classes that share methods with its class.
 
-        For a method only those of ``taken`` count that stand after ``self.``.
+        For a method, only those of ``taken`` count that follow ``self.``.
 
         Raises:
             NotMovable: an attribute may have any name.
@@ -295,7 +315,7 @@ class MovedFunction:
                 "it would be a method, and the project sets attributes with computed names, which may hide it"
             )
         if _has_private_names(self.module, project, owner):
-            around = f"_{outer_name(self.module, self.node)}_"
+            around = f"_{name_of_enclosing(self.module, self.node)}_"
             wishes = [one if one.startswith(around) else around + one.lstrip("_") for one in wishes]
         related = has_relatives(self.module, project, owner)
         used = {one.removeprefix("self.") for one in taken if one.startswith("self.")}
@@ -305,39 +325,47 @@ class MovedFunction:
             name = move.free_name(self.module, wishes, used)
         return name
 
-    def spelled(self, name: str) -> str:
+    def expression_for(self, name: str) -> str:
         """Return the expression for ``name`` at the old place."""
         return name if self.method is None else f"self.{name}"
 
     def value(self, name: str, around: int) -> tuple[str, frozenset[Import]]:
-        """Source of what replaces it, called ``name``, and the import that this takes; ``around``: columns beside it.
+        """Return the source of the replacement called ``name``, and the import that it needs.
+
+        ``around`` is the number of columns that other code takes in the line.
 
         Raises:
-            NotMovable: ``partial`` means something else there.
+            NotMovable: the name ``partial`` means something else there.
         """
         module = self.module
         spans = [(one.name.value, move.whole_span(module, one.default)) for one in self.bound if one.default]
         values = [*self.captives, *(f"{keyword}={module.text[start:end]}" for keyword, (start, end) in spans)]
-        return self.partial_of(self.spelled(name), values, around) if values else (self.spelled(name), frozenset())
+        return (
+            self.partial_of(self.expression_for(name), values, around)
+            if values
+            else (self.expression_for(name), frozenset())
+        )
 
     def partial_of(self, function: str, values: Sequence[str], around: int) -> tuple[str, frozenset[Import]]:
-        """Return source of a function with values bound, and the import that this takes; ``around``: columns beside it.
+        """Return the source of ``partial`` of a function, and the import that it needs.
+
+        ``around`` is the number of columns that other code takes in the line.
 
         Raises:
-            NotMovable: ``partial`` means something else there.
+            NotMovable: the name ``partial`` means something else there.
         """
         module, node = self.module, self.node
         partial, imports = "partial", frozenset({("functools", "partial")})
         place = module.span(node)[0]
         spellings = (("partial", "functools.partial", "partial"), ("functools", "functools", "functools.partial"))
-        for word, path, spelled in spellings:
+        for word, path, expression_for in spellings:
             owner = module.scopes.lookup(word, node)
             bindings = owner.bindings if owner is not None else []
             if self.project.meanings_from_elsewhere(module, word) - {path} or is_replaced(module, self.project, word):
                 continue
             earlier = all(one.qualified == path and module.span(one.node)[0] < place for one in bindings)
             if earlier and any(is_reached(module, one.node) for one in bindings):
-                partial, imports = spelled, frozenset()
+                partial, imports = expression_for, frozenset()
                 break
         else:
             owner = module.scopes.lookup("partial", node)
@@ -348,7 +376,7 @@ class MovedFunction:
         return call_text(module, style, partial, [function, *values], indent=indent, around=around), imports
 
     def parameters(self) -> list[Edit]:
-        """Return edits of its parameters: those whose values are bound stand first, where no caller can give others."""
+        """Return edits of its parameters: bound parameters come first, where no caller can pass other values."""
         module, own = self.module, parameters(self.node)
         first = [*(["self"] if self.method is not None else []), *self.captives]
         if self.captives and not self.node.params.posonly_params:
@@ -365,7 +393,7 @@ class MovedFunction:
         return edited(self.module.text, self.module.span(self.node.params), self.parameters())
 
     def defined(self, text: str) -> tuple[Edit, ...]:
-        """Return edits that put its new definition in its place."""
+        """Return edits that insert its new definition."""
         if self.method is None:
             return move.insert_at(self.module, self.place, text)
         offset, newline = move.definition_range(self.module, self.method)[1], self.module.newline
@@ -375,7 +403,7 @@ class MovedFunction:
 
 def _has_quiet_namespace(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
     """Return whether no code near a class, or a base in the project, may inspect the class namespace."""
-    if owner.keywords or owner.decorators or depth == _BASES_LIMIT or lists_names(module):
+    if owner.keywords or owner.decorators or depth == _BASES_LIMIT or may_list_attributes(module):
         return False
     for base in owner.bases:
         names = project.resolved_names(module, base.value)
@@ -391,7 +419,7 @@ def _has_quiet_namespace(module: Module, project: Project, owner: cst.ClassDef, 
 
 
 def _has_private_names(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
-    """Whether a base of a class may have private methods that its code does not show, as those of libraries do."""
+    """Return whether a base of a class may have private methods outside the project, as bases from libraries may."""
     for name in base_names(module, project, owner):
         found = project.class_definition(name)
         if found is None and not _PLAIN_BASE.fullmatch(name):
@@ -402,7 +430,7 @@ def _has_private_names(module: Module, project: Project, owner: cst.ClassDef, de
 
 
 def _owning_method(module: Module, captured: Variable | Capture) -> cst.FunctionDef | None:
-    """Return the method whose ``self`` is captured, if it is one."""
+    """Return the method whose ``self`` is captured, if there is one."""
     method = captured.scope.node
     if not isinstance(method, cst.FunctionDef) or method.decorators:
         return None

@@ -14,13 +14,13 @@ from chirp_migrate.syntax.module import Module, find_in
 
 
 def line_deletion(module: Module, statement: cst.CSTNode) -> Edit:
-    """Remove a statement with its lines."""
+    """Return the edit that removes a statement with its lines."""
     start, end = module.span(statement)
     return Edit(module.line_start(start), module.line_end(end - 1), "")
 
 
 def class_decorator(module: Module, style: CodeStyle, node: cst.ClassDef, name: str, arguments: Sequence[str]) -> Edit:
-    """Put ``@name(arguments)`` above a class that has no decorator, one argument a line where it is long."""
+    """Put ``@name(arguments)`` above a class without decorators, with one argument on each line if it is long."""
     line = call_text(module, style, f"@{name}", arguments)
     place = module.span(node)[0]
     # With the keyword: what others insert above the class stays above the decorator, too.
@@ -29,23 +29,26 @@ def class_decorator(module: Module, style: CodeStyle, node: cst.ClassDef, name: 
 
 
 def is_dispensable(module: Module, statement: cst.CSTNode) -> bool:
-    """Whether the lines of a definition, or a line of statements, can go: nothing else is in them, but in the block."""
+    """Return whether the lines of a definition or statement can be removed.
+
+    They may contain no other code, and the block must contain other code.
+    """
     if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1:
         return False
     return len(getattr(module.parents[statement], "body", ())) > 1
 
 
 def block_deletion(module: Module, statement: cst.CSTNode) -> Edit:
-    """Remove a definition with its lines and the blank lines above it.
+    """Return the edit that removes a definition with its lines and the blank lines above it.
 
-    Comments above it stay: they are the user's words, and may be about more than this statement.
+    Comments above it stay: they may be about more than this statement.
     """
     lines = line_deletion(module, statement)
     return lines_deletion(module, lines.start, lines.end)
 
 
 def lines_deletion(module: Module, start: int, end: int) -> Edit:
-    """Remove whole lines and the blank lines above them (after them, where they open a block)."""
+    """Return the edit that removes whole lines and the blank lines above them (below them at the start of a block)."""
     while start > 0:
         above = module.line_start(start - 1)
         if module.text[above:start].strip():
@@ -58,7 +61,7 @@ def lines_deletion(module: Module, start: int, end: int) -> Edit:
 
 
 def with_comments(module: Module, offset: int, indent: str) -> int:
-    """Start of the comment lines straight above ``offset``; comments that open the file are about the file."""
+    """Return the start of the comment lines directly above ``offset``, without comments at the start of the file."""
     above = offset
     while above > 0 and module.text.startswith(f"{indent}#", module.line_start(above - 1)):
         above = module.line_start(above - 1)
@@ -66,10 +69,10 @@ def with_comments(module: Module, offset: int, indent: str) -> int:
 
 
 def first_in_block(module: Module, header: cst.CSTNode, block: cst.BaseSuite, lines: Sequence[str]) -> Edit | None:
-    """Put lines, a tab for each step of indentation, before the first statement of a block and the comments above it.
+    """Insert lines, with a tab for each level, before the first statement of a block and the comments above it.
 
-    ``header`` is the last expression before the block. ``None`` where there is no place for the lines: several of them
-    in a block that is written after its colon.
+    ``header`` is the last expression before the block. The result is ``None`` if there is no place for the lines:
+    several lines in a block on the line of its colon.
     """
     first = module.span(block.body[0])[0]
     if isinstance(block, cst.SimpleStatementSuite):
@@ -86,9 +89,9 @@ def first_in_block(module: Module, header: cst.CSTNode, block: cst.BaseSuite, li
 def separate_assignments(
     module: Module, style: CodeStyle, statement: cst.CSTNode, edits: Sequence[Edit]
 ) -> tuple[Edit, ...] | None:
-    """``a, b = a.to(device), b.to(device)`` with ``edits`` as an assignment each, where one line would get too long.
+    """Split ``a, b = a.to(device), b.to(device)`` with ``edits`` into two assignments, if one line would get too long.
 
-    ``None`` where it does not, or where one of the values may be read from what another assignment has changed.
+    ``None`` if it does not get too long, or if one assignment may change what the value of the other reads.
     """
     line = module.parents[statement]
     match statement:

@@ -1,4 +1,4 @@
-"""A dataset class as a subclass of the runtime's: stored attributes, and the edits that pass them on."""
+"""Rewriting of a dataset class as a subclass of a runtime class: stored attributes, and edits that pass them on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEEDS_NO_BRACKETS = (ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.
 
 
 @dataclass
-class Store:
+class AttributeStore:
     """``self.attribute = value`` in ``__init__``, with the source of the value."""
 
     attribute: str
@@ -30,9 +30,9 @@ class Store:
     alone: bool  # the only store of its statement
 
 
-def read_stores(module: Module, init: cst.FunctionDef) -> list[Store]:
+def read_stores(module: Module, init: cst.FunctionDef) -> list[AttributeStore]:
     """Return the attributes that ``__init__`` stores before its first other use of ``self``."""
-    stores: list[Store] = []
+    stores: list[AttributeStore] = []
     for statement in () if init.decorators else _statements(init):
         if is_super_init(statement):
             continue
@@ -46,13 +46,13 @@ def read_stores(module: Module, init: cst.FunctionDef) -> list[Store]:
 
 
 def _statements(init: cst.FunctionDef) -> Sequence[cst.CSTNode]:
-    """Return the statements of a method; the suite itself where they stand on the line of its header."""
+    """Return the statements of a method; the suite itself if they are on the line of its header."""
     return init.body.body if isinstance(init.body, cst.IndentedBlock) else [init.body]
 
 
-def _stores(module: Module, line: cst.CSTNode) -> list[Store]:
+def _stores(module: Module, line: cst.CSTNode) -> list[AttributeStore]:
     """Return the stores of a line that does nothing else."""
-    found: list[Store] = []
+    found: list[AttributeStore] = []
     for small in line.body if isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite) else ():
         match small:
             case cst.AnnAssign(target=annotated, value=cst.BaseExpression() as value):
@@ -64,16 +64,16 @@ def _stores(module: Module, line: cst.CSTNode) -> list[Store]:
         for target, expression in (pair for one in targets for pair in assigned_pairs(one, value)):
             if not isinstance(target, cst.Attribute) or not is_on_self(target):
                 return []
-            found.append(Store(target.attr.value, module.source(expression), line, False))
+            found.append(AttributeStore(target.attr.value, module.source(expression), line, False))
     for store in found:
         store.alone = len(found) == 1
     return found
 
 
-def _merge_branches(module: Module, statement: cst.If, above: list[Store]) -> list[Store]:
+def _merge_branches(module: Module, statement: cst.If, above: list[AttributeStore]) -> list[AttributeStore]:
     """Return ``if c: self.a = x`` / ``else: self.a = y`` as one store of ``x if c else y``.
 
-    Without ``else``, y is what ``above`` has for it, which is taken from there.
+    Without ``else``, y is the store in ``above``, which is removed from there.
     """
     then, otherwise = _values(module, statement.body), {}
     if isinstance(statement.orelse, cst.Else):
@@ -88,7 +88,9 @@ def _merge_branches(module: Module, statement: cst.If, above: list[Store]) -> li
     alone = len(then) == 1 and statement.orelse is not None
     condition = _operand(module.source(statement.test))
     return [
-        Store(attribute, f"{_operand(then[attribute])} if {condition} else {_operand(other)}", statement, alone)
+        AttributeStore(
+            attribute, f"{_operand(then[attribute])} if {condition} else {_operand(other)}", statement, alone
+        )
         for attribute, other in otherwise.items()
     ]
 
@@ -125,23 +127,23 @@ def _obsolete_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) ->
 def superclass_edits(
     module: Module,
     node: cst.ClassDef,
-    stores: Sequence[Store],
+    stores: Sequence[AttributeStore],
     base: str,
     arguments: Sequence[str],
-    consumed: Sequence[Store],
+    consumed: Sequence[AttributeStore],
     provided: frozenset[str],
     style: CodeStyle,
 ) -> tuple[Edit, ...] | str:
     """Return edits that turn a class into a subclass of ``base``; or the reason why not.
 
     Args:
-        module: where the class stands.
+        module: the module of the class.
         node: the class; it has an ``__init__`` and one base.
-        stores: what its ``__init__`` stores.
-        base: name of the shipped class.
+        stores: the attributes that its ``__init__`` stores.
+        base: name of the runtime's class.
         arguments: source of the arguments of ``super().__init__``.
-        consumed: stores whose values the shipped class now holds.
-        provided: attributes that the shipped class itself has.
+        consumed: stores whose values the runtime's class now stores.
+        provided: attributes of the runtime's class itself.
         style: how the project lays out its code.
     """
     methods = methods_of(node)

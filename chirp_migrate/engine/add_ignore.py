@@ -1,4 +1,4 @@
-"""``check --add-ignore``: comments that suppress all present findings, so that only new ones count."""
+"""``check --add-ignore``: comments that suppress all current findings, so that only new findings count."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["plan_ignores"]
 
 
 def plan_ignores(plan: Plan, findings: Iterable[Finding]) -> Plan:
-    """The plan that writes ``# chirp: ignore[CODE]`` above the statement of each finding; nothing is written yet.
+    """Plan ``# chirp: ignore[CODE]`` above the statement of each finding; write nothing yet.
 
     Args:
-        plan: what was found in the tree, and the bytes it was found in.
-        findings: those of it that are to be suppressed.
+        plan: the findings in the tree, and the bytes of its files.
+        findings: the findings to suppress.
 
     Raises:
         UnreadableSource: a file has changed since it was planned.

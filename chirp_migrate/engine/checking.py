@@ -21,8 +21,8 @@ class Check:
     """A plan, checked for work that is left.
 
     Attributes:
-        plan: what ``apply`` would rewrite, made by :func:`~chirp_migrate.engine.plan_tree.plan_tree`.
-        settings: what it was made with.
+        plan: the rewrites of ``apply``, from :func:`~chirp_migrate.engine.plan_tree.plan_tree`.
+        settings: the settings of the plan.
         strict: whether remarks, advice and suggestions count as work, too.
     """
 
@@ -42,7 +42,7 @@ class Check:
 
     @property
     def stopping(self) -> tuple[Finding, ...]:
-        """Return the uncounted findings that keep workers from starting without fork."""
+        """Return the findings that do not count, but keep workers from starting without fork."""
         codes = {rule.code for rule in all_rules() if rule.stops_workers}
         return tuple(finding for finding in self.others if finding.rule in codes and finding.status is Status.REPORT)
 
@@ -58,11 +58,11 @@ class Check:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return ``WORK_REMAINS`` when a finding counts or a file could not be handled, else ``OK``."""
+        """Return ``WORK_REMAINS`` if a finding counts or a file could not be handled, else ``OK``."""
         return ExitCode.WORK_REMAINS if self.work or self.plan.skipped else ExitCode.OK
 
     def is_suppressed_by_settings(self, finding: Finding) -> bool:
-        """Return whether ``per-file-ignores`` suppresses a finding, and not a comment only."""
+        """Return whether ``per-file-ignores`` suppresses a finding, not only a comment."""
         return finding.rule in self.settings.ignored_in(finding.path)
 
     def _with_status(self, statuses: Collection[Status]) -> tuple[Finding, ...]:

@@ -68,16 +68,17 @@ _BROUGHT_ALONG = re.compile(
 
 @dataclass(frozen=True)
 class Discovery:
-    """Result of :func:`discover`.
+    """The result of :func:`discover`.
 
     Attributes:
         root: absolute folder that the paths are relative to.
-        files: posix paths of the Python files to look at, sorted.
-        notebooks: posix paths of the notebooks to look at, sorted.
-        left_out: folders and files that were not looked at, sorted, with the reason.
-        context: posix paths of files and notebooks that the user left out, and of vendored ones, sorted: the project
-            runs with them, so what they import and define matters, but they are not rewritten.
-        settings: posix paths of files of settings (YAML, TOML, JSON, INI, gin), sorted: they may name what is built.
+        files: posix paths of the Python files to check, sorted.
+        notebooks: posix paths of the notebooks to check, sorted.
+        left_out: excluded folders and files, sorted, with the reason.
+        context: posix paths of files and notebooks that the user excludes, and of vendored files, sorted. The project
+            runs with them, so their imports and definitions matter, but they are not rewritten.
+        settings: posix paths of configuration files (YAML, TOML, JSON, INI, gin), sorted. They may name classes that a
+            program builds.
     """
 
     root: Path
@@ -89,7 +90,7 @@ class Discovery:
 
 
 def root_of(path: Path) -> Path:
-    """Return the absolute folder a run on ``path`` works in: ``path`` itself, or the folder of a single file.
+    """Return the absolute folder of a run on ``path``: ``path`` itself, or the folder of a single file.
 
     Raises:
         UsageProblem: there is nothing at ``path``, or it is neither a file nor a folder.
@@ -108,12 +109,12 @@ def root_of(path: Path) -> Path:
 
 
 def journal_root(path: Path) -> Path:
-    """The absolute folder that runs on ``path`` are recorded in: one for the whole project, wherever in it ``path`` is.
+    """Return the absolute folder whose journal records runs on ``path``: one for the whole project.
 
-    A project reaches up to the top of the git work tree, else to the nearest ``pyproject.toml``. Of its folders from
-    that of ``path`` up it is the first that has a journal, else the top one. Outside of any project it is the nearest
-    folder above that has a journal, else the folder of ``path``. Folders of another user are no part of it: their owner
-    could put a journal there that writes into this one.
+    A project extends up to the top of the git work tree, else to the nearest ``pyproject.toml``. The result is the
+    nearest folder of the project, from ``path`` upwards, that has a journal; else the top of the project. Outside of
+    any project it is the nearest folder above with a journal, else the folder of ``path``. Folders of another user do
+    not count: their owner could put a journal there that writes into this project.
 
     Raises:
         UsageProblem: see :func:`root_of`.
@@ -131,20 +132,20 @@ def discover(
 ) -> Discovery:
     """Find the Python files and notebooks at or below ``path``, by their names alone.
 
-    Left out are what an earlier ``apply`` added, version control, virtual environments, installed packages, caches,
-    build output, vendored code (folders called ``vendor``, ``third_party`` and the like, or ``extern`` and ``external``
-    where what is in them came with a licence or packaging of its own), ``chirpid_patch`` itself, links that leave the
-    tree, Python files above 4 MiB, notebooks above 64 MiB, and what git ignores. None of that is asked about ``path``
-    itself: it was named on purpose.
+    Excluded are files that an earlier ``apply`` added, version control, virtual environments, installed packages,
+    caches, build output, vendored code (folders called ``vendor``, ``third_party`` or similar, and ``extern`` and
+    ``external`` if they contain a licence or packaging files), ``chirpid_patch`` itself, links that leave the tree,
+    Python files above 4 MiB, notebooks above 64 MiB, and files that git ignores. ``path`` itself is never excluded,
+    because the user named it.
 
     Args:
         path: folder of the project, or one Python file or notebook.
-        notebooks: whether notebooks are looked at, too.
-        left_out_by: says why the user wants a file (posix path relative to the root) left out, or ``None``. It is
-            not asked about a file that was named itself.
+        notebooks: whether to include notebooks.
+        left_out_by: returns why the user excludes a file (posix path relative to the root), or ``None``. It is not
+            called for a file that is ``path`` itself.
 
     Raises:
-        UsageProblem: ``path`` does not exist, holds no Python file or notebook, or is one that is too large.
+        UsageProblem: ``path`` does not exist, contains no Python file or notebook, or is a file that is too large.
     """
     root = root_of(path)
     if not path.is_dir():
@@ -170,7 +171,7 @@ def discover(
     context: list[str] = []
     found: list[str] = []
     settings: list[str] = []
-    for name, vendored in sorted(_walk(root, ignored, left_out, settings)):
+    for name, vendored in sorted(_walk_folder(root, ignored, left_out, settings)):
         if vendored:
             context.append(name)
             continue
@@ -192,12 +193,12 @@ def discover(
     return Discovery(root, files, books, accounted, tuple(context), tuple(sorted(settings)))
 
 
-def _walk(
+def _walk_folder(
     root: Path, ignored: frozenset[str], left_out: list[Skipped], settings: list[str]
 ) -> Iterator[tuple[str, bool]]:
-    """Paths of the files below ``root``, and whether they are vendored.
+    """Yield the paths of the files below ``root``, and whether they are vendored.
 
-    Adds to ``left_out`` what is left out, and to ``settings`` the files of settings.
+    Add excluded paths to ``left_out``, and configuration files to ``settings``.
     """
     folders = [("", False)]  # not recursive: folders may lie deeper than calls may
     while folders:
@@ -236,7 +237,7 @@ def _walk(
 
 
 def _settings_in(entries: Sequence[os.DirEntry[str] | Path], prefix: str) -> tuple[str, ...]:
-    """Paths of the files of settings in a folder, if they are so few and small that they are no data."""
+    """Return the paths of the configuration files in a folder, if they are few and small and so are no data."""
     named = [entry for entry in entries if entry.name.endswith(_SETTINGS)]
     if len(named) > _MOST_SETTINGS:
         return ()
@@ -252,7 +253,7 @@ def _is_small(entry: os.DirEntry[str] | Path) -> bool:
 
 
 def _is_plain(path: Path) -> bool:
-    """Return whether it is a file that is worth reading, and no link."""
+    """Return whether a path is a regular file that is not too large, and no link."""
     try:
         found = path.lstat()
     except OSError:
@@ -261,7 +262,7 @@ def _is_plain(path: Path) -> bool:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether it is a folder, or a link to one."""
+    """Return whether an entry is a folder, or a link to a folder."""
     try:
         return entry.is_dir()
     except OSError:  # a loop of links
@@ -284,11 +285,11 @@ def _folder_reason(folder: os.DirEntry[str], *, at_root: bool) -> str | None:
 
 def _is_vendored(folder: os.DirEntry[str]) -> bool:
     name = folder.name.lower()
-    return name in _VENDORED or (name in _PERHAPS_VENDORED and _brings_along(folder.path, levels=2))
+    return name in _VENDORED or (name in _PERHAPS_VENDORED and _has_licence_or_packaging(folder.path, levels=2))
 
 
-def _brings_along(folder: str, levels: int) -> bool:
-    """Return whether there is something in a folder, or in one below it, that copied code brings along."""
+def _has_licence_or_packaging(folder: str, levels: int) -> bool:
+    """Return whether a folder, or a folder below it, contains a licence or packaging file of copied code."""
     try:
         with os.scandir(folder) as listed:
             entries = list(listed)
@@ -296,12 +297,12 @@ def _brings_along(folder: str, levels: int) -> bool:
     except OSError:  # the next code that lists it reports that
         return False
     return any(_BROUGHT_ALONG.fullmatch(entry.name) for entry in entries) or any(
-        _brings_along(path, levels - 1) for path in below
+        _has_licence_or_packaging(path, levels - 1) for path in below
     )
 
 
 def _was_added_by_apply(path: Path, relative: str) -> bool:
-    """Return whether an earlier ``apply`` put a file there, to this folder or to one inside it."""
+    """Return whether an earlier ``apply`` on this folder, or on a folder inside it, added the file."""
     place = next((one for one in SCAFFOLD_PATHS if f"/{relative}".endswith(f"/{one}")), None)
     try:
         return place is not None and is_scaffold(place, path.read_bytes())

@@ -24,18 +24,18 @@ def check_settled(
     jobs: int | None = None,
     progress: Progress = no_progress,
 ) -> None:
-    """Compile the result of ``plan`` and plan it once more.
+    """Compile the result of ``plan``, plan it again, and check that nothing is left to rewrite.
 
     Args:
-        path: what was planned: the folder of the backend, or one file of it.
-        plan: what is about to be written.
-        settings: those that it was made with.
-        edited: paths of files that the user edited hunks of; what they wrote may be anything that compiles.
+        path: the path of the plan: the folder of the backend, or one file of it.
+        plan: the plan that will be written.
+        settings: the settings of the plan.
+        edited: paths of files with hunks that the user edited. Their text may be anything that compiles.
         jobs: number of processes that plan.
         progress: called for every file.
 
     Raises:
-        Refused: a rewritten file cannot be compiled, or has more to rewrite than what the user refused.
+        Refused: a rewritten file cannot be compiled, or has more to rewrite than the hunks that the user refused.
     """
     rewritten = {file.path: file.after for file in plan.files if file.hunks}
     if not rewritten:

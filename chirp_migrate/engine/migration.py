@@ -38,19 +38,21 @@ def plan_migration(
     jobs: int | None = None,
     progress: Progress = no_progress,
 ) -> Plan:
-    """Plan everything ``apply`` would do at ``path``; nothing is written.
+    """Plan everything that ``apply`` does at ``path``; write nothing.
 
     Args:
         path: folder of the backend, or one Python file (which gets no scaffold and no dependency).
-        settings: which files and rules; by default all (see :func:`~chirp_migrate.engine.settings.read_settings`).
-        scaffold: also add the factory and monitor modules, the benchmarking notebook and the tests; ``None``: where
-            the modules of a training backend are in ``utils/``, and something imports the runtime now.
-        vendor: copy the runtime into the backend instead of depending on it; neither is done where nothing imports it.
-        jobs: number of processes that plan; ``None``: as many as pay.
+        settings: files to check and rules to run; by default all (see
+            :func:`~chirp_migrate.engine.settings.read_settings`).
+        scaffold: also add the factory and monitor modules, the benchmarking notebook and the tests. ``None`` adds them
+            if ``utils/`` contains the modules of a training backend, and a file imports the runtime after the rewrites.
+        vendor: copy the runtime into the backend instead of adding a dependency. If no file imports the runtime,
+            neither is done.
+        jobs: number of processes that plan; ``None``: as many as save time.
         progress: called for every file.
 
     Raises:
-        chirp_migrate.errors.ChirpMigrateError: when ``path`` is no backend.
+        chirp_migrate.errors.ChirpMigrateError: ``path`` is no backend.
     """
     plan = plan_tree(path, settings=settings, jobs=jobs, progress=progress, vendor=vendor)
     root = plan.root
@@ -86,7 +88,7 @@ def plan_migration(
 
 
 def _plan_vendoring(root: Path) -> list[FilePlan]:
-    """Return the copy of the runtime, which takes the place of a dependency that an earlier run added."""
+    """Return the files of a vendored runtime, which replaces a dependency that an earlier run added."""
     removal = dependency_removal(root)
     return [*vendor_files(root), *([] if removal is None else [removal])]
 

@@ -1,7 +1,7 @@
-"""From a tree of files to a plan: read, let every rule propose, splice, repeat until nothing is left to propose.
+"""Planning of a tree of files: read them, run every rule, splice the edits, repeat until no rule has edits.
 
-Pure with respect to the tree: it reads files and returns a :class:`~chirp_migrate.plans.plan.Plan`. The user's code is
-never imported or run.
+The module only reads files and returns a :class:`~chirp_migrate.plans.plan.Plan`. It never imports or runs the user's
+code.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 from msgspec import structs
 
 from chirp_migrate.analysis.removed_names import removed_from_numpy
-from chirp_migrate.console.progress import Progress, Step, no_progress
+from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
 from chirp_migrate.console.text import count
 from chirp_migrate.engine.discover import discover
 from chirp_migrate.engine.rewrite_file import FileResult, concerned_rules
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.settings_loaders import loaders_in_settings
-from chirp_migrate.engine.worker_pool import migrate_files, rare_collection
+from chirp_migrate.engine.worker_pool import collect_garbage_rarely, migrate_files
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, PlanOptions, Skipped, Status
 from chirp_migrate.rules import Rule
 from chirp_migrate.source.notebook import NotebookSource, has_stored_outputs
@@ -37,7 +37,7 @@ Source = SourceFile | NotebookSource
 _STORED = "a notebook with stored outputs, which would no longer be those of its code; --notebooks includes it"
 
 
-@rare_collection()
+@collect_garbage_rarely()
 def plan_tree(
     root: Path,
     *,
@@ -49,26 +49,27 @@ def plan_tree(
 ) -> Plan:
     """Plan the migration of every Python file and notebook under ``root``.
 
-    A file that has nothing to say to any rule costs its reading and a search for words: it is not parsed, and not
-    reported when it is no Python.
+    A file in which no rule can find something is only read and searched for words. It is not parsed, and not reported
+    if it is no Python.
 
     Args:
         root: folder of the backend, or one Python file or notebook.
-        settings: which files and rules; by default all.
-        jobs: number of processes; ``None``: as many as pay.
+        settings: files to check and rules to run; by default all.
+        jobs: number of processes; ``None``: as many as save time.
         progress: called for every file.
-        overlay: bytes that files (by posix path relative to the root) would have; then only these are planned.
-        vendor: the runtime will be copied into ``root``: imports of it stand with the project's own.
+        overlay: assumed bytes of files, by posix path relative to the root. Only these files are then planned. None:
+            all files have the bytes on disk.
+        vendor: the runtime will be copied into ``root``, so its imports are sorted with those of the project.
 
     Raises:
-        chirp_migrate.errors.ChirpMigrateError: when ``root`` does not exist or holds no Python.
+        chirp_migrate.errors.ChirpMigrateError: ``root`` does not exist or contains no Python.
     """
     settings = settings or Settings()
     rules = settings.rules
     found = discover(root, notebooks=settings.notebooks is not False, left_out_by=settings.why_left_out)
     left_tests = [path for path in found.context if path.endswith(".py") and settings.leaves_as_test(path)]
-    read = _Reader(found.root, overlay or {})
-    progress(Step(f"reading {count(len(found.files) + len(found.notebooks) + len(found.context), 'file')}"))
+    read = _FileReader(found.root, overlay or {})
+    progress(ProgressStep(f"reading {count(len(found.files) + len(found.notebooks) + len(found.context), 'file')}"))
     sources, unread = _read_all(read, (one for one in (*found.files, *found.context) if one.endswith(".py")))
     raw = {one: read.raw_text(one) for one in (*found.notebooks, *found.context) if one.endswith(".ipynb")}
     worded = [one for one in found.notebooks if _has_a_word(raw[one], rules)]
@@ -90,11 +91,11 @@ def plan_tree(
     looked_at = [path for path in planned if path in sources]
     # The rewrite of a file finds the rules that concern it; most files have not even a word for one.
     words = {word for rule in rules for word in rule.trigger}
-    named = set(project.holding(*set().union(*(rule.names(project) for rule in rules))))
+    named = set(project.paths_containing(*set().union(*(rule.names(project) for rule in rules))))
     concerned = [path for path in looked_at if path in named or any(word in texts[path] for word in words)]
     # What cannot be decoded can still be searched for words.
     skipped = [
-        Skipped(path, _reason(error))
+        Skipped(path, _reason_of_error(error))
         for path, error in (unread | unread_books).items()
         if path not in found.context
         and (isinstance(error, OSError) or concerned_rules(rules, path, read.raw_text(path), project))
@@ -104,14 +105,14 @@ def plan_tree(
     findings: list[Finding] = []
     notes: list[str] = []
     doing, began = "planning" if overlay is None else "checking", time.monotonic()
-    progress(Step(doing, 0, len(concerned)))
+    progress(ProgressStep(doing, 0, len(concerned)))
     results: dict[str, FileResult] = {}
     read_size, size = 0, sum(len(texts[path]) for path in concerned)
     for result in migrate_files(concerned, project, settings, jobs):
         results[result.path] = result
         read_size += len(texts[result.path])
         left_s = (time.monotonic() - began) * (size / read_size - 1)
-        progress(Step(f"{doing} {result.path}", len(results), len(concerned), left_s))
+        progress(ProgressStep(f"{doing} {result.path}", len(results), len(concerned), left_s))
     for result in (results[path] for path in concerned):
         source, problem = sources[result.path], result.problem
         if problem is None and result.text != source.text:
@@ -135,7 +136,7 @@ def plan_tree(
     skipped.sort(key=lambda one: one.path)
     left_out = tuple(sorted((*found.left_out, *(Skipped(one, _STORED) for one in stored)), key=lambda one: one.path))
     if left_tests and overlay is None:
-        progress(Step("counting loaders in tests"))
+        progress(ProgressStep("counting loaders in tests"))
         left_out = _without_idle_tests(left_out, left_tests, texts, project, settings, jobs)
     options = PlanOptions(
         rules=None if settings.codes is None else tuple(sorted(settings.codes)),
@@ -150,7 +151,7 @@ def plan_tree(
 
 
 def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
-    """Return the files with hunks that are joined by what they have in common with hunks of other files alone."""
+    """Return the files, with the hunks of each file joined that belong to the same hunks of other files."""
     named = Counter(one for file in files for one in frozenset[str]().union(*(hunk.together for hunk in file.hunks)))
     shared = frozenset(one for one, number in named.items() if number > 1)
     return [
@@ -160,16 +161,16 @@ def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
 
 
 def _package_name(folder: Path) -> str:
-    """Dotted name by which the modules in a folder are imported, where it is a package, or in one; else ""."""
+    """Return the dotted name of the package of a folder, by which its modules are imported; "" if it is no package."""
     around = takewhile(lambda one: (one / "__init__.py").exists(), (folder, *folder.parents))
     return ".".join(reversed([one.name for one in around]))
 
 
 def source_of(path: str, data: bytes) -> Source:
-    """Return the text in the bytes of a file of the backend, for every suffix.
+    """Decode the bytes of a file of the backend, Python file or notebook.
 
     Raises:
-        UnreadableSource: the bytes are not text that round-trips, or no notebook of Python.
+        UnreadableSource: the bytes are no text that can be encoded again, or no notebook of Python.
     """
     return NotebookSource.from_bytes(data) if path.endswith(".ipynb") else SourceFile.from_bytes(data)
 
@@ -182,7 +183,7 @@ def _without_idle_tests(
     settings: Settings,
     jobs: int | None,
 ) -> tuple[Skipped, ...]:
-    """Return the excluded files, with the number of loaders in tests; without tests that have none."""
+    """Return the excluded files, with the number of loaders in each test; omit tests without loaders."""
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
     worded = [path for path in tests if any(rule.concerns(texts.get(path, ""), project) for rule in settings.rules)]
     loaders = {
@@ -193,8 +194,8 @@ def _without_idle_tests(
     return tuple(one for one in counted if one.loaders or one.path not in tests)
 
 
-class _Reader:
-    """The files of a tree, some of them as they would be."""
+class _FileReader:
+    """The files of a tree, some of them with assumed bytes."""
 
     def __init__(self, root: Path, overlay: Mapping[str, bytes]) -> None:
         self._root, self._overlay = root, overlay
@@ -204,7 +205,7 @@ class _Reader:
         return source_of(path, (self._root / path).read_bytes() if data is None else data)
 
     def raw_text(self, path: str) -> str:
-        """Return text of a file for looking up words in it; one that cannot be read holds nothing we could know of."""
+        """Return the text of a file for word searches; empty if it cannot be read."""
         try:
             data = self._overlay.get(path)
             return ((self._root / path).read_bytes() if data is None else data).decode("utf-8", errors="replace")
@@ -212,8 +213,10 @@ class _Reader:
             return ""
 
 
-def _read_all(read: _Reader, paths: Iterable[str]) -> tuple[dict[str, Source], dict[str, UnreadableSource | OSError]]:
-    """Return the readable files, and why all others cannot be read."""
+def _read_all(
+    read: _FileReader, paths: Iterable[str]
+) -> tuple[dict[str, Source], dict[str, UnreadableSource | OSError]]:
+    """Return the readable files, and the reasons why all others cannot be read."""
     sources: dict[str, Source] = {}
     unread: dict[str, UnreadableSource | OSError] = {}
     for path in paths:
@@ -225,12 +228,12 @@ def _read_all(read: _Reader, paths: Iterable[str]) -> tuple[dict[str, Source], d
 
 
 def _has_a_word(text: str, rules: Sequence[Rule]) -> bool:
-    """Return whether a notebook is worth taking apart: some rule looks for a word that occurs in it."""
+    """Return whether a notebook contains a word of any rule, so that its cells have to be parsed."""
     return any(word in text for rule in rules for word in rule.trigger)
 
 
 def _locate_findings(findings: Iterable[Finding], source: Source) -> list[Finding]:
-    """Findings with the place a person would look at: in a notebook, the cell and the line in it."""
+    """Return findings with the places that users see: in a notebook, the cell and the line in the cell."""
     if isinstance(source, SourceFile):
         return list(findings)
     places = [(finding, source.locate(finding.line)) for finding in findings]
@@ -238,7 +241,7 @@ def _locate_findings(findings: Iterable[Finding], source: Source) -> list[Findin
 
 
 def _unchecked_cells(path: str, source: Source, rules: Sequence[Rule]) -> list[str]:
-    """Notes on cells of a notebook that no rule has seen though they may build a loader."""
+    """Return notes on cells of a notebook that rules could not check although they may build a loader."""
     if isinstance(source, SourceFile):
         return []
     reasons = dict(source.unreadable)
@@ -247,5 +250,5 @@ def _unchecked_cells(path: str, source: Source, rules: Sequence[Rule]) -> list[s
     return [f"{path}: cell {cell}: {reasons.get(cell, 'magics are')} not checked." for cell in cells]
 
 
-def _reason(error: Exception) -> str:
+def _reason_of_error(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -19,17 +19,17 @@ _TAIL_BYTES = 16_384
 
 @dataclass(frozen=True)
 class CheckResult:
-    """How a command ended: its exit status (negative: the signal that ended it) and the last lines it printed."""
+    """The result of a command: its exit status (negative: the signal that ended it) and its last printed lines."""
 
     status: int
     tail: str
 
 
 def run_check(command: str, folder: Path) -> CheckResult:
-    """Run ``command`` with the shell in ``folder`` and wait for it; it and all it started end with us.
+    """Run ``command`` with the shell in ``folder`` and wait for it; its processes end with this one.
 
     Raises:
-        OSError: there is no shell to run it with.
+        OSError: there is no shell.
     """
     with tempfile.TemporaryFile() as output:
         child = subprocess.Popen(

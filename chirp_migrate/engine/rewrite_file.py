@@ -1,4 +1,4 @@
-"""The rules on one file: their findings, suppressed findings, and the edits that are applied."""
+"""Running the rules on one file: findings, suppressed findings, and applied edits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import count
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_named_in_strings
 from chirp_migrate.edits.apply_hunks import compose
 from chirp_migrate.edits.deadcode import newly_dead, top_level_names
-from chirp_migrate.edits.imports import conflicting, conflicting_elsewhere, hidden, import_edits
+from chirp_migrate.edits.imports import conflicting_names, hidden_names, import_edits, names_conflicting_elsewhere
 from chirp_migrate.edits.layout import layout_edits
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.suppression import Suppressions, UnreadableComments, read_suppressions
@@ -43,12 +43,12 @@ class FileResult:
 
     Attributes:
         path: posix path relative to the root.
-        text: the new text, or the old one where nothing is to change.
-        findings: what was found, by place.
-        hunks: what of it can be accepted or refused alone (see :class:`~chirp_migrate.plans.plan.Hunk`).
-        public: names that other files take from it.
-        notes: sentences on the file that belong to no finding.
-        problem: why the file could not be handled; then its text is the old one, and nothing was found.
+        text: the new text; the old text if nothing changes.
+        findings: the findings in order of their places.
+        hunks: the changes that can be accepted or refused alone (see :class:`~chirp_migrate.plans.plan.Hunk`).
+        public: names that other files import from it.
+        notes: sentences about the file that belong to no finding.
+        problem: why the file could not be handled; it then has its old text and no findings.
     """
 
     path: str
@@ -61,13 +61,13 @@ class FileResult:
 
 
 def migrate_file(path: str, text: str, project: Project, settings: Settings) -> FileResult:
-    """Rewrite one file by the settings. It never raises: one bad file must not keep the others from migrating.
+    """Rewrite one file by the settings. Never raise an error: a bad file must not prevent the migration of others.
 
     Args:
         path: posix path relative to the root.
-        text: its text.
-        project: the backend it belongs to, whose view of the file becomes the new text.
-        settings: which rules to run, and which findings to suppress.
+        text: text of the file.
+        project: the backend of the file, in which the new text replaces the old text.
+        settings: rules to run, and findings to suppress.
     """
     try:
         suppressions = read_suppressions(text)
@@ -128,26 +128,26 @@ def rewrite_in_hunks(
     ignored: frozenset[str] = frozenset(),
     by_gain: bool = False,
 ) -> FileResult:
-    """Apply the rules to one module until none of them proposes an edit.
+    """Apply the rules to one module until no rule returns an edit.
 
     Args:
         path: posix path relative to the root.
         text: source of the module.
-        project: the backend it belongs to, whose view of the file becomes the new text.
+        project: the backend of the file, in which the new text replaces the old text.
         unsafe: also apply rules that change behaviour.
         rules: the rules; ``None`` means all.
         ignored: codes whose findings are suppressed in this file.
-        by_gain: whether what buys nothing stays as it is (see :class:`~chirp_migrate.plans.plan.Gain`).
+        by_gain: whether to omit rewrites without a gain (see :class:`~chirp_migrate.plans.plan.Gain`).
 
     Returns:
-        The new text, its hunks and the findings, with lines and columns of the text as it was given.
+        The new text, its hunks and the findings, with lines and columns of the original text.
 
     Raises:
-        UnparsableModule: when ``text`` cannot be parsed.
+        UnparsableModule: ``text`` cannot be parsed.
         UnreadableComments: the comments that suppress findings cannot be read.
     """
     asked = selected = all_rules() if rules is None else rules
-    work: _Rewriting | None = None
+    work: _RewriteState | None = None
     findings: list[Finding] = []
     original = text
     for number in count():
@@ -157,11 +157,11 @@ def rewrite_in_hunks(
         if not concerned:
             break
         module = project.module(path, in_work=True) if project.text(path) == text else Module(path, text)
-        work = work or _Rewriting(module, project)
+        work = work or _RewriteState(module, project)
         suppressions = read_suppressions(text)
         suppressions.everywhere |= ignored
         proposals = _proposals(concerned, module, project)
-        chosen, remaining = _choose(module, project, proposals, suppressions, unsafe, by_gain)
+        chosen, remaining = _choose_proposals(module, project, proposals, suppressions, unsafe, by_gain)
         # What later passes find fine is what the first one rewrote.
         findings += [work.finding(r, p, s) for r, p, s in remaining if s is Status.FINE and not number]
         if not chosen:
@@ -176,11 +176,11 @@ def rewrite_in_hunks(
 
 
 def _check_passes(path: str, text: str, number: int) -> None:
-    """See that a text may need another pass after ``number`` passes.
+    """Check that a text may have another pass after ``number`` passes.
 
     Raises:
-        UnparsableModule: its functions are nested too deeply.
-        AssertionError: the rules do not settle.
+        UnparsableModule: functions are nested too deeply.
+        AssertionError: the rules return edits again and again.
     """
     nesting = Outline(path, text).nesting
     if number < _PASS_LIMIT + min(nesting, _MOST_NESTED):
@@ -190,7 +190,7 @@ def _check_passes(path: str, text: str, number: int) -> None:
     raise AssertionError(f"the rules do not reach a fixpoint on {path}")
 
 
-class _Rewriting:
+class _RewriteState:
     """The state of the passes over one file."""
 
     def __init__(self, module: Module, project: Project) -> None:
@@ -263,13 +263,13 @@ class _Rewriting:
         return self._pieces.text
 
     def _calls_of(self, rule: Rule, proposal: Proposal) -> frozenset[tuple[str, int]]:
-        """Return the calls that build loaders, by their lines as read, with which a proposal stands or falls."""
+        """Return the calls that build loaders, by original lines, that are decided together with a proposal."""
         if not rule.counts_sites:
             return proposal.together
         return frozenset({(self._original.path, self._original.position(self._pieces.origin(proposal.offset))[0])})
 
     def _named(self, numbers: Iterable[int]) -> frozenset[str]:
-        """Return the calls that are decided together with some rewrites."""
+        """Return the calls that are decided together with the rewrites ``numbers``."""
         return frozenset(f"{path}:{line}" for number in numbers for path, line in self._calls[number])
 
     def _is_public(self, module: Module, name: str) -> bool:
@@ -277,7 +277,7 @@ class _Rewriting:
         return project.imported_elsewhere(module, name) or is_named_in_strings(module, project, name)
 
     def result(self, text: str, findings: list[Finding]) -> FileResult:
-        """Return the text with its hunks, and the findings with the hunks that they are in."""
+        """Return the text with its hunks, and the findings with their hunks."""
         path = self._original.path
         if not self._done:
             return FileResult(path, text, tuple(sorted(findings, key=_place)))
@@ -296,7 +296,7 @@ class _Rewriting:
         return FileResult(path, text, tuple(sorted(findings, key=_place)), hunks, public)
 
     def _hunks(self) -> tuple[tuple[Hunk, ...], list[int | None]]:
-        """Return the hunks, and for each rewrite the number of its one; None where later ones left nothing of it."""
+        """Return the hunks, and for each rewrite the number of its hunk; None if later rewrites undid it."""
         edits = list(self._pieces.edits())
         joined = {*self._joined, *self._pieces.joined, *sharing_lines(edits, self._original.line_starts)}
         groups = grouped(len(self._done), joined)
@@ -332,10 +332,10 @@ def concerned_rules(
 
     Args:
         rules: the rules.
-        path: where the module is.
-        text: its text; where it is no Python, its words decide alone, so that the error is reported.
-        project: the backend it belongs to.
-        rewritten: whether it has been rewritten by them.
+        path: path of the module.
+        text: text of the module. If it is no Python, its words alone decide, so that the error is reported.
+        project: the backend of the module.
+        rewritten: whether these rules have already rewritten it.
     """
     by_words = [rule for rule in rules if rule.concerns(text, project)]
     if not by_words:
@@ -365,7 +365,7 @@ def _proposals(rules: Sequence[Rule], module: Module, project: Project) -> list[
     return [(rule, proposal) for rule in rules for proposal in rule.check(module, project)]
 
 
-def _choose(
+def _choose_proposals(
     module: Module,
     project: Project,
     proposals: Sequence[tuple[Rule, Proposal]],
@@ -373,7 +373,7 @@ def _choose(
     unsafe: bool,
     by_gain: bool,
 ) -> tuple[list[tuple[Rule, Proposal]], list[tuple[Rule, Proposal, Status]]]:
-    """Proposals to apply in this pass (none overlapping another), and those that stay findings."""
+    """Return the proposals to apply in this pass, which do not overlap, and those that stay findings."""
     chosen: list[tuple[Rule, Proposal]] = []
     remaining: list[tuple[Rule, Proposal, Status]] = []
     taken: list[Edit] = []
@@ -391,7 +391,7 @@ def _choose(
         elif by_gain and proposal.gain is not None and proposal.gain.kind is GainKind.NOTHING:
             message = f"not rewritten: {proposal.gain.why}; with --all-loaders: {proposal.message}"
             remaining.append((rule, replace(proposal, message=message, why="no-gain"), Status.UNCHANGED))
-        elif clash := _clash(module, project, proposal) if proposal.imports else "":
+        elif clash := _import_clash(module, project, proposal) if proposal.imports else "":
             # What the rule says is what it would do.
             message = f"not rewritten: {clash}; otherwise: {proposal.message}"
             remaining.append((rule, Proposal(proposal.offset, message, why="name-taken"), Status.REPORT))
@@ -404,13 +404,13 @@ def _choose(
     return chosen, remaining
 
 
-def _clash(module: Module, project: Project, proposal: Proposal) -> str:
+def _import_clash(module: Module, project: Project, proposal: Proposal) -> str:
     """Return why a module cannot import or use a needed name; an empty text if it can."""
     needed = proposal.imports
     clashes = {
-        "this file": conflicting(module, project, needed),
-        "another file, and this one is imported with `*`": conflicting_elsewhere(module, project, needed),
-        "the surrounding code": hidden(module, needed, proposal.edits),
+        "this file": conflicting_names(module, project, needed),
+        "another file, and this one is imported with `*`": names_conflicting_elsewhere(module, project, needed),
+        "the surrounding code": hidden_names(module, needed, proposal.edits),
     }
     for where, clash in clashes.items():
         if clash:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.console.text import instead
+from chirp_migrate.console.text import suggest_name
 from chirp_migrate.engine.discover import root_of
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.rules import Rule, all_rules, codes_of, selected_codes, unknown_rule
@@ -43,18 +43,18 @@ class Settings:
     """The files to check, the rules to run and the rewrites to apply; by default everything safe.
 
     Attributes:
-        include: patterns of the files to look at; none means all.
+        include: patterns of the files to check; empty means all.
         exclude: patterns of files that are not rewritten.
         codes: the rules to run; ``None`` means all.
         file_ignores: patterns of files, and the codes whose findings are suppressed there.
         unsafe: also apply rules that change behaviour.
-        notebooks: whether notebooks are looked at; ``None``: those without stored outputs.
-        tests: also look at tests.
-        scaffold: whether the scaffold is added; ``None`` where ``utils/`` has training modules.
+        notebooks: whether notebooks are checked; ``None``: only those without stored outputs.
+        tests: also check tests.
+        scaffold: whether the scaffold is added; ``None``: if ``utils/`` has training modules.
         vendor: whether the runtime is copied into the project.
         all_loaders: also rewrite loaders that gain nothing.
         excluded: globs of further files that are not rewritten, relative to the folder of the run.
-        prefix: what goes before a path of the run to make it one of the patterns', ``""`` or ending in ``/``.
+        prefix: prefix that makes a path of the run relative to the folder of the patterns; ``""`` or ending in ``/``.
     """
 
     include: tuple[re.Pattern[str], ...] = ()
@@ -76,7 +76,7 @@ class Settings:
         return tuple(rule for rule in all_rules() if self.codes is None or rule.code in self.codes)
 
     def why_left_out(self, path: str) -> str | None:
-        """Return why the file at ``path`` is not to be rewritten, or ``None``."""
+        """Return why the settings exclude the file at ``path``; ``None`` if they do not."""
         name = self.prefix + path
         if any(pattern.fullmatch(name) for pattern in self.exclude):
             return f"excluded in {_FILE}"
@@ -91,7 +91,7 @@ class Settings:
         return not self.tests and _TEST.fullmatch(path) is not None
 
     def ignored_in(self, path: str) -> frozenset[str]:
-        """Return codes whose findings are suppressed in the file at ``path``."""
+        """Return the codes whose findings are suppressed in the file at ``path``."""
         name = self.prefix + path
         return frozenset().union(*(codes for pattern, codes in self.file_ignores if pattern.fullmatch(name)))
 
@@ -110,11 +110,11 @@ class Settings:
     ) -> Settings:
         """Return the settings with the command line's options applied.
 
-        ``select`` puts the settings' ``select`` and ``ignore`` aside; ``ignore`` alone takes further rules away, and
+        ``select`` replaces the settings' ``select`` and ``ignore``. ``ignore`` alone removes further rules, and
         ``exclude`` further files.
 
         Raises:
-            UsageProblem: a selector means no rule, no rule remains, or a pattern is none.
+            UsageProblem: a selector matches no rule, no rule remains, or a pattern is invalid.
         """
         for glob in exclude:
             if problem := _pattern_problem(glob):
@@ -144,28 +144,29 @@ class Settings:
 
 
 def read_settings(path: Path) -> Settings:
-    """Settings for a run on ``path``: those of the nearest ``pyproject.toml`` that has a ``[tool.chirp-migrate]``.
+    """Return the settings for ``path``, from the nearest ``pyproject.toml`` with a table ``[tool.chirp-migrate]``.
 
-    Looked for in the folder of the run and, inside a git work tree, in the folders above up to its top.
+    The file is searched in the folder of the run and, inside a git work tree, in the folders above up to its top.
 
     Raises:
-        UsageProblem: ``path`` does not exist, a ``pyproject.toml`` that speaks of this program cannot be read, or it
-            holds something else than what is documented.
+        UsageProblem: ``path`` does not exist, a ``pyproject.toml`` that mentions this program cannot be read, or its
+            table contains an undocumented key or value.
     """
     root = root_of(path)
     file, table = _nearest_table(root)
     if table is None:
         return Settings()
     prefix = "" if file.parent == root else root.relative_to(file.parent).as_posix() + "/"
-    return _Reader(file, table).settings(prefix)
+    return _TableReader(file, table).settings(prefix)
 
 
 def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any]]:
-    """``[tool.chirp-migrate.COMMAND]`` of the file that :func:`read_settings` reads, and that file; what is in the
-    table is checked by the code that uses it.
+    """Return the file that :func:`read_settings` reads, and its table ``[tool.chirp-migrate.COMMAND]``.
+
+    The code that uses the table checks its contents.
 
     Returns:
-        The file (that of the folder of the run where there is none) and the table (empty where there is none).
+        The file (the path in the folder of the run if no file has the table), and the table (maybe empty).
 
     Raises:
         UsageProblem: see :func:`read_settings`.
@@ -191,7 +192,7 @@ def place_of(file: Path, key: str, command: str = "") -> str:
 
 
 def _nearest_table(root: Path) -> tuple[Path, Mapping[str, Any] | None]:
-    """Return the nearest file that has our table, and that; the file of ``root`` and None where there is none."""
+    """Return the nearest file with this program's table, and the table; else the file of ``root`` and None."""
     above = [root, *root.parents]
     top = next((number for number, folder in enumerate(above) if (folder / ".git").exists()), 0)
     for folder in above[: top + 1]:
@@ -224,7 +225,7 @@ def _table(file: Path) -> Mapping[str, Any] | None:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _TableReader:
     """Checks a table key by key."""
 
     file: Path
@@ -233,70 +234,73 @@ class _Reader:
     def settings(self, prefix: str) -> Settings:
         for key in self.table:
             if key not in KEYS:
-                raise self._problem(key, f"is unknown; {instead(key, KEYS, 'the keys are')}")
-        select, ignore = self._selectors("select"), self._selectors("ignore")
+                raise self._usage_problem(key, f"is unknown; {suggest_name(key, KEYS, 'the keys are')}")
+        select, ignore = self._read_selectors("select"), self._read_selectors("ignore")
         codes = selected_codes(select or ["ALL"], ignore)
         if not codes:
-            raise self._problem(
+            raise self._usage_problem(
                 "ignore" if ignore else "select", "leaves no rule to run: select one that is not ignored."
             )
         return Settings(
-            include=self._patterns("include"),
-            exclude=self._patterns("exclude"),
+            include=self._read_patterns("include"),
+            exclude=self._read_patterns("exclude"),
             codes=codes if select or ignore else None,
             file_ignores=self._file_ignores(),
-            unsafe=self._flag("unsafe", default=False),
-            notebooks=self._flag("notebooks", default=True) if "notebooks" in self.table else None,
-            tests=self._flag("tests", default=False),
-            scaffold=self._flag("scaffold", default=True) if "scaffold" in self.table else None,
-            vendor=self._flag("vendor", default=False),
-            all_loaders=self._flag("all-loaders", default=False),
+            unsafe=self._read_flag("unsafe", default=False),
+            notebooks=self._read_flag("notebooks", default=True) if "notebooks" in self.table else None,
+            tests=self._read_flag("tests", default=False),
+            scaffold=self._read_flag("scaffold", default=True) if "scaffold" in self.table else None,
+            vendor=self._read_flag("vendor", default=False),
+            all_loaders=self._read_flag("all-loaders", default=False),
             prefix=prefix,
         )
 
-    def _problem(self, key: str, what: str) -> UsageProblem:
+    def _usage_problem(self, key: str, what: str) -> UsageProblem:
         name, space, glob = key.partition(" ")
         return UsageProblem(f"{place_of(self.file, name)}{space}{glob} {what}")
 
-    def _strings(self, key: str, value: object) -> list[str]:
+    def _read_strings(self, key: str, value: object) -> list[str]:
         if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
-            raise self._problem(key, "must be a list of strings.")
+            raise self._usage_problem(key, "must be a list of strings.")
         return value
 
-    def _selectors(self, key: str, value: object = None) -> list[str]:
-        selectors = self._strings(key, self.table.get(key, []) if value is None else value)
+    def _read_selectors(self, key: str, value: object = None) -> list[str]:
+        selectors = self._read_strings(key, self.table.get(key, []) if value is None else value)
         for selector in selectors:
             if not codes_of(selector):
-                raise self._problem(key, f"is wrong: {unknown_rule(selector)}.")
+                raise self._usage_problem(key, f"is wrong: {unknown_rule(selector)}.")
         return selectors
 
-    def _patterns(self, key: str) -> tuple[re.Pattern[str], ...]:
-        return tuple(self._pattern(key, glob) for glob in self._strings(key, self.table.get(key, [])))
+    def _read_patterns(self, key: str) -> tuple[re.Pattern[str], ...]:
+        return tuple(self._pattern(key, glob) for glob in self._read_strings(key, self.table.get(key, [])))
 
     def _pattern(self, key: str, glob: str) -> re.Pattern[str]:
         if problem := _pattern_problem(glob):
-            raise self._problem(key, f"is wrong: {problem}.")
+            raise self._usage_problem(key, f"is wrong: {problem}.")
         return glob_pattern(glob)
 
     def _file_ignores(self) -> tuple[tuple[re.Pattern[str], frozenset[str]], ...]:
         key = "per-file-ignores"
         table = self.table.get(key, {})
         if not isinstance(table, dict):
-            raise self._problem(key, 'must be a table such as {"tests/*" = ["CHP007"]}.')
+            raise self._usage_problem(key, 'must be a table such as {"tests/*" = ["CHP007"]}.')
         return tuple(
-            (self._pattern(key, glob), frozenset().union(*map(codes_of, self._selectors(f'{key} "{glob}"', value))))
+            (
+                self._pattern(key, glob),
+                frozenset().union(*map(codes_of, self._read_selectors(f'{key} "{glob}"', value))),
+            )
             for glob, value in table.items()
         )
 
-    def _flag(self, key: str, *, default: bool) -> bool:
+    def _read_flag(self, key: str, *, default: bool) -> bool:
         value = self.table.get(key, default)
         if not isinstance(value, bool):
-            raise self._problem(key, "must be true or false.")
+            raise self._usage_problem(key, "must be true or false.")
         return value
 
 
 def _pattern_problem(glob: str) -> str:
-    """Return why ``glob`` is no pattern; "" where it is one."""
+    """Return why ``glob`` is no valid pattern; "" if it is valid."""
     if glob.startswith("!") or "[" in glob:
         return f"{glob!r} has what patterns do not have here (there is no ! and no […]): use *, ** and ?"
     return ""
@@ -304,10 +308,10 @@ def _pattern_problem(glob: str) -> str:
 
 @lru_cache(maxsize=256)
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """Return a pattern for the posix paths that ``glob`` matches, in the manner of ``.gitignore``.
+    """Return a regular expression for the posix paths that ``glob`` matches, by the rules of ``.gitignore``.
 
-    ``*`` and ``?`` stay within one folder, ``**`` goes through any number of them; what has no slash but at its end
-    matches at any depth; a folder that matches stands for everything below it.
+    ``*`` and ``?`` match within one folder, ``**`` matches any number of folders. A pattern without a slash, except at
+    its end, matches at any depth. A folder that matches includes everything below it.
     """
     body = glob.removeprefix("./").strip("/")
     anchored = "/" in glob.rstrip("/")

@@ -1,4 +1,4 @@
-"""Loaders that a file of settings names, such as ``_target_: torch.utils.data.DataLoader`` of Hydra."""
+"""Loaders that a configuration file names, such as ``_target_: torch.utils.data.DataLoader`` of Hydra."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MESSAGE = (
 
 
 def loaders_in_settings(path: str, text: str, rules: Sequence[Rule]) -> Iterator[Finding]:
-    """Yield the loaders that a file of settings names, as findings of the rule that counts loaders.
+    """Yield the loaders that a configuration file names, as findings of the rule that counts loaders.
 
     Args:
         path: posix path relative to the root.

@@ -1,10 +1,11 @@
 """``# chirp: ignore[CODE]``: suppressed findings, by comments in the code.
 
-Three forms; each takes codes, beginnings of codes or names of rules in brackets, and means every rule without them:
+There are three forms. Each takes codes, prefixes of codes or names of rules in brackets; without brackets it suppresses
+every rule:
 
-* ``# chirp: ignore[CHP001, CHP007]`` after the code on the line of a finding, or at the end of a statement of several
-  lines: then it holds for all of them;
-* the same as a comment of its own above a line or statement (other comments may stand in between);
+* ``# chirp: ignore[CHP001, CHP007]`` after the code on the line of a finding. At the end of a statement of several
+  lines, it applies to all of them;
+* the same comment on its own line above a line or statement, also with other comments between them;
 * ``# chirp: ignore-file[CHP001]`` above the first statement of the file (a docstring may go before it).
 """
 
@@ -29,7 +30,7 @@ _LAYOUT = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.I
 
 
 class UnreadableComments(Exception):
-    """The file has comments that suppress findings, but its comments cannot be separated from its code."""
+    """The file may contain comments that suppress findings, but its comments cannot be separated from its code."""
 
 
 @dataclass
@@ -37,9 +38,9 @@ class Suppressions:
     """The suppressed findings of one file, by its comments.
 
     Attributes:
-        lines: codes that are to be ignored, by 1-based line of the finding.
-        everywhere: codes that are to be ignored in the whole file.
-        notes: 1-based line and what is wrong with a comment there.
+        lines: suppressed codes, by 1-based line of the finding.
+        everywhere: codes that are suppressed in the whole file.
+        notes: 1-based line of each invalid comment, and what is wrong with it.
     """
 
     lines: dict[int, frozenset[str]] = field(default_factory=dict)
@@ -52,10 +53,10 @@ class Suppressions:
 
 
 def read_suppressions(text: str) -> Suppressions:
-    """Return the comments of a file that speak to this program; strings that look like them are not comments.
+    """Return the suppressions in the comments of a file; strings that look like such comments do not count.
 
     Raises:
-        UnreadableComments: the file cannot be tokenized, and may hold such a comment.
+        UnreadableComments: the file cannot be tokenized, and may contain such a comment.
     """
     found = Suppressions()
     if _WORD not in text.lower():
@@ -80,13 +81,13 @@ def read_suppressions(text: str) -> Suppressions:
 
 
 def with_ignores(text: str, codes: Mapping[int, Collection[str]]) -> str:
-    """Return ``text`` with a comment above each statement that has one of the given lines.
+    """Return ``text`` with a comment above each statement that contains one of the given lines.
 
     Args:
         text: source that can be tokenized.
-        codes: codes of the rules that are to leave a line alone, by its 1-based number.
+        codes: codes of the rules to suppress, by the 1-based number of the line.
     """
-    begins = {line: first for first, last in _statements(_tokens(text)) for line in range(first, last + 1)}
+    begins = {line: first for first, last in _statements(_tokenize(text)) for line in range(first, last + 1)}
     above: dict[int, set[str]] = {}
     for line, rules in codes.items():
         above.setdefault(begins.get(line, line), set()).update(rules)
@@ -108,13 +109,13 @@ def _codes(rules: str | None, line: int, found: Suppressions) -> frozenset[str]:
     return frozenset().union(*map(codes_of, selectors))
 
 
-def _tokens(text: str) -> list[tokenize.TokenInfo]:
+def _tokenize(text: str) -> list[tokenize.TokenInfo]:
     lines = io.StringIO(re.sub(r"\r\n?", "\n", text))  # a line ends where it does for everything else here
     return list(tokenize.generate_tokens(lines.readline))
 
 
 def _statements(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int, int]]:
-    """First and last line of each simple statement, and of each header of a compound one."""
+    """Yield first and last line of each simple statement, and of the header of each compound statement."""
     begins: int | None = None
     for token in tokens:
         if token.type == tokenize.NEWLINE and begins is not None:
@@ -125,8 +126,8 @@ def _statements(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int, int
 
 
 def _comments(text: str) -> list[tuple[str, int, range, bool]]:
-    """Each comment, its line, the lines that it speaks of, and whether it stands alone above the first statement."""
-    tokens = _tokens(text)
+    """Yield each comment, its line, the lines that it applies to, and whether it is alone above all statements."""
+    tokens = _tokenize(text)
     code = [token for token in tokens if token.type not in _LAYOUT]
     last_lines = dict(_statements(tokens))
     first_lines = {last: first for first, last in last_lines.items()}

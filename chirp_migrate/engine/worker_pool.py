@@ -1,7 +1,7 @@
-"""The rules on all files of a run, in several processes if that takes less time.
+"""Running the rules on all files of a run, in several processes if that takes less time.
 
-Every file is rewritten against the backend as it was read, so that the result depends on neither the order nor the
-number of processes.
+Every file is rewritten with the original text of all other files, so that the result depends on neither the order nor
+the number of processes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chirp_migrate.engine.rewrite_file import FileResult, migrate_file
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["migrate_files", "rare_collection"]
+__all__ = ["collect_garbage_rarely", "migrate_files"]
 
 #: Code points of source for which a second process pays: about half a second of work.
 _WORTH_A_PROCESS = 150_000
@@ -34,16 +34,16 @@ _settings: Settings
 
 
 def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jobs: int | None) -> Iterator[FileResult]:
-    """Results of :func:`~chirp_migrate.engine.rewrite_file.migrate_file`, each once it is there.
+    """Yield the results of :func:`~chirp_migrate.engine.rewrite_file.migrate_file`, each as soon as it is ready.
 
     Args:
-        paths: files of ``project`` that some rule concerns.
-        project: the backend; it is as it was when all results are there.
+        paths: files of ``project`` in which any rule may find something.
+        project: the backend, with its original texts again after the last result.
         settings: which rules to run, and which findings to suppress.
         jobs: number of processes; ``None`` chooses.
     """
     sizes = {path: len(project.text(path)) for path in paths}
-    count = _jobs(sum(sizes.values())) if jobs is None else jobs
+    count = _number_of_jobs(sum(sizes.values())) if jobs is None else jobs
     if count < 2 or len(paths) < 2:
         yield from (_migrate(path, project, settings) for path in paths)
         return
@@ -51,13 +51,13 @@ def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jo
     yield from _in_processes(sorted(paths, key=sizes.__getitem__, reverse=True), project, settings, count)
 
 
-def _jobs(size: int) -> int:
+def _number_of_jobs(size: int) -> int:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable, 1 + size // _WORTH_A_PROCESS)
 
 
 def _in_processes(paths: list[str], project: Project, settings: Settings, count: int) -> Iterator[FileResult]:
-    """Results of all paths, in any order; a file that ends its process is a result with a problem."""
+    """Yield the results of all paths, in any order; a file that ends its process gets a result with a problem."""
     pool = _pool(project, settings, count)
     started = {pool.submit(_migrate_here, path): path for path in paths}
     try:
@@ -66,13 +66,13 @@ def _in_processes(paths: list[str], project: Project, settings: Settings, count:
                 yield future.result()
             except BrokenProcessPool:
                 pool.shutdown(wait=True)  # no thread of it is left that a fork could surprise
-                yield _alone(started[future], project, settings)
+                yield _rewrite_alone(started[future], project, settings)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _alone(path: str, project: Project, settings: Settings) -> FileResult:
-    """Return one file in a process of its own, since it or another one ended the process it was in."""
+def _rewrite_alone(path: str, project: Project, settings: Settings) -> FileResult:
+    """Rewrite one file in a separate process, because this file or another one ended the shared process."""
     with _pool(project, settings, 1) as pool:
         try:
             return pool.submit(_migrate_here, path).result()
@@ -92,8 +92,8 @@ def _pool(project: Project, settings: Settings, count: int) -> ProcessPoolExecut
 
 
 @contextmanager
-def rare_collection() -> Iterator[None]:
-    """Collect garbage rarely: looking for it among all nodes of a tree takes as long as parsing it."""
+def collect_garbage_rarely() -> Iterator[None]:
+    """Collect garbage rarely: a collection visits all nodes of a tree, which takes as long as parsing it."""
     before = gc.get_threshold()
     gc.set_threshold(*_RARELY)
     try:
@@ -111,7 +111,7 @@ def _start(project: Project, settings: Settings) -> None:
 
 
 def _end_with_parent() -> None:
-    """A parent that is killed cannot end its workers: they would wait for work for ever."""
+    """End this worker with its parent: a killed parent cannot end its workers, which would wait for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         multiprocessing.connection.wait([parent.sentinel])

@@ -1,5 +1,5 @@
 """The rules as codemods of LibCST's own tool: ``python -m libcst.tool codemod migrate.MigrateCommand backend/``.
 
-For teams that run their codemods that way. LibCST then chooses the files, formats and writes them; there is no review,
-no journal and so no ``rollback``. What is rewritten is what ``chirp-migrate apply`` would rewrite.
+This is for teams that run their codemods with that tool. LibCST then chooses, formats and writes the files. There is no
+review, no journal and so no ``rollback``. The rewrites are those of ``chirp-migrate apply``.
 """

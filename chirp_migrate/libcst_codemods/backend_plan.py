@@ -1,8 +1,8 @@
 """The plan of a project as LibCST metadata: made once, before the first file is changed.
 
-What may be rewritten in a file depends on the others: who imports a name, re-exports it, or replaces it in a test.
-LibCST hands a codemod one file at a time, in several processes, while others are already being written. Metadata of
-the whole repository it asks for beforehand, once and in one process.
+The permitted rewrites of a file depend on other files, which may import a name, re-export it, or replace it in a test.
+LibCST passes a codemod one file at a time, in several processes, while other files are already being written. But it
+collects metadata of the whole repository beforehand, once and in one process.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class PlannedFile:
     Attributes:
         digest: SHA-256 of the bytes that the plan was made from.
         edits: replacements in its text.
-        remarks: what was found and is not rewritten, a sentence each with line and rule.
-        obstacle: why nothing can be done to the file, or ``None``.
+        remarks: findings that are not rewritten, one sentence each with line and rule.
+        obstacle: why the file cannot be rewritten, or ``None``.
     """
 
     digest: str = ""
@@ -56,10 +56,10 @@ class PlannedFile:
 
 
 class BackendPlan(BaseMetadataProvider[PlannedFile]):
-    """Gives the module of each file its :class:`PlannedFile`.
+    """The metadata provider that assigns a :class:`PlannedFile` to the module of each file.
 
     Attributes:
-        codes: the rules to run; none means those that the settings of the project select.
+        codes: the rules to run; empty means the rules that the settings of the project select.
     """
 
     codes: ClassVar[tuple[str, ...]] = ()
@@ -83,15 +83,15 @@ class BackendPlan(BaseMetadataProvider[PlannedFile]):
 def planned_files(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -> dict[str, PlannedFile]:
     """Return the changes of ``chirp-migrate apply`` at ``root`` to the Python files at ``paths``.
 
-    The settings in ``pyproject.toml`` hold; files that a run leaves out have that as their obstacle.
+    The settings in ``pyproject.toml`` apply. For excluded files, the exclusion is the obstacle.
 
     Args:
-        root: folder of the project: every file in it is read.
+        root: folder of the project, in which every file is read.
         paths: files to plan, as LibCST names them.
-        codes: the rules to run; none means those that the settings select.
+        codes: the rules to run; empty means the rules that the settings select.
 
     Raises:
-        chirp_migrate.errors.ChirpMigrateError: ``root`` is no project, its settings are wrong, or a run of ``apply``
+        chirp_migrate.errors.ChirpMigrateError: ``root`` is no project, its settings are invalid, or a run of ``apply``
             there was interrupted.
     """
     root = _absolute(root)
@@ -120,7 +120,7 @@ def planned_files(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -
 
 
 def _absolute(path: str | Path) -> Path:
-    """Return an absolute path, links not followed: a link to a file is not the file."""
+    """Return an absolute path without resolving links, because a link to a file is not the file."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 

@@ -29,8 +29,8 @@ class PlannedCommand(CodemodCommand, ABC):
         """Return the rewritten module.
 
         Raises:
-            libcst.codemod.SkipFile: there is no project to plan, the file is one that is left out or cannot be
-                handled, or LibCST cannot write it without changing more than that.
+            libcst.codemod.SkipFile: there is no project to plan, the file is excluded or cannot be handled, or LibCST
+                cannot write it without further changes.
         """
         if self.context.metadata_manager is None or self.context.filename is None:
             self.warn(_ALONE)  # the tool does not show why standard input was skipped
@@ -63,7 +63,7 @@ class PlannedCommand(CodemodCommand, ABC):
 
 
 class MigrateCommand(PlannedCommand):
-    """Every rule that the settings of the project select."""
+    """Apply every rule that the settings of the project select."""
 
     DESCRIPTION = (
         "Migrate a PyTorch training project to worker-safe data loading, with all rules that its settings select."

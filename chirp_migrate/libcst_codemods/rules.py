@@ -1,6 +1,6 @@
 """A LibCST command for each rule, by its code: ``python -m libcst.tool codemod rules.CHP007 backend/``.
 
-A new rule has its command by existing.
+A new rule automatically has a command.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A plan and what a run did, as documents: ``plan -o``, the journal's ``plan.json``, ``apply`` and ``check --json``.
+"""Documents of plans and runs: ``plan -o``, the journal's ``plan.json``, ``apply --json`` and ``check --json``.
 
-docs/json.md says what each field is. A field that is added has a default, so that documents of earlier versions are
-read.
+docs/json.md describes each field. A new field gets a default, so that documents of earlier versions can be read.
 """
 
 from __future__ import annotations
@@ -33,7 +32,10 @@ _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 
 
 class Replacement(Struct, frozen=True):
-    """The source from start up to, not including, end becomes text; of a notebook, the module of its code cells."""
+    """The replacement of the source from start up to, not including, end by text.
+
+    For a notebook, the positions are in the module of its code cells.
+    """
 
     start: _Place
     end: _Place
@@ -44,13 +46,14 @@ class HunkEntry(Struct, frozen=True, kw_only=True):
     """Edits that make sense only together.
 
     Attributes:
-        number: from 1 in each file.
-        lines: first and last line of each run that changes; the last is one less where lines are inserted.
-        edits: what it changes.
-        imports: that the edits need; they come with any hunk that needs them.
-        decision: of a review; None where nothing is decided.
-        edited: what the user wrote in the place of the edits, or None.
-        together: calls that build loaders, as path:line; hunks of other files with the same are decided with this one.
+        number: number of the hunk, from 1 in each file.
+        lines: first and last line of each changed range; the last is one less than the first for inserted lines.
+        edits: the edits of the hunk.
+        imports: the imports that the edits need; they are added with any hunk that needs them.
+        decision: decision of a review; None if it is not decided.
+        edited: the user's own edits in place of these, or None.
+        together: calls that build loaders, as path:line; hunks of other files with the same calls are decided together
+            with this one.
     """
 
     number: int
@@ -63,7 +66,7 @@ class HunkEntry(Struct, frozen=True, kw_only=True):
 
 
 class FileEntry(Struct, frozen=True, kw_only=True):
-    """One file that is written: posix path, why, and hashes of its bytes before (None: created) and after."""
+    """A written file: posix path, reason, and hashes of its bytes before (None: created) and after."""
 
     path: str
     action: Literal["rewrite", "create"]
@@ -81,13 +84,13 @@ class FileEntry(Struct, frozen=True, kw_only=True):
 
 
 class PlannedFile(FileEntry, frozen=True, kw_only=True):
-    """A file of a plan: rewritten source has ``hunks`` and ``public``, any other file ``content`` and ``decision``.
+    """A file of a plan: a rewritten file has ``hunks`` and ``public``, any other file ``content`` and ``decision``.
 
     Attributes:
-        public: names that other files take from this one.
-        hunks: what can be accepted or refused in it.
-        content: all of it; bytes that are not UTF-8 as lone surrogates.
-        decision: of a review, on the whole file.
+        public: names that other files import from this file.
+        hunks: the changes that can be accepted or refused.
+        content: the whole content; bytes that are not UTF-8 are lone surrogates.
+        decision: decision of a review on the whole file.
     """
 
     public: list[str] | UnsetType = UNSET
@@ -106,7 +109,7 @@ class Account(Struct, frozen=True, kw_only=True):
 
 
 class RunDocument(Struct, frozen=True, kw_only=True):
-    """A finished or simulated run; for ``check``, also whether remarks count, and its exit code."""
+    """The document of a finished or simulated run; for ``check``, also whether remarks count, and its exit code."""
 
     schema: Literal[1] = SCHEMA
     tool: str
@@ -123,7 +126,7 @@ class RunDocument(Struct, frozen=True, kw_only=True):
 class PlanDocument(Struct, frozen=True, kw_only=True):
     """The document that ``plan`` writes, ``review`` decides on, and ``apply --plan`` applies.
 
-    ``reviewed``: whether a review was begun; then every hunk must be decided before the plan is applied.
+    ``reviewed``: whether a review has begun; every hunk must then be decided before the plan is applied.
     """
 
     schema: Literal[1] = SCHEMA

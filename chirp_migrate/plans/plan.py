@@ -35,8 +35,8 @@ SCHEMA: Final = 1
 class Safety(str, Enum):
     """The effect of a rule on the training.
 
-    ``SAFE``: same samples, order and values, or the same distribution of augmentations. ``BEHAVIOUR``: fixes
-    something whose result differs. ``ADVICE``: a hazard that is seen but not fixed.
+    ``SAFE``: same samples, order and values, or the same distribution of augmentations. ``BEHAVIOUR``: the result of
+    the training differs. ``ADVICE``: a problem that is reported but not rewritten.
     """
 
     SAFE = "safe"
@@ -47,8 +47,8 @@ class Safety(str, Enum):
 class Status(str, Enum):
     """The outcome of a finding: rewritten, rewritten only with ``--unsafe``, or only reported.
 
-    ``SUPPRESSED``: excluded by a comment or setting. ``REFUSED``: the user refused it in a review.
-    ``FINE``: nothing to do, counted only. ``UNCHANGED``: the rewrite would gain nothing (see :class:`Gain`).
+    ``SUPPRESSED``: excluded by a comment or setting. ``REFUSED``: the user refused it in a review. ``FINE``: nothing is
+    wrong, so it is only counted. ``UNCHANGED``: the rewrite would gain nothing (see :class:`Gain`).
     """
 
     REWRITE = "rewrite"
@@ -71,7 +71,7 @@ class GainKind(str, Enum):
 
     @property
     def words(self) -> str:
-        """Return the kind as people read it."""
+        """Return the kind as text for users."""
         return self.value.replace("-", " ")
 
 
@@ -80,10 +80,10 @@ class Gain:
     """The gain of a rewrite, and the reason.
 
     Attributes:
-        kind: what it buys.
+        kind: the kind of gain.
         why: the reason, as the end of a sentence.
         path: file of the code that is the reason, relative to the root of the plan; "" if there is no such code.
-        line: its line in that file, from 1; 0 if there is no such code.
+        line: line of that code, from 1; 0 if there is no such code.
     """
 
     kind: GainKind
@@ -117,15 +117,15 @@ Import = tuple[str, str]
 class Hunk:
     """A rewrite that can be accepted or refused alone: edits that make sense only together.
 
-    Imports that it needs, and what becomes dead by it, are no part of it: they follow from the hunks that are
-    accepted (see :func:`chirp_migrate.edits.apply_hunks.compose`).
+    The imports that it needs, and the removal of code that it makes dead, are not part of it: they follow from the
+    accepted hunks (see :func:`chirp_migrate.edits.apply_hunks.compose`).
 
     Attributes:
-        number: from 1 in each file, in the order of the text.
-        edits: places in the text as it was; those of different hunks do not overlap, but may be the same insertion.
-        imports: what the edits need imported.
-        together: calls that build loaders, as ``path:line``: hunks of other files that have one in common with this one
-            are accepted or refused together with it.
+        number: number of the hunk, from 1 in each file, in the order of the text.
+        edits: edits of the original text. Edits of different hunks do not overlap, but may be the same insertion.
+        imports: the imports that the edits need.
+        together: calls that build loaders, as ``path:line``. Hunks of other files with one of these calls are accepted
+            or refused together with this hunk.
     """
 
     number: int
@@ -136,7 +136,7 @@ class Hunk:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing a rule found.
+    """A finding of a rule.
 
     Attributes:
         rule: code of the rule, such as ``CHP001``.
@@ -144,14 +144,14 @@ class Finding:
         path: posix path relative to the root of the plan.
         line: 1-based line in the original file.
         column: 1-based column in the original file.
-        message: what was found and what is done about it, or why it is not rewritten.
-        safety: what rewriting it means for the training.
-        status: what happens to it.
-        why: short machine-readable reason of a report, such as ``used-as-value``; may be empty.
-        cell: in a notebook, the cell that ``line`` is counted in, from 1 over all cells.
-        hunk: number of the hunk that rewrites it, or would.
-        reason: why its rule is there.
-        gain: what the rewrite of a loader, or of what loaders hold, buys; None of any other finding.
+        message: what is wrong and what the rewrite does, or why it is not rewritten.
+        safety: effect of the rewrite on the training.
+        status: the outcome.
+        why: short machine-readable reason why it is not rewritten, such as ``used-as-value``; may be empty.
+        cell: in a notebook, the number of the cell that contains ``line``, from 1 over all cells.
+        hunk: number of the hunk that rewrites it, or would rewrite it.
+        reason: the reason for the rule.
+        gain: the gain of rewriting a loader, or an object in loaders; None for any other finding.
     """
 
     rule: str
@@ -187,11 +187,11 @@ class FilePlan:
 
     Attributes:
         path: posix path relative to the root of the plan.
-        before: the bytes the plan was made from; ``None`` when the file is to be created.
-        after: the bytes it is to have.
-        note: why it is written.
-        hunks: of a rewritten file, what can be accepted or refused in it.
-        public: of a rewritten file, names that other files import from it, so that they stay.
+        before: the bytes that the plan refers to; ``None`` if the plan creates the file.
+        after: the new bytes.
+        note: why the file is written.
+        hunks: for a rewritten file, the changes that can be accepted or refused.
+        public: for a rewritten file, the names that other files import from it, which stay.
     """
 
     path: str
@@ -207,8 +207,8 @@ class Skipped(Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         path: posix path relative to the root of the plan.
-        reason: why, as a message.
-        loaders: of an excluded test, how many of its loaders could be migrated.
+        reason: the reason, as a message.
+        loaders: for an excluded test, the number of its loaders that could be migrated.
     """
 
     path: str
@@ -221,13 +221,13 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
 
     Attributes:
         rules: codes of the rules that ran; None means all.
-        unsafe: whether rewrites that change behaviour are among what is done.
-        notebooks: whether notebooks were looked at; None: those without stored outputs.
+        unsafe: whether rewrites that change behaviour are applied.
+        notebooks: whether notebooks were checked; None: only those without stored outputs.
         scaffold: whether the factory and monitor modules, the notebook and the tests are added.
         vendor: whether the runtime is copied into the project.
-        tests: whether tests were looked at.
-        exclude: globs of files that were left out besides those of the settings.
-        all_loaders: whether loaders are rewritten that gain nothing.
+        tests: whether tests were checked.
+        exclude: globs of excluded files, in addition to those of the settings.
+        all_loaders: whether loaders without a gain are rewritten.
     """
 
     rules: tuple[str, ...] | None = None
@@ -242,13 +242,13 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything one run would do to the tree at ``root`` (absolute), in a deterministic order.
+    """All changes of one run in the tree at ``root`` (absolute), in a deterministic order.
 
     Attributes:
         skipped: files that could not be handled.
         notes: sentences about the run that belong to no single finding.
-        left_out: folders and files that were not looked at, on purpose.
-        options: what was asked for.
+        left_out: excluded folders and files.
+        options: the options of the run.
     """
 
     root: Path
@@ -303,5 +303,5 @@ def _gained_below(folder: Path, finding: Finding) -> Finding:
 
 
 def sha256(content: bytes) -> str:
-    """Hexadecimal SHA-256 of ``content``: how plans and journals name bytes."""
+    """Return the hexadecimal SHA-256 of ``content``, which identifies bytes in plans and journals."""
     return hashlib.sha256(content).hexdigest()

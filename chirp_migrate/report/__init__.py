@@ -1,1 +1,1 @@
-"""Reports of a migration: as data (:mod:`.story`), then as a page or lines."""
+"""Reports of a migration: data (:mod:`.story`), rendered as a page or as lines."""

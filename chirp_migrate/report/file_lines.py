@@ -1,7 +1,7 @@
 """The lines of one file before and after, for readers; each changed line belongs to a hunk.
 
-The hunks' own edits say which lines they wrote. What the result has besides (imports that they need, code that they
-left unused) is found by comparing with it, and belongs to no hunk. A notebook is its code cells.
+The edits of the hunks determine the lines that they wrote. Other differences of the result (needed imports, removed
+dead code) are found by comparison, and belong to no hunk. A notebook is represented by its code cells.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _Place = tuple[int | None, int]
 
 
 @dataclass(frozen=True)
-class _Line:
-    """A line of the text before, of that after, or of both, and the hunks that it belongs to (none if it stays).
+class _DiffLine:
+    """A line of the text before, of the text after, or of both, and its hunks (none for an unchanged line).
 
-    Numbers are those of the texts, from 1.
+    Line numbers start at 1.
     """
 
     sign: str
@@ -56,8 +56,8 @@ class _Line:
 
 
 @dataclass(frozen=True)
-class _Run:
-    """Lines ``first`` up to, not including, ``end`` (from 0) of the text before, and what hunks made of them."""
+class _ChangedRange:
+    """Lines ``first`` up to, not including, ``end`` (from 0) of the text before, with the hunks' replacement."""
 
     first: int
     end: int
@@ -69,7 +69,7 @@ class FileLines:
     """All lines of a file of a plan, before and after."""
 
     def __init__(self, file: FilePlan) -> None:
-        self._old, self._new = _Text(file.path, file.before or b""), _Text(file.path, file.after)
+        self._old, self._new = _FileText(file.path, file.before or b""), _FileText(file.path, file.after)
         self._name_at = enclosing(self._old.text) if file.path.endswith(_CODE) else lambda line: ""
         every = _lines(self._old.text, self._new.text, _runs(self._old.text, file.hunks))
         self._lines = [line for line in every if self._place(line) is not None]
@@ -77,11 +77,11 @@ class FileLines:
     def sections(self, number: int) -> Iterator[Section]:
         """Yield the changes of the hunk with this number, with context; ``FOLLOWS`` for the rest.
 
-        Lines that another hunk changes are no context, and a section ends with its cell.
+        Lines that another hunk changes are no context. In a notebook, a section ends with its cell.
         """
         spans: list[tuple[int, int]] = []
         for at in (at for at, line in enumerate(self._lines) if number in line.owners):
-            start, end = self._reach(at, -1), self._reach(at, 1)
+            start, end = self._last_context_position(at, -1), self._last_context_position(at, 1)
             if spans and start <= spans[-1][1] + 1:
                 spans[-1] = spans[-1][0], end
             else:
@@ -91,17 +91,17 @@ class FileLines:
                 lines = list(members)
                 first = next((at for at, line in enumerate(lines) if line.sign != " "), None)
                 if first is not None:
-                    yield Section(tuple(map(self._row, lines)), cell, self._within(lines[: first + 1]))
+                    yield Section(tuple(map(self._row, lines)), cell, self._enclosing_definition(lines[: first + 1]))
 
     def source_line(self, finding: Finding) -> str:
-        """Return the line before that a finding is about; empty where there is none."""
+        """Return the line of a finding in the text before; empty if there is none."""
         place = (finding.cell, finding.line)
         return self._old.lines[self._old.places.index(place)] if place in self._old.places else ""
 
     def placed_after(self, finding: Finding) -> Finding:
-        """Return the finding at its line of the text after; where its line was rewritten, at the line most like it.
+        """Return the finding at its line in the text after; for a rewritten line, at the most similar line.
 
-        Only lines that the hunk of the finding wrote count.
+        Only lines of the finding's hunk count as similar.
         """
         at = next((n for n, line in enumerate(self._lines) if self._is_at(finding, line)), None)
         if at is None:
@@ -112,11 +112,11 @@ class FileLines:
         place = self._new.place(number)
         return finding if place is None else replace(finding, cell=place[0], line=place[1])
 
-    def _is_at(self, finding: Finding, line: _Line) -> bool:
+    def _is_at(self, finding: Finding, line: _DiffLine) -> bool:
         return line.before is not None and self._old.place(line.before) == (finding.cell, finding.line)
 
     def _most_similar(self, at: int, hunk: int | None) -> int | None:
-        """Return the number of the line, of those that a hunk added, which is most like the removed line at ``at``."""
+        """Return the number of the added line of a hunk that is most similar to the removed line at ``at``."""
         removed = self._old.lines[(self._lines[at].before or 1) - 1].strip()
         owners = self._lines[at].owners if hunk is None else {hunk}
         added = [n for n, line in enumerate(self._lines) if line.before is None and line.owners & owners]
@@ -129,12 +129,12 @@ class FileLines:
         return self._lines[max(added, key=likeness)].after if added else None
 
     def _next_after(self, at: int) -> int | None:
-        """Return the number of the first line of the text after at or below ``at``; of its last line, if none is."""
+        """Return the number of the first line of the text after that is at or below ``at``; else of its last line."""
         following = (line.after for line in (*self._lines[at:], *reversed(self._lines[:at])))
         return next((number for number in following if number is not None), None)
 
-    def _reach(self, at: int, step: int) -> int:
-        """Return the last position in one direction that still is context of ``at``."""
+    def _last_context_position(self, at: int, step: int) -> int:
+        """Return the last position in one direction that is still context of ``at``."""
         for _ in range(_CONTEXT):
             beside = at + step
             if not 0 <= beside < len(self._lines) or self._lines[beside].owners:
@@ -142,28 +142,28 @@ class FileLines:
             at = beside
         return at
 
-    def _row(self, line: _Line) -> Row:
+    def _row(self, line: _DiffLine) -> Row:
         old, new = self._old.place(line.before), self._new.place(line.after)
         text, number = (self._new, line.after) if line.before is None else (self._old, line.before)
         assert number is not None
         return Row(line.sign, old and old[1], new and new[1], text.lines[number - 1], text.words(number))
 
-    def _place(self, line: _Line) -> _Place | None:
+    def _place(self, line: _DiffLine) -> _Place | None:
         """Return the place of a line for readers; None for a line that is only internal."""
         return self._old.place(line.before) or self._new.place(line.after)
 
-    def _cell(self, line: _Line) -> int | None:
+    def _cell(self, line: _DiffLine) -> int | None:
         place = self._place(line)
         return place and place[0]
 
-    def _within(self, lines: Sequence[_Line]) -> str:
-        """Return the definition around the last line; for an added line, that of the line above."""
+    def _enclosing_definition(self, lines: Sequence[_DiffLine]) -> str:
+        """Return the definition around the last line; for an added line, around the line above."""
         numbers = [line.before for line in lines if line.before is not None]
         return self._name_at(numbers[-1]) if numbers else ""
 
 
 def placed_after(files: Iterable[FilePlan], findings: Iterable[Finding]) -> list[Finding]:
-    """Findings with their lines in the text after, where their files are among those that were rewritten."""
+    """Return findings with their lines in the text after, if their files were rewritten."""
     rewritten = {file.path: file for file in files if file.before is not None}
     known: dict[str, FileLines] = {}
     found: list[Finding] = []
@@ -177,13 +177,13 @@ def placed_after(files: Iterable[FilePlan], findings: Iterable[Finding]) -> list
     return found
 
 
-class _Text:
+class _FileText:
     """One version of a file.
 
     Attributes:
-        text: all of it; of a notebook as rules read it.
-        places: of each of its lines.
-        lines: these as they are in the file, a magic where we put Python in its place.
+        text: the whole text; for a notebook, the module of its code cells.
+        places: the place of each line.
+        lines: the lines as in the file, with magics instead of their masks.
     """
 
     def __init__(self, path: str, data: bytes) -> None:
@@ -206,7 +206,7 @@ class _Text:
         return None if line is None else self.places[line - 1]
 
     def words(self, line: int) -> tuple[Word, ...]:
-        """Return the words of a line; one of no kind for what is no Python, or was put back in the place of Python."""
+        """Return the words of a line; a line that is no Python, or has a magic, is one word without a kind."""
         words, text = self._words[line - 1] if line <= len(self._words) else (), self.lines[line - 1]
         return words if "".join(word for _, word in words) == text else (("", text),)
 
@@ -218,7 +218,10 @@ class _Text:
 
 
 def enclosing(text: str) -> Callable[[int], str]:
-    """For a 1-based line of ``text`` the name of the function or class around it; empty where there is none."""
+    """Return a function from a 1-based line of ``text`` to the name of the definition around it.
+
+    The result is empty if there is none.
+    """
     found: list[tuple[int, int, str]] = []
 
     def visit(node: ast.AST, prefix: str) -> None:
@@ -237,8 +240,8 @@ def enclosing(text: str) -> Callable[[int], str]:
     return lambda line: max(((start, name) for start, end, name in found if start <= line <= end), default=(0, ""))[1]
 
 
-def _runs(before: str, hunks: Sequence[Hunk]) -> list[_Run]:
-    """Return the runs of lines that hunks replace, in order; an edit that two hunks share belongs to both."""
+def _runs(before: str, hunks: Sequence[Hunk]) -> list[_ChangedRange]:
+    """Return the ranges of lines that hunks replace, in order; an edit that two hunks share belongs to both."""
     owners: dict[Edit, frozenset[int]] = {}
     for hunk in hunks:
         for edit in hunk.edits:
@@ -256,12 +259,12 @@ def _runs(before: str, hunks: Sequence[Hunk]) -> list[_Run]:
     for _, _, members in groups:
         (block,) = lines.blocks(members)
         of = _NOBODY.union(*(owners[edit] for edit in members))
-        runs.append(_Run(block.first - 1, block.end - 1, SOURCE_LINE.findall(block.after), of))
+        runs.append(_ChangedRange(block.first - 1, block.end - 1, SOURCE_LINE.findall(block.after), of))
     return runs
 
 
-def _lines(before: str, after: str, runs: Sequence[_Run]) -> Iterator[_Line]:
-    """Yield every line of both texts, once where it stays."""
+def _lines(before: str, after: str, runs: Sequence[_ChangedRange]) -> Iterator[_DiffLine]:
+    """Yield every line of both texts; unchanged lines once."""
     old, new = SOURCE_LINE.findall(before), SOURCE_LINE.findall(after)
     middle: list[str] = []  # the lines before with all runs replaced and nothing else
     line = 0
@@ -270,15 +273,15 @@ def _lines(before: str, after: str, runs: Sequence[_Run]) -> Iterator[_Line]:
         line = run.end
     match, inserted = _match_lines([*middle, *old[line:]], new)
 
-    def follows(position: int) -> Iterator[_Line]:
-        return (_Line("+", None, number, _REST) for number in inserted.get(position, ()))
+    def follows(position: int) -> Iterator[_DiffLine]:
+        return (_DiffLine("+", None, number, _REST) for number in inserted.get(position, ()))
 
     yield from follows(-1)
     position, line = 0, 0
-    for run in (*runs, _Run(len(old), len(old), (), _NOBODY)):
+    for run in (*runs, _ChangedRange(len(old), len(old), (), _NOBODY)):
         for number in range(line + 1, run.first + 1):
             there = match[position]
-            yield _Line("-", number, None, _REST) if there is None else _Line(" ", number, there, _NOBODY)
+            yield _DiffLine("-", number, None, _REST) if there is None else _DiffLine(" ", number, there, _NOBODY)
             yield from follows(position)
             position += 1
         written = zip(match[position:], run.written, strict=False)
@@ -290,7 +293,7 @@ def _lines(before: str, after: str, runs: Sequence[_Run]) -> Iterator[_Line]:
 
 
 def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | None], dict[int, list[int]]]:
-    """For each line of ``middle`` its number in ``new``, and those of ``new`` that come after which of ``middle``."""
+    """Return the number in ``new`` of each line of ``middle``, and the lines of ``new`` that follow each of them."""
     match: list[int | None] = [None] * len(middle)
     inserted: dict[int, list[int]] = {}
     for tag, i1, i2, j1, j2 in fewest_changes(middle, new):
@@ -301,13 +304,13 @@ def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | 
     return match, inserted
 
 
-def _changed_lines(run: _Run, old: Sequence[str], written: Sequence[tuple[int, str]]) -> Iterator[_Line]:
-    """Yield the lines of a run: those that it wrote as they were are no change."""
+def _changed_lines(run: _ChangedRange, old: Sequence[str], written: Sequence[tuple[int, str]]) -> Iterator[_DiffLine]:
+    """Yield the lines of a range; lines that a hunk wrote without a change count as unchanged."""
     for tag, i1, i2, j1, j2 in fewest_changes(old[run.first : run.end], [text for _, text in written]):
         removed = range(run.first + i1 + 1, run.first + i2 + 1)
         added = [there for there, _ in written[j1:j2]]
         if tag == "equal":
-            yield from (_Line(" ", number, there, _NOBODY) for number, there in zip(removed, added, strict=True))
+            yield from (_DiffLine(" ", number, there, _NOBODY) for number, there in zip(removed, added, strict=True))
         else:
-            yield from (_Line("-", number, None, run.owners) for number in removed)
-            yield from (_Line("+", None, there, run.owners) for there in added)
+            yield from (_DiffLine("-", number, None, run.owners) for number in removed)
+            yield from (_DiffLine("+", None, there, run.owners) for there in added)

@@ -25,23 +25,23 @@ def story_of_file(
     """Return one file of a report, and its findings that were not rewritten.
 
     Args:
-        file: what was, or is to be, written.
-        findings: those of this file.
+        file: the written or planned file.
+        findings: the findings of this file.
         run: number of the run; None for a plan.
-        choices: what a review of a plan decided.
-        edited_since: whether the file is something else by now.
+        choices: the decisions of a review of a plan.
+        edited_since: whether the file has changed since the run.
     """
     lines = FileLines(file)
     known = {hunk.number for hunk in file.hunks}
     stories: dict[int | None, list[FindingStory]] = {}
     for one in findings:
-        stories.setdefault(_owner(one, known), []).append(finding_story(one, lines.source_line(one)))
+        stories.setdefault(_hunk_of_finding(one, known), []).append(finding_story(one, lines.source_line(one)))
 
     def hunk_story(hunk: Hunk, kind: str) -> HunkStory:
         is_rewrite = kind == "rewrite"
         choice = choices.get((file.path, hunk.number if is_rewrite else WHOLE_FILE))
         return HunkStory(
-            id=_link(file.path, run, str(hunk.number) if is_rewrite else kind),
+            id=_link_name(file.path, run, str(hunk.number) if is_rewrite else kind),
             number=hunk.number,
             kind=kind,
             findings=tuple(stories.get(hunk.number, ())),
@@ -58,29 +58,31 @@ def story_of_file(
     added, removed = count_changes(file)
     action = "create" if file.before is None else "rewrite"
     reported = (story for story in stories.get(None, ()) if story.finding.status is not Status.FINE)
-    story = FileStory(file.path, action, file.note, added, removed, tuple(hunks), edited_since, _link(file.path, run))
+    story = FileStory(
+        file.path, action, file.note, added, removed, tuple(hunks), edited_since, _link_name(file.path, run)
+    )
     return story, tuple(reported)
 
 
 def finding_story(finding: Finding, source: str = "") -> FindingStory:
     """Return a finding with the reason of its rule."""
-    return FindingStory(finding, _reasons().get(finding.rule, ""), source)
+    return FindingStory(finding, _rule_reasons().get(finding.rule, ""), source)
 
 
 @cache
-def _reasons() -> dict[str, str]:
+def _rule_reasons() -> dict[str, str]:
     return {rule.code: rule.reason for rule in all_rules()}
 
 
-def _owner(finding: Finding, known: Collection[int]) -> int | None:
-    """Return the hunk that a finding belongs to; None for one that is only reported."""
+def _hunk_of_finding(finding: Finding, known: Collection[int]) -> int | None:
+    """Return the hunk of a finding; None for a finding without a rewrite."""
     if finding.hunk in known and finding.status in (Status.REWRITE, Status.REFUSED):
         return finding.hunk
     return FOLLOWS if finding.status is Status.REWRITE else None
 
 
-def _link(path: str, run: int | None, part: str = "") -> str:
-    """Return a name for links that stays the same; a path with odd characters gets a hash, so that no two are alike."""
+def _link_name(path: str, run: int | None, part: str = "") -> str:
+    """Return a stable name for links; a path with special characters gets a hash, so that names are unique."""
     plain = _ODD_IN_LINKS.sub("-", path)
     if plain != path:
         plain += f"-{hashlib.sha256(path.encode('utf-8', errors='surrogateescape')).hexdigest()[:8]}"

@@ -1,4 +1,4 @@
-"""A change as a reader sees it: runs of numbered lines, kept, removed and added, with some context."""
+"""A change for readers: numbered lines that are kept, removed or added, with some context."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile, zip_longest
 
-__all__ = ["Pair", "Row", "Section", "differing", "groups", "side_by_side"]
+__all__ = ["Pair", "Row", "Section", "differing_words", "groups", "side_by_side"]
 
 #: Share of the shorter one of two lines that has to be the same, so that it helps to point at the rest.
 _ALIKE = 0.3
@@ -16,13 +16,13 @@ _WORD = re.compile(r"\w+|\W")
 
 @dataclass(frozen=True)
 class Row:
-    """One line.
+    """A line of a change.
 
     Attributes:
         sign: `` `` (the same before and after), ``-`` or ``+``.
-        before: its number before, from 1; None for an added one. In a notebook counted in the cell.
-        after: its number after; None for a removed one, and where it is not known.
-        text: without its newline.
+        before: its number before, from 1; None for an added line. In a notebook, lines are counted in the cell.
+        after: its number after; None for a removed line, and if it is not known.
+        text: the text without its newline.
         words: the text in parts with their kinds (see :mod:`.file_lines`); for colours.
     """
 
@@ -38,9 +38,9 @@ class Section:
     """Neighbouring lines of one change.
 
     Attributes:
-        rows: in the order of a unified diff.
-        cell: in a notebook, the cell that the numbers are counted in, from 1 over all cells.
-        within: the function or class that the first line is in, such as ``TrainingEngine.run``; may be empty.
+        rows: the lines in the order of a unified diff.
+        cell: in a notebook, the number of the cell in which lines are counted, from 1 over all cells.
+        within: the function or class around the first line, such as ``TrainingEngine.run``; may be empty.
     """
 
     rows: tuple[Row, ...]
@@ -53,7 +53,10 @@ Pair = tuple[Row | None, Row | None]
 
 
 def groups(rows: Iterable[Row]) -> Iterator[tuple[bool, list[Row]]]:
-    """Neighbouring lines that change, or do not; what is added in front of what is removed makes two groups."""
+    """Yield groups of neighbouring lines that are changed, or unchanged.
+
+    Removed lines after added lines begin a new group.
+    """
     for changed, found in groupby(rows, key=lambda row: row.sign != " "):
         run: list[Row] = []
         for row in found:
@@ -65,7 +68,7 @@ def groups(rows: Iterable[Row]) -> Iterator[tuple[bool, list[Row]]]:
 
 
 def side_by_side(rows: Iterable[Row]) -> Iterator[Pair]:
-    """The rows in two columns: kept lines beside themselves, removed ones beside the added ones that replace them."""
+    """Yield the rows in two columns: kept lines in both, and removed lines next to the lines that replace them."""
     for changed, run in groups(rows):
         if changed:
             yield from zip_longest(*([row for row in run if row.sign == sign] for sign in "-+"))
@@ -73,14 +76,14 @@ def side_by_side(rows: Iterable[Row]) -> Iterator[Pair]:
             yield from ((row, row) for row in run)
 
 
-def differing(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
+def differing_words(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """Return the range of words in which two lines differ: start and end in each.
 
-    None where they have little in common, or only the blanks that they are indented by.
+    None if they have little in common, or only their indentation.
     """
     one, other = _WORD.findall(old), _WORD.findall(new)
-    start = _common(one, other)
-    end = _common(one[start:][::-1], other[start:][::-1])
+    start = _common_prefix_length(one, other)
+    end = _common_prefix_length(one[start:][::-1], other[start:][::-1])
     head, tail = "".join(one[:start]), "".join(one[len(one) - end :])
     same = len(head.strip()) + len(tail.strip())
     if not same or same < _ALIKE * min(len(old.strip()), len(new.strip())):
@@ -88,6 +91,6 @@ def differing(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | N
     return (len(head), len(old) - len(tail)), (len(head), len(new) - len(tail))
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many words both begin with."""
+def _common_prefix_length(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return the number of equal words at the beginning of both."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

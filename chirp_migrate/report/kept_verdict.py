@@ -18,9 +18,9 @@ __all__ = ["changed_since", "keep_problems", "keep_verdict", "verified_files"]
 
 
 def verified_files(root: Path) -> dict[str, str | None]:
-    """SHA-256 of every file that a standing run in the project of ``root`` wrote, by path, as it is now.
+    """Return the current SHA-256 of every file that an applied run in the project of ``root`` wrote, by path.
 
-    None for one that cannot be read.
+    The value is None for a file that cannot be read.
 
     Raises:
         JournalDamaged: a journal cannot be read or trusted.
@@ -31,16 +31,16 @@ def verified_files(root: Path) -> dict[str, str | None]:
 
 
 def keep_verdict(root: Path, report: VerifyReport) -> str | None:
-    """Keep a verification in the journal, in the place of an earlier one.
+    """Store a verification in the journal, and replace an earlier one.
 
-    Where nothing is applied there is no journal, and nothing is kept.
+    Without an applied run there is no journal, and nothing is stored.
 
     Args:
         root: the verified project, with links resolved.
-        report: what was found, with what :func:`verified_files` gave before the training began.
+        report: the report, with the result of :func:`verified_files` from before the training.
 
     Returns:
-        One sentence where it could not be written; verifying is not in vain for that.
+        One sentence if it could not be written; this is no error of the verification.
     """
     return _keep(root, VERDICT, encode(report), "The verdict")
 
@@ -62,7 +62,7 @@ def _keep(root: Path, name: str, content: bytes, what: str) -> str | None:
 
 
 def changed_since(root: Path, files: Mapping[str, str | None]) -> tuple[str, ...]:
-    """Paths of ``files`` whose bytes have another SHA-256 now."""
+    """Return the paths of ``files`` whose bytes have another SHA-256 now."""
     return tuple(path for path, digest in files.items() if _digest(root / path) != digest)
 
 

@@ -1,4 +1,4 @@
-"""The page's plots as SVG files of their own, for ``verify --plot``."""
+"""The plots of the page as separate SVG files, for ``verify --plot``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _COLUMNS = 60
 
 
 def prepare(folder: Path) -> None:
-    """Make the folder, so that a verification is not in vain.
+    """Create the folder before the verification, so that its results are not lost.
 
     Raises:
-        UsageProblem: the folder cannot be made.
+        UsageProblem: the folder cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

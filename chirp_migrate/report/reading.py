@@ -1,4 +1,4 @@
-"""A story from where its parts are kept: the journal's runs, a plan file, and what ``verify`` left."""
+"""Reading of the data of a report: the runs in the journal, a plan file, and the document of ``verify``."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def read_story(
     verdict_file: Path | None = None,
     doctor_file: Path | None = None,
 ) -> Story:
-    """Read all data of a report on the backend at ``path``; nothing is written.
+    """Read all data of a report on the backend at ``path``, without writing.
 
     Args:
         path: folder of the backend.
-        run: only this run of ``apply``; by default all that stand.
+        run: only this run of ``apply``; by default all applied runs.
         plan_file: report this plan (see ``plan -o``) instead of the applied runs.
-        verdict_file: what ``verify --json`` wrote; by default what ``verify`` kept with the runs.
-        doctor_file: the same of ``doctor``.
+        verdict_file: the document of ``verify --json``; by default the one that ``verify`` stored with the runs.
+        doctor_file: the document of ``doctor --json``; by default the stored one.
 
     Raises:
-        UsageProblem: nothing was applied there and no plan is given, there is no such run, or a file is not what
-            its option needs.
-        Refused: the tree is not as it was when the plan was made, or a run was interrupted.
+        UsageProblem: no run is applied and there is no plan, there is no such run, or a file is not of the kind of its
+            option.
+        Refused: the tree has changed since the plan was made, or a run was interrupted.
         JournalDamaged: a journal cannot be read or trusted.
     """
     doctor = None if doctor_file is None else _document_in(doctor_file, "doctor", doctor_document.decode)
@@ -145,11 +145,11 @@ def _run_story(
     """Return a run, or without one a plan, from its parts.
 
     Args:
-        plan: what was planned.
+        plan: the plan.
         left: files that could not be written.
-        run: the run that wrote the others.
+        run: the run that wrote the other files.
         edited: files that were changed since.
-        choices: what a review of the plan decided.
+        choices: the decisions of a review of the plan.
     """
     number = None if run is None else run.number
     unwritten = {one.path for one in left}
@@ -180,7 +180,7 @@ def _run_story(
 
 
 def _written_contents(run: JournalRun, planned: Collection[str]) -> Contents:
-    """Return the bytes of a run's files, by the path that its plan has for them; the journal knows where a link led."""
+    """Return the bytes of a run's files by their paths in the plan; the journal has paths with links resolved."""
     paths = {file.path for file in run.files}
     linked = {(file.sha256_before, file.sha256_after): file.path for file in run.files if file.path not in planned}
 
@@ -195,14 +195,14 @@ def _written_contents(run: JournalRun, planned: Collection[str]) -> Contents:
 
 
 def _file_of(run: JournalRun, path: str) -> FilePlan:
-    """Return a file as a journal keeps it, which does not say why it was written."""
+    """Return a file as recorded in the journal, which lacks the reason for writing it."""
     file = next(one for one in run.files if one.path == path)
     before = None if file.before is None else run.content(file.before.sha256)
     return FilePlan(path, before, run.content(file.sha256_after), "rewrite")
 
 
 def _edited_files(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]:
-    """Files of a run that are not what it made of them, nor what a later run did."""
+    """Return the files of a run that have neither the bytes of this run nor those of a later run."""
     later = {file.path for one in runs if one.number > run.number for file in one.files}
     mine = {file.path: file.sha256_after for file in run.files if file.path not in later}
     return frozenset(changed_since(run.root, mine))
@@ -243,7 +243,7 @@ def _document_in(file: Path, command: str, read: Callable[[bytes], _Document]) -
 def _find_mismatches(
     stories: Sequence[RunStory], verdict: VerifyReport | None, kept_with: int | None, runs: Sequence[JournalRun]
 ) -> Iterator[str]:
-    """What keeps the parts of a story from belonging together; the verdict was kept with the run ``kept_with``."""
+    """Return why parts of a report do not belong together; the verdict was stored with the run ``kept_with``."""
     for run in stories:
         if run.ledger is None:
             yield (

@@ -1,7 +1,7 @@
 """The contents of a report, as data without presentation; the page and the terminal render the same data.
 
-It is read from what ``apply`` and ``verify`` kept (the journal), or from a saved plan. The user's code is never
-imported or run. Texts are those of the sources: the code that renders them escapes them.
+The data comes from the journal, in which ``apply`` and ``verify`` store their results, or from a saved plan. The user's
+code is never imported or run. Texts are not escaped; the code that renders them escapes them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class FindingStory:
     Attributes:
         finding: rule, name, place, message, safety and status.
         reason: why the rule exists, one paragraph; empty for a rule that this version does not know.
-        source: the line it is about, without its newline; empty where that is not known for certain.
+        source: the line of the finding, without its newline; empty if it is not certain.
     """
 
     finding: Finding
@@ -40,13 +40,14 @@ class HunkStory:
     """One change: a hunk, or edits that follow from hunks.
 
     Attributes:
-        id: names it in links: the same whenever the same change is reported again. Letters, digits and ``_./:-`` only.
-        number: that of the plan, from 1 in each file; 0 where there is no such number.
-        kind: ``rewrite`` (by rules), ``follows`` (imports that rewrites need, and what they left unused), ``file`` (a
-            file that is added or changed as a whole) or ``unknown`` (the journal does not say which rules did it).
-        findings: what it rewrites, by place; only of a ``rewrite``.
+        id: its name in links, which is the same in every report on the same change. It contains only letters, digits
+            and ``_./:-``.
+        number: its number in the plan, from 1 in each file; 0 if it has no number.
+        kind: ``rewrite`` (by rules), ``follows`` (imports that rewrites need, and removed dead code), ``file`` (a file
+            that is added or changed as a whole) or ``unknown`` (the journal does not contain the rules).
+        findings: the findings that it rewrites, in order of place; only for ``rewrite``.
         imports: lines such as ``from chirpid_patch import SpecAugment`` that it needs.
-        decision: in a plan, ``accepted`` or ``refused``; None where nothing was decided.
+        decision: in a plan, ``accepted`` or ``refused``; None if it is not decided.
         edited: whether the user wrote other lines in a review; ``sections`` show these.
         sections: runs of lines with context, in the order of the file.
     """
@@ -63,17 +64,17 @@ class HunkStory:
 
 @dataclass(frozen=True)
 class FileStory:
-    """One file that a run wrote, or a plan would.
+    """A file that a run wrote, or a plan would write.
 
     Attributes:
         path: posix path relative to the backend.
         action: ``rewrite`` or ``create``.
-        note: why: ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
-        added: lines added to the file, as git counts them: of a notebook, lines of its JSON.
-        removed: lines removed from it.
-        hunks: in the order of the file, what follows from them last.
-        edited_since: whether it is no longer what the run made of it.
-        id: names it in links, as that of its hunks.
+        note: the reason: ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
+        added: number of added lines, as git counts them; for a notebook, lines of its JSON.
+        removed: number of removed lines.
+        hunks: the changes in the order of the file; those that follow from others are last.
+        edited_since: whether the file has changed since the run.
+        id: its name in links, as for its hunks.
     """
 
     path: str
@@ -91,15 +92,15 @@ class RunStory:
     """One run of ``apply``, or a plan that was not applied.
 
     Attributes:
-        number: of the run; None for a plan.
-        created: when it was begun, ISO 8601 in UTC; empty for a plan, which does not say.
-        tool: what made it, such as ``chirp-migrate 0.1.0``.
-        files: rewritten ones first, each kind by path.
-        reported: what was seen and not rewritten: status ``opt-in``, ``refused``, ``report`` or ``suppressed``.
+        number: number of the run; None for a plan.
+        created: time of its beginning, ISO 8601 in UTC; empty for a plan.
+        tool: the program that created it, such as ``chirp-migrate 0.1.0``.
+        files: the files: rewritten files first, each kind sorted by path.
+        reported: the findings that were not rewritten: status ``opt-in``, ``refused``, ``report`` or ``suppressed``.
         skipped: files that could not be handled or written, with the reason.
-        left_out: what was not looked at on purpose.
-        ledger: the account; None if the plan that the journal keeps with the run is missing.
-        notes: what else the user should know.
+        left_out: excluded files and folders.
+        ledger: the counts of loaders and findings; None if the journal lacks the plan of the run.
+        notes: further sentences for the user.
     """
 
     number: int | None
@@ -114,7 +115,7 @@ class RunStory:
 
     @property
     def findings(self) -> tuple[FindingStory, ...]:
-        """Everything that was found: what is rewritten, then what is not."""
+        """Return all findings: first those that are rewritten, then all others."""
         return (*(finding for file in self.files for hunk in file.hunks for finding in hunk.findings), *self.reported)
 
 
@@ -123,11 +124,11 @@ class Story:
     """The report on one backend.
 
     Attributes:
-        name: of the backend's folder.
-        runs: those that stand, oldest first; or one plan.
-        verdict: what the last ``verify`` found; None when there was none.
-        notices: sentences on what the reader has to know before believing the rest, such as later edits.
-        doctor: what the last ``doctor`` found; None when there was none.
+        name: name of the backend's folder.
+        runs: the applied runs, oldest first; or one plan.
+        verdict: the document of the last ``verify``; None if there is none.
+        notices: sentences on restrictions of the report, such as later edits.
+        doctor: the document of the last ``doctor``; None if there is none.
     """
 
     name: str
@@ -148,7 +149,7 @@ class Story:
 
     @property
     def is_plan(self) -> bool:
-        """Return whether nothing of it is applied yet."""
+        """Return whether the report is on a plan that is not applied."""
         return any(run.number is None for run in self.runs)
 
 
@@ -162,7 +163,7 @@ def reported_by_file(
 
 
 def _group_equal(stories: Iterable[FindingStory]) -> list[list[FindingStory]]:
-    """Findings that say the same, together; in the order of the first of each."""
+    """Return the findings grouped by equal messages, in the order of the first finding of each group."""
     kinds: dict[tuple[str, str], list[FindingStory]] = {}
     for story in stories:
         kinds.setdefault((story.finding.rule, story.finding.message_with_gain), []).append(story)

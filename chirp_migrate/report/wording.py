@@ -1,4 +1,4 @@
-"""Sentences that commands, the terminal and the page share: one place for each."""
+"""Sentences that commands, the terminal and the page share."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = [
     "SUPPRESSED",
     "UNCHANGED",
     "ledger_sentences",
+    "loader_outcomes",
     "outcomes",
-    "parts_of",
     "sections",
     "unchanged_loaders",
 ]
@@ -74,7 +74,7 @@ def outcomes(counts: Mapping[Status, int]) -> list[tuple[Status, str, int]]:
     return [(status, word, counts[status]) for status, word in words.items() if counts.get(status)]
 
 
-def parts_of(ledger: Ledger, *, planned: bool) -> list[tuple[Status, str, int]]:
+def loader_outcomes(ledger: Ledger, *, planned: bool) -> list[tuple[Status, str, int]]:
     """Return the outcomes of the loaders: status, word and number of each."""
     words = {**_FATES, Status.REWRITE: "to migrate"} if planned else _FATES
     return [(status, word, ledger.sites[status]) for status, word in words.items() if ledger.sites.get(status)]
@@ -83,7 +83,7 @@ def parts_of(ledger: Ledger, *, planned: bool) -> list[tuple[Status, str, int]]:
 def ledger_sentences(ledger: Ledger, *, planned: bool = False, listed: str = "") -> Iterator[str]:
     """Yield sentences on the loaders; ``listed`` names the place of the list of those that are not rewritten."""
     if ledger.counting:
-        parts = parts_of(ledger, planned=planned)
+        parts = loader_outcomes(ledger, planned=planned)
         fates = [f"{'all' if len(parts) == 1 and ledger.found > 1 else number} {word}" for _, word, number in parts]
         where = listed if ledger.sites.get(Status.REPORT) else ""
         found = f"{count(ledger.found, 'loader')} found"
@@ -115,7 +115,7 @@ def sections(found: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[t
 
 
 def unchanged_loaders(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
-    """Yield the loaders that stay as they are because nothing would be gained: file and one sentence on it."""
+    """Yield the loaders that are unchanged because nothing would be gained: the file and one sentence."""
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     by_file: dict[str, list[Finding]] = {}
     for one in findings:

@@ -1,4 +1,4 @@
-"""The words of Python source, each of the kind that a reader sees in a colour of its own."""
+"""The words of Python source with their kinds, which have different colours."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KINDS: tuple[tuple[_TokenType, str], ...] = (
 
 
 def words_by_line(text: str) -> list[tuple[Word, ...]]:
-    """For every line its words, which together are the line without its newline."""
+    """Return the words of every line, which together are the line without its newline."""
     lines: list[list[Word]] = [[]]
     for _, token, value in PythonLexer().get_tokens_unprocessed(NEWLINE.sub("\n", text)):
         kind = next((name for of, name in _KINDS if token in of), "")

@@ -1,4 +1,4 @@
-"""Review between plan and commit: plan file, hunks accepted or refused, the ledger of loaders.
+"""Review between plan and commit: the plan file, accepting and refusing of hunks, the ledger of loaders.
 
-It may import ``engine`` and what is below.
+The package may import ``engine`` and the packages below it.
 """

@@ -1,4 +1,4 @@
-"""A hunk for readers: runs of whole lines, before and after."""
+"""A hunk as blocks of whole lines, before and after."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Block", "Lines"]
 
 @dataclass(frozen=True)
 class Block:
-    """Lines ``first`` up to, not including, ``end`` (from 1) that become ``after``; none where lines are inserted."""
+    """The lines from ``first`` up to, not including, ``end`` (from 1), which become ``after``; empty for insertions."""
 
     first: int
     end: int
@@ -45,11 +45,11 @@ class Lines:
         return [self._block(*run) for run in runs]
 
     def edit(self, block: Block) -> Edit:
-        """Return the edit that gives a block its lines."""
+        """Return the edit that replaces the lines of a block."""
         return Edit(self.starts[block.first - 1], self.starts[block.end - 1], block.after)
 
     def position(self, offset: int) -> tuple[int, int]:
-        """1-based line and column of an offset."""
+        """Return the 1-based line and column of an offset."""
         line = min(bisect_right(self.starts, offset), max(len(self.lines), 1)) - 1
         return line + 1, offset - self.starts[line] + 1
 

@@ -17,12 +17,17 @@ __all__ = ["line_fixes"]
 
 
 def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[Replacement, ...]]:
-    """For each hunk of a rewritten Python file the whole lines that make it the file in which only that one is
-    accepted, with its imports and without what it leaves dead. Positions are those of the file as it is, without byte
-    order mark; where it ends without a newline, after its last character.
+    """Return the line replacements for each hunk of a rewritten Python file.
 
-    Notebooks have none: lines of code are not lines of the file there. Nor has a hunk that changes the first line
-    after a byte order mark, since programs do not agree on whether the mark belongs to that line.
+    After the replacements of a hunk, the file is as if only that hunk is accepted, with its imports and without code
+    that it makes dead.
+
+    Positions refer to the current file, without byte order mark. In a file that ends without a newline, the last
+    position is after its last character.
+
+    Hunks of notebooks have no replacements, because lines of code are not lines of the file. A hunk that changes the
+    first line after a byte order mark has none either, because programs do not agree on whether the mark belongs to
+    that line.
     """
     if file.before is None or not file.hunks or file.path.endswith(".ipynb"):
         return {}
@@ -39,13 +44,13 @@ def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[Replace
 
 def _replacements(lines: Lines, new: str) -> tuple[Replacement, ...]:
     return tuple(
-        Replacement(_place(lines, edit.start), _place(lines, edit.end), edit.replacement)
+        Replacement(_line_and_column(lines, edit.start), _line_and_column(lines, edit.end), edit.replacement)
         for edit in changed_lines(lines.text, new)
     )
 
 
-def _place(lines: Lines, offset: int) -> tuple[int, int]:
-    """Line and column of an offset; after the last newline a line begins that has nothing in it."""
+def _line_and_column(lines: Lines, offset: int) -> tuple[int, int]:
+    """Return line and column of an offset; an empty line begins after the last newline."""
     if offset == len(lines.text) and lines.text.endswith(("\r", "\n")):
         return len(lines.lines) + 1, 1
     return lines.position(offset)

@@ -22,11 +22,11 @@ class Ledger:
     """Counts of the findings of a run, by status.
 
     Attributes:
-        sites: places found by rules that count them (``Rule.counts_sites``); the statuses add up to what was found.
-        reasons: how many of the sites are only listed, by the short reason.
-        rules: findings of every rule that found something, by code; those that count sites included.
-        unread: files that could not be handled, so that nothing in them is counted.
-        counting: whether a rule ran that counts sites.
+        sites: number of counted places (``Rule.counts_sites``) by status; the sum is the number of found places.
+        reasons: number of places that are not rewritten, by the short reason.
+        rules: number of findings of every rule by code, including rules that count places.
+        unread: files that could not be handled, in which nothing is counted.
+        counting: whether a rule that counts places ran.
     """
 
     sites: Mapping[Status, int]
@@ -40,8 +40,8 @@ class Ledger:
         """Count the findings of a run.
 
         Args:
-            plan: with its findings, the files that could not be handled, and the rules that ran.
-            left: files whose rewrite could not be written: their rewrites count as listed.
+            plan: the plan, with its findings, the files that could not be handled, and the rules that ran.
+            left: files that could not be written. Their rewrites count as not rewritten.
         """
         codes = plan.options.rules
         counting = {rule.code for rule in all_rules() if rule.counts_sites and (codes is None or rule.code in codes)}
@@ -61,11 +61,11 @@ class Ledger:
 
     @property
     def found(self) -> int:
-        """Return all sites."""
+        """Return the number of all counted places."""
         return sum(self.sites.values())
 
     def account(self) -> Account:
-        """Return the ledger as documents have it."""
+        """Return the ledger in the form of documents."""
         return Account(
             sites={"found": self.found, **_by_name(self.sites)},
             listed_by_reason=dict(self.reasons),

@@ -1,4 +1,4 @@
-"""Places of findings for programs that show a repository: names from its top, and lines of the files."""
+"""Places of findings for programs that show a repository: paths from its top, and lines of the files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHARED_NAME = re.compile(r"utf-8|iso8859-\d+")
 
 @dataclass(frozen=True)
 class Region:
-    """A place in a file: 1-based lines, and the 1-based column (code points) where it is known."""
+    """A place in a file: 1-based lines, and the 1-based column (code points) if it is known."""
 
     line: int
     column: int | None = None
@@ -30,7 +30,7 @@ class Region:
 
 
 def top_of(root: Path) -> Path:
-    """Return the folder that names are relative to.
+    """Return the folder that paths are relative to.
 
     It is the top of the git work tree around ``root`` (absolute). Outside of one, it is the current folder if ``root``
     is in it, else ``root``.
@@ -44,13 +44,13 @@ def top_of(root: Path) -> Path:
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """A file in which something was found.
+    """A file with findings.
 
     Attributes:
-        data: its bytes.
-        encoding: IANA's name of its encoding, or ``None`` where only Python has a name for it.
-        cells: of a notebook, the lines of its JSON that hold the code of each cell, by the cell's number.
-        lines: of code; of a notebook, of each cell by its number.
+        data: the bytes of the file.
+        encoding: IANA's name of its encoding; ``None`` if only Python has a name for it.
+        cells: for a notebook, the lines of its JSON with the code of each cell, by the cell's number.
+        lines: the lines of code; for a notebook, those of each cell by its number.
     """
 
     data: bytes
@@ -63,7 +63,7 @@ class CheckedFile:
         """Read the file called ``path``.
 
         Raises:
-            UnreadableSource: it is no text, or no notebook.
+            UnreadableSource: the bytes are no text, or no notebook.
         """
         if not path.endswith(".ipynb"):
             source = SourceFile.from_bytes(data)
@@ -88,7 +88,7 @@ def _line_at(text: str, offset: int) -> int:
 
 
 class Places:
-    """The files of a plan in which something was found; those that are not rewritten are read when they are asked for.
+    """The files of a plan with findings; files that are not rewritten are read on first use.
 
     Args:
         plan: the plan.
@@ -108,7 +108,7 @@ class Places:
         """Return the file at a path of the plan.
 
         Raises:
-            UsageProblem: it went away since it was planned, or cannot be read any more.
+            UsageProblem: the file was removed since it was planned, or can no longer be read.
         """
         if path not in self._files:
             try:

@@ -1,7 +1,7 @@
-"""A plan as a file: what was reviewed is what is applied, to the byte, on any machine that has the same sources.
+"""A plan as a file, with which any machine with the same sources applies exactly the reviewed bytes.
 
-It holds edits, and of the files to be rewritten only the hashes, so that it says nothing about a tree that is not the
-one it was made from. It is read as a file that any program may have changed.
+The file contains edits, and only hashes of the files to rewrite, so that it fits only the tree that it was made from.
+It is read as a file that any program may have changed.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class PlanFile:
     """A plan file, checked against its tree.
 
     Attributes:
-        plan: the plan, as it was made.
-        choices: what a review decided so far.
-        tool: what made it.
-        reviewed: whether a review was begun; then everything has to be decided before it is applied.
+        plan: the original plan.
+        choices: the decisions of a review so far.
+        tool: the program that wrote it.
+        reviewed: whether a review has begun; every item must then be decided before the plan is applied.
     """
 
     plan: Plan
@@ -75,7 +75,7 @@ class PlanFile:
 
 
 def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
-    """Return the plan as the document that :func:`read_plan` reads; ``choices`` when a review was begun."""
+    """Return the plan as the document for :func:`read_plan`; with ``choices`` if a review has begun."""
     return PlanDocument(
         tool=f"chirp-migrate {__version__}",
         options=plan.options,
@@ -109,16 +109,16 @@ def run_document(plan: Plan, left: Sequence[Skipped], **more: Any) -> RunDocumen
 
 
 def read_document(data: bytes) -> PlanDocument:
-    """Return the document in a file that any program may have changed; nothing in it is compared with a tree.
+    """Return the document in a file that any program may have changed, without comparing it with a tree.
 
     Raises:
-        ValueError: it is no plan, or a newer version made it; the message says why.
+        ValueError: it is no plan, or a newer version wrote it; the message has the reason.
     """
     found = read_json(data)
     if found.get("kind") != KIND:
         raise ValueError("it is another kind of document")
     if found.get("schema") != SCHEMA:
-        raise _Newer(f"{found.get('tool', 'another version')} with schema {found.get('schema')!r}")
+        raise _NewerSchemaError(f"{found.get('tool', 'another version')} with schema {found.get('schema')!r}")
     return read_as(found, PlanDocument)
 
 
@@ -127,7 +127,7 @@ def load_plan(file: Path, root: Path) -> PlanFile:
 
     Raises:
         UsageProblem: the file cannot be read; and see :func:`read_plan`.
-        Refused: see there.
+        Refused: as :func:`read_plan`.
     """
     try:
         data = read_file(file)
@@ -141,17 +141,17 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
 
     Args:
         data: bytes of the plan file.
-        name: how the user calls that file.
+        name: name of the file in messages.
         root: folder that the paths of the plan are relative to.
 
     Raises:
-        UsageProblem: it is no plan, it was made by a newer version, or it names paths that lead outside the tree.
-        Refused: files are not what they were when the plan was made; all of them are named.
+        UsageProblem: it is no plan, a newer version wrote it, or it contains paths that lead outside the tree.
+        Refused: files have changed since the plan was made; the message names all of them.
     """
-    tree = _Tree(root)
+    tree = _CurrentFiles(root)
     try:
-        plan_file = _Reading(read_document(data), root, tree).plan_file
-    except _Newer as error:
+        plan_file = _PlanReader(read_document(data), root, tree).plan_file
+    except _NewerSchemaError as error:
         raise UsageProblem(
             f"{name} was made by {error}, which this version does not support: update chirp-migrate."
         ) from None
@@ -171,20 +171,20 @@ def read_applied(document: PlanDocument, root: Path, written: Contents) -> Plan:
     """Return the applied changes of a run, from its stored plan, without reading the tree.
 
     Args:
-        document: that plan.
+        document: the stored plan.
         root: folder that the paths of the plan are relative to.
-        written: the bytes that the run kept; files for which it gives None are left out.
+        written: returns the stored bytes of the run; files for which it returns None are omitted.
 
     Raises:
-        ValueError: it is no such plan; the message says why.
+        ValueError: it is no such plan; the message has the reason.
     """
-    return _Reading(document, root, written).plan_file.plan
+    return _PlanReader(document, root, written).plan_file.plan
 
 
 def with_earlier_decisions(old: PlanDocument, new: PlanDocument) -> PlanDocument:
-    """Return the plan ``new`` with the decisions of an ``old`` review on hunks that are the same.
+    """Return the plan ``new`` with the decisions of an ``old`` review on equal hunks.
 
-    A hunk is the same when the source of its file and its edits are.
+    Hunks are equal if the source of the file and the edits are equal.
     """
     before = {entry.path: entry for entry in old.files}
     files = [_with_decisions(file, before[file.path]) if file.path in before else file for file in new.files]
@@ -204,7 +204,7 @@ def _with_decisions(file: PlannedFile, old: PlannedFile) -> PlannedFile:
     return structs.replace(file, hunks=hunks)
 
 
-class _Newer(ValueError):
+class _NewerSchemaError(ValueError):
     """The document has a later schema."""
 
 
@@ -238,8 +238,8 @@ def _decision(choice: Choice | None) -> Decision | None:
     return None if choice is None else "accepted" if choice.accepted else "refused"
 
 
-class _Tree:
-    """The bytes that files of a plan have now; ``changed`` names those that are not as when it was made."""
+class _CurrentFiles:
+    """The current bytes of the files of a plan; ``changed`` names files that have changed since the plan was made."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -262,8 +262,8 @@ class _Tree:
         return None
 
 
-class _Reading:
-    """One pass over a document, with its decisions."""
+class _PlanReader:
+    """The reader of a document, with its decisions."""
 
     def __init__(self, whole: PlanDocument, root: Path, contents: Contents) -> None:
         self._contents = contents

@@ -1,4 +1,4 @@
-"""A plan with some of its hunks refused or edited: what is left is what was planned, byte for byte."""
+"""A plan with some of its hunks refused or edited; all other hunks stay the same, byte for byte."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SERVANTS = frozenset({"dependency", "vendor"})
 
 @dataclass(frozen=True)
 class Choice:
-    """The decision on a hunk; ``edits`` replace its own ones."""
+    """The decision on a hunk; ``edits`` replace the edits of the hunk."""
 
     accepted: bool
     edits: tuple[Edit, ...] | None = None
@@ -38,7 +38,7 @@ Choices = Mapping[HunkId, Choice]
 
 
 def decisions_of(plan: Plan) -> list[HunkId]:
-    """Everything in a plan that can be accepted or refused, in its order."""
+    """Yield all parts of a plan that can be accepted or refused, in order."""
     return [
         (file.path, number) for file in plan.files for number in ([hunk.number for hunk in file.hunks] or [WHOLE_FILE])
     ]
@@ -47,10 +47,10 @@ def decisions_of(plan: Plan) -> list[HunkId]:
 def select(plan: Plan, choices: Choices) -> Plan:
     """Return ``plan`` with ``choices`` applied; hunks without a choice are accepted.
 
-    What makes the runtime available is left out when nothing is left that needs it.
+    The dependency or copy of the runtime is omitted if no remaining hunk needs the runtime.
 
     Raises:
-        Refused: the accepted hunks of a file cannot be had without the others, or an edited one is no Python.
+        Refused: the accepted hunks of a file depend on refused ones, or an edited hunk is no Python.
     """
     style = ImportStyle(plan.root, plan.is_vendored)
     files = [chosen for file in plan.files if (chosen := _select_in(file, choices, style)) is not None]

@@ -22,18 +22,18 @@ _MARKER = "#@@ chirp-migrate"
 
 
 class NotValid(Exception):
-    """An edited hunk is invalid, for the reason in the message."""
+    """An edited hunk is invalid; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One thing to decide.
+    """An item to decide on.
 
     Attributes:
         id: path and number of the hunk.
-        file: the file it is in.
-        hunk: the hunk, or None where the decision is on a whole file.
-        findings: what it rewrites, by place.
+        file: the file of the hunk.
+        hunk: the hunk; None if the decision is on a whole file.
+        findings: the findings that it rewrites, in order of place.
     """
 
     id: HunkId
@@ -43,11 +43,11 @@ class Item:
 
     @property
     def kind(self) -> str:
-        """Return the key of "the rest of the rule": the code of the first rule, or why a whole file is written."""
+        """Return the key for "the rest of the rule": the code of the first rule, or why a whole file is written."""
         return self.findings[0].rule if self.findings else self.file.note
 
     def diff(self, edits: Iterable[Edit] | None = None) -> Iterator[str]:
-        """Lines of the hunk with context, beginning as in a unified diff; ``edits`` in the place of its own ones."""
+        """Return the lines of a unified diff of the hunk with context; ``edits`` replace the edits of the hunk."""
         if self.hunk is None or self.file.before is None:
             yield from file_hunks(self.file)
             return
@@ -78,31 +78,31 @@ class Review:
         """Return the position of the current item, from 1."""
         return self._position + 1
 
-    def bound_to(self, item: Item) -> list[Item]:
-        """Return the items that are decided together with one, itself among them."""
+    def decided_with(self, item: Item) -> list[Item]:
+        """Return the items that are decided together with ``item``, including ``item``."""
         return self._bound[item.id]
 
     def undecided(self) -> int:
-        """Return how many items are left to decide."""
+        """Return the number of items that are not decided."""
         return sum(item.id not in self.choices for item in self.items)
 
     def decide(self, accepted: bool) -> None:
-        """Accept or refuse the current item, and go on to the next undecided one."""
-        self._choose(self.bound_to(self._here()), accepted)
+        """Accept or refuse the current item, and go to the next item that is not decided."""
+        self._choose(self.decided_with(self._here()), accepted)
         self._advance()
 
     def decide_rest_of_file(self, accepted: bool) -> int:
-        """Accept or refuse the current item and all undecided ones of its file; how many these are."""
+        """Accept or refuse all open items of the current item's file; return their number."""
         path = self._here().file.path
         return self._decide_all(accepted, (item for item in self.items if item.file.path == path))
 
     def decide_rest_of_kind(self, accepted: bool) -> int:
-        """Accept or refuse the current item and all undecided ones of its rule, in any file; how many these are."""
+        """Accept or refuse all open items of the current item's rule, in any file; return their number."""
         kind = self._here().kind
         return self._decide_all(accepted, (item for item in self.items if item.kind == kind))
 
     def back(self) -> bool:
-        """Go to the item before the current one; false when there is none."""
+        """Go to the item before the current one; return False if there is none."""
         if self._position == 0:
             return False
         self._position -= 1
@@ -112,18 +112,18 @@ class Review:
         """Accept the current item with other edits.
 
         Raises:
-            NotValid: the file would be no Python any more.
+            NotValid: the file would no longer be Python.
         """
         item = self._here()
-        _check(self._root, item, edits, self.choices)
-        self._choose(self.bound_to(item), accepted=True)
+        _check_edited_file(self._root, item, edits, self.choices)
+        self._choose(self.decided_with(item), accepted=True)
         self.choices[item.id] = Choice(True, edits)
         self._advance()
 
     def _decide_all(self, accepted: bool, items: Iterable[Item]) -> int:
         here = self._here()
         chosen = [item for item in items if item.id == here.id or item.id not in self.choices]
-        bound = {one.id: one for item in chosen for one in self.bound_to(item)}
+        bound = {one.id: one for item in chosen for one in self.decided_with(item)}
         self._choose(bound.values(), accepted)
         self._advance()
         return len(bound)
@@ -134,7 +134,7 @@ class Review:
             self.choices[one.id] = Choice(accepted, before.edits if before is not None and accepted else None)
 
     def _advance(self) -> None:
-        """To the next undecided item, or to the first one where only earlier ones are left."""
+        """Go to the next item that is not decided, or to the first one if only earlier items are left."""
         order = [*range(self._position + 1, len(self.items)), *range(self._position + 1)]
         self._position = next((n for n in order if self.items[n].id not in self.choices), len(self.items))
 
@@ -152,7 +152,7 @@ def edit_buffer(item: Item, choice: Choice | None) -> str:
         NotValid: there is no hunk to edit.
     """
     text = ["# The new lines of this hunk. Lines that begin with #@@ mark where they go: leave these as they are."]
-    for block in _blocks(item, choice)[1]:
+    for block in _blocks_of_item(item, choice)[1]:
         lines = f"lines {block.first}-{block.end - 1}" if block.end > block.first else f"before line {block.first}"
         text += [f"{_MARKER}: {lines}", *(line.rstrip("\r\n") for line in SOURCE_LINE.findall(block.after))]
     return "\n".join(text) + "\n"
@@ -164,7 +164,7 @@ def read_buffer(item: Item, choice: Choice | None, text: str) -> tuple[Edit, ...
     Raises:
         NotValid: markers are missing or changed.
     """
-    lines, blocks = _blocks(item, choice)
+    lines, blocks = _blocks_of_item(item, choice)
     newline = "\r\n" if "\r\n" in lines.text else "\n"
     markers = [line for line in edit_buffer(item, choice).splitlines() if line.startswith(_MARKER)]
     parts: list[tuple[str, list[str]]] = []
@@ -194,7 +194,7 @@ def _items(plan: Plan) -> Iterator[Item]:
 
 
 def _bound(items: Sequence[Item]) -> dict[HunkId, list[Item]]:
-    """By item, the items whose hunks have calls in common, be it through others."""
+    """Return, for each item, the items whose hunks share calls with it, directly or through other items."""
     first: dict[str, int] = {}
     pairs = [
         (first.setdefault(call, number), number)
@@ -208,8 +208,8 @@ def _bound(items: Sequence[Item]) -> dict[HunkId, list[Item]]:
     }
 
 
-def _blocks(item: Item, choice: Choice | None) -> tuple[Lines, list[Block]]:
-    """Return the lines of an item's file, and the blocks of them that its hunk changes, as it was edited."""
+def _blocks_of_item(item: Item, choice: Choice | None) -> tuple[Lines, list[Block]]:
+    """Return the lines of an item's file, and the blocks of lines that its hunk, as edited, changes."""
     if item.file.before is None or item.hunk is None:
         raise NotValid("a file that is added is accepted or refused as a whole")
     lines = Lines(source_of(item.file.path, item.file.before).text)
@@ -217,8 +217,8 @@ def _blocks(item: Item, choice: Choice | None) -> tuple[Lines, list[Block]]:
     return lines, lines.blocks(item.hunk.edits if edited is None else edited)
 
 
-def _check(root: Path, item: Item, edits: tuple[Edit, ...], choices: Choices) -> None:
-    """Whether the file is Python with the edited hunk and all that is not refused."""
+def _check_edited_file(root: Path, item: Item, edits: tuple[Edit, ...], choices: Choices) -> None:
+    """Check that the file is Python with the edited hunk and all hunks that are not refused."""
     alone = Plan(root, (item.file,), (), ())
     try:
         select(alone, {**choices, item.id: Choice(True, edits)})

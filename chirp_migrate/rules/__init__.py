@@ -18,7 +18,7 @@ def all_rules() -> tuple[Rule, ...]:
     """Return one instance of every rule, by code.
 
     Raises:
-        ValueError: when two rules share a code.
+        ValueError: two rules have the same code.
     """
     rules: dict[str, Rule] = {}
     for info in pkgutil.iter_modules(__path__):
@@ -36,9 +36,9 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def codes_of(selector: str) -> frozenset[str]:
-    """Codes of the rules that ``selector`` means: a code, the beginning of codes (``CHP01``), a name, or ``ALL``.
+    """Return the codes of the rules of a selector: a code, a prefix of codes (``CHP01``), a name, or ``ALL``.
 
-    Empty when there is no such rule. Upper and lower case are the same.
+    The result is empty if there is no such rule. Upper and lower case are equal.
     """
     wanted = selector.upper()
     return frozenset(
@@ -57,7 +57,7 @@ def unknown_rule(selector: str) -> str:
 
 
 def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[str]:
-    """Codes that are selected and not ignored; of two selectors the one that says more decides, as in ruff.
+    """Return the codes that are selected and not ignored; the more specific selector decides, as in ruff.
 
     ``select CHP011, ignore CHP01`` selects CHP011. Between equals, ``ignore`` wins.
     """

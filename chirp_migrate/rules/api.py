@@ -1,6 +1,6 @@
 """Building blocks of rules: a rule imports this module, and its own analysis and edits.
 
-The tree and names of a module, the project around it, changes of calls, and what a rule says of both.
+These are the tree and names of a module, its project, edits of calls, and proposals.
 """
 
 from __future__ import annotations

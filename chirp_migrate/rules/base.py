@@ -1,4 +1,4 @@
-"""The base class of rules: a rule reads one module and suggests edits; it never writes or prints."""
+"""The base class of rules. A rule reads one module and returns edits; it never writes or prints."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ SEE_IT = "Run `doctor` to see it"
 
 @dataclass(frozen=True)
 class Proposal:
-    """One thing a rule found in a module.
+    """A place that a rule found in a module, with its edits.
 
     Attributes:
-        offset: where in the text (code points) the finding is shown.
-        message: what was found and what is done about it, or why it is not rewritten, in words a user can act on.
+        offset: offset in the text, in code points, at which reports show the finding.
+        message: what is wrong and what the rewrite does, or why it is not rewritten and what the user can do.
         edits: replacements in the text; none means "reported, not rewritten".
-        imports: what the replacement needs imported.
-        fine: nothing is wanting here; the place is only counted (see ``Rule.counts_sites``).
-        why: short machine-readable reason, such as ``used-as-value``, by which reports are counted.
-        by_default: whether it is applied without ``--unsafe`` although its rule changes behaviour.
-        gain: what the edits buy; edits that buy nothing are made only if all loaders are to be rewritten.
-        together: file and line, as read, of the calls that build loaders with whose rewrites it stands or falls.
+        imports: the imports that the replacement needs.
+        fine: whether nothing is wrong at the place, which is then only counted (see ``Rule.counts_sites``).
+        why: short machine-readable reason, such as ``used-as-value``, by which reports count findings.
+        by_default: whether the edits are applied without ``--unsafe`` although the rule changes behaviour.
+        gain: the gain of the edits. Edits without a gain are applied only if all loaders are to be rewritten.
+        together: original file and line of the calls that build loaders whose rewrites are accepted or refused together
+            with this one.
     """
 
     offset: int
@@ -76,25 +77,26 @@ def quoted(module: Module, *nodes: cst.CSTNode) -> str:
 
 
 class Rule(ABC):
-    """A codemod rule. A subclass in a module of :mod:`chirp_migrate.rules` registers itself by existing.
+    """A codemod rule. Every subclass in a module of :mod:`chirp_migrate.rules` is registered automatically.
 
     Attributes:
         code: stable identifier, ``CHP`` and three digits.
         name: short kebab-case name.
         reason: one paragraph: why the rewritten code is better.
         safety: what applying the rule means for the training (see :class:`~chirp_migrate.plans.plan.Safety`).
-        trigger: words of which at least one occurs in any text this rule can have something to say about.
-        beside: what such a text has to have, too: each a word, a pattern that matches somewhere, or a test of the text.
-        in_place: whether it rewrites expressions where they stand, and moves, makes and changes no definitions.
-        follows: codes of the rules that rewrite in place and may give this one something to say of a module of which
-            it had nothing to say before; ``None``: any may.
-        counts_sites: whether every proposal stands for one place that has to be accounted for (a loader), so that
-            the ledger of a run counts it.
-        finds_bugs: whether what it finds makes results wrong or runs fail: a warning where findings have levels, and
-            named first; anything else is a note.
-        stops_workers: whether what it only lists keeps workers from starting where they are not forked: it is said
-            without ``--verbose``, and `check` does not call such code clean.
-        verbose_only: whether what it only lists or proposes is said with ``--verbose`` and in reports alone.
+        trigger: words; the rule can only find something in a text that contains at least one of them.
+        beside: further conditions that such a text must meet: a word, a pattern that matches somewhere, or a test of
+            the text.
+        in_place: whether it only rewrites expressions at their place, and neither moves, creates nor changes
+            definitions.
+        follows: codes of the rules that rewrite in place and after whose rewrites this rule may find something in a
+            module in which it found nothing before; ``None``: any rule.
+        counts_sites: whether every proposal is a place (a loader) that the ledger of a run counts.
+        finds_bugs: whether its findings make results wrong or runs fail. Such a finding is a warning in formats with
+            levels, and comes first; any other finding is a note.
+        stops_workers: whether findings without a rewrite keep workers from starting without fork. Such findings are
+            printed without ``--verbose``, and `check` does not report such code as clean.
+        verbose_only: whether advice and suggestions are only printed with ``--verbose`` and in reports.
     """
 
     code: ClassVar[str]
@@ -124,7 +126,7 @@ class Rule(ABC):
         return inspect.cleandoc(vars(type(self)).get("__doc__") or "").replace("``", "`")
 
     def names(self, project: Project) -> Set[str]:
-        """Whole words that a text may have in place of those in ``trigger``, by what ``project`` calls them."""
+        """Return whole words, such as aliases in ``project``, that a text may contain in place of ``trigger``."""
         return frozenset()
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -135,24 +137,24 @@ class Rule(ABC):
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether the rule may find something in a module, by its ``ast``.
 
-        It is asked of modules with the words that the rule looks for (:meth:`concerns`), before LibCST reads them.
+        It is called for modules that contain the words of the rule (:meth:`concerns`), before LibCST parses them.
         """
         return True
 
     def may_have_more(self, outline: Outline, project: Project) -> bool:
-        """Return the same of a module that has been rewritten."""
+        """Return the result of :meth:`may_find` for a module that has been rewritten."""
         return self.may_find(outline, project)
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Whether the rule may have something to say after rewrites of a module of which it has nothing to say now.
+        """Return whether the rule, which finds nothing now, may find something after rewrites of a module.
 
         Args:
-            module: as it is before.
-            project: the backend it belongs to.
-            rewriters: codes of the rules that rewrite it, all of them in place.
+            module: the module before the rewrites.
+            project: the backend of the module.
+            rewriters: codes of the rules that rewrite it, which all rewrite in place.
         """
         return self.follows is None or not self.follows.isdisjoint(rewriters)
 
     @abstractmethod
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Propose edits and findings for ``module``."""
+        """Yield the findings in ``module``, with their edits."""

@@ -13,7 +13,7 @@ from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_role import loader_role
 from chirp_migrate.analysis.loaders.loader_uses import Use, may_build, use_of
-from chirp_migrate.edits.imports import hidden, local_import_edits
+from chirp_migrate.edits.imports import hidden_names, local_import_edits
 from chirp_migrate.rules.api import (
     FACTORY,
     FACTORY_FUNCTIONS,
@@ -56,11 +56,11 @@ _NOT_REWRITTEN = {
 class DataLoaderFactory(Rule):
     """Requires, of a mention of the class:
 
-    - `surely-pytorchs`: the name refers to PyTorch's `DataLoader`, also through imports of the project. No branch or
+    - `pytorch-class`: the name refers to PyTorch's `DataLoader`, also through imports of the project. No branch or
       `import *` can give it another meaning.
-    - `only-called`: the code calls it here, or with `functools.partial`, or through a variable, parameter default or
-      attribute of `self` that is only called, in this file.
-    - `no-subclass`: no class inherits from it here.
+    - `only-called`: the code calls it directly, or with `functools.partial`, or through a variable, parameter default
+      or attribute of `self` that is only called, in this file.
+    - `no-subclass`: the mention is not the base of a class.
     - `dataset-given`: a call names its dataset, or takes its arguments from `*` or `**`.
     - `known-parameters`: a call passes no parameter twice, and not too many positional arguments.
     - `not-replaced`: no file of the project replaces the name in this module, or a method of the class. Replacements
@@ -73,7 +73,7 @@ class DataLoaderFactory(Rule):
 
     `create_loader` builds the loaders; it takes the arguments of `DataLoader`. If each loader of a file is clearly for
     training, validation or test, the factory's methods for these build them. The names of loader, dataset and enclosing
-    functions decide. All arguments stay, also `pin_memory`: a loader pins its batches if the call sets it.
+    functions decide. All arguments stay. A loader pins its batches if the call sets `pin_memory`.
 
     By default the rule only rewrites calls that gain something: docs/apply.md lists the gains.
 
@@ -99,11 +99,11 @@ class DataLoaderFactory(Rule):
         return project.aliases("DataLoader")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Not where the class is only imported and annotated with."""
+        """Return False if the class is only imported and used in annotations."""
         return may_build(outline, {*self.trigger, *self.names(project)})
 
     def may_have_more(self, outline: Outline, project: Project) -> bool:
-        """Not for what the factory builds by now."""
+        """Return False if only the factory builds loaders, after the rewrite."""
         return may_build(outline, {"DataLoader", *self.names(project)})
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
@@ -135,7 +135,7 @@ class DataLoaderFactory(Rule):
 
 
 def _shows_role(module: Module, use: Use) -> bool:
-    """Return whether a mention shows the role of its loader; also where no loader is rewritten."""
+    """Return whether a mention shows the role of its loader, even if no loader is rewritten."""
     if use.call is None:
         return bool(use.why == "named" or use.what)
     values = _arguments(use.call)
@@ -155,7 +155,7 @@ def _arguments(call: cst.Call) -> dict[str, cst.BaseExpression] | None:
 def _proposal(
     module: Module, project: Project, node: cst.Name | cst.Attribute, use: Use, others: str, *, by_role: bool
 ) -> Iterable[Proposal]:
-    """Yield the proposal for one mention of the class, if it is more than a mention."""
+    """Yield the proposal for one mention of the class, unless the mention is no use."""
     offset, root = module.span(node)[0], find_in(node, cst.Name)[0]
     if use.why == "named":
         return
@@ -176,7 +176,7 @@ def _proposal(
         # Imported where the class was, if that is in a function of a module that loads without torch.
         needed = frozenset({runtime(FACTORY)})
         beside = local_import_edits(module, root, runtime(FACTORY), project.import_style)
-        if beside is None or hidden(module, needed, proposal.edits):
+        if beside is None or hidden_names(module, needed, proposal.edits):
             proposal = replace(proposal, imports=needed)
         else:
             proposal = replace(proposal, edits=(*proposal.edits, *beside))
@@ -184,11 +184,11 @@ def _proposal(
 
 
 def _add_gain(module: Module, project: Project, call: cst.Call, proposal: Proposal) -> Proposal:
-    """Return the rewrite with its gain; if reading gains nothing, copies of its batches may."""
+    """Return the rewrite with its gain, which may be that of copies of its batches."""
     gains = loader_gains(project)
-    gain = gains.of_call(module, call)
+    gain = gains.gain_of_call(module, call)
     if gain.kind is GainKind.PICKLABLE and not all(is_moved(project, one) for one in gains.held_by(module, call)):
-        gain = gains.of_call(module, call, moves=False)
+        gain = gains.gain_of_call(module, call, moves=False)
     if gain.kind is GainKind.NOTHING:
         gain = pinned_instead(module, project, call) or gain
     return replace(proposal, gain=gain)

@@ -48,11 +48,11 @@ class WorkerSafeDatasetClass(Rule):
       dataset[indices[index]]``, with or without the number; ``(transform(x), y)`` of ``x, y = dataset[index]``, with
       one transform or more; or ``samples[index]`` unchanged.
     - `samples-not-paths`: the source of ``samples[index]`` is not called ``paths``, ``files``, ``names``, ``urls`` or
-      the like, and is not the listing of a folder.
+      similar, and is not the listing of a folder.
     - `own-state-only`: dataset, indices, mean, std, transforms, their switches and samples are attributes of the
       object.
     - `plain-switches`: the code tests a switch for being true; it may test a transform for not being None instead.
-    - `nothing-besides`: every evaluated expression becomes part of the sample or decides about it, and no call occurs
+    - `nothing-else`: every evaluated expression becomes part of the sample or decides about it, and no call occurs
       twice.
     - `clear-names`: names from outside of these methods are provably ``torch``, None, True or False.
     """
@@ -74,7 +74,7 @@ class WorkerSafeDatasetClass(Rule):
         return project.aliases("Dataset")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a class at the top level inherits from PyTorch's alone, and has nothing but methods."""
+        """Return whether a top-level class may inherit from PyTorch's ``Dataset`` alone, and contains only methods."""
         return any(
             isinstance(statement, ast.ClassDef)
             and len(statement.bases) == 1

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.augmenter_grammar import AugmentsOtherwise
+from chirp_migrate.analysis.datasets.augmenter_grammar import UnknownAugmentation
 from chirp_migrate.analysis.datasets.augmenter_meaning import (
     MASK_PARAMETERS,
     adds_noise_like_gaussian_noise,
     masks_images_like_spec_augment,
     masks_like_spec_augment,
 )
-from chirp_migrate.analysis.datasets.declared_class import tuple_of
+from chirp_migrate.analysis.datasets.declared_class import tuple_source
 from chirp_migrate.edits.statements import class_decorator
 from chirp_migrate.rules.api import (
     NN_MODULE,
@@ -46,26 +46,27 @@ _DECLARED: tuple[tuple[str, str, tuple[str, ...], Callable[[str], tuple[str, ...
 class WorkerSafeAugmenter(Rule):
     """Requires, of a top-level class with the constructor parameters of `SpecAugment` or `GaussianNoise`:
 
-    - `nn-module`: its only base is PyTorch's `nn.Module`, and it has no decorator or keyword; or it has no base and is
-      called with images, which are grey: the conditions of `forward`, `x.clone()` and `x` apply to `__call__`,
-      `np.array(image)` and `Image.fromarray(x)` then.
-    - `plain-methods`: each of its methods is defined once, and there is nothing else in it.
-    - `gate`: `forward` takes one sample, compares in one `if` one `random.random()` with `self.p`, and returns the
-      sample as it is where the gate is shut. Before it there are at most sizes, and whether there are two axes.
-    - `clone`: masks are put into one `x.clone()`, which is returned as it is.
-    - `two-axes`: samples of two axes and of three are masked; those of two may get one in front, if it goes again. The
-      sizes are those of the last two axes (of an image with two axes also `shape[:2]`).
-    - `both-axes`: masks are drawn in two loops, over `num_time_masks` for the last axis and over `num_freq_masks` for
-      the one before it, in the loop or in a method of its own.
-    - `guard`: whether there are masks of an axis depends on nothing, on `parameter > 0`, or, for both axes, on
-      `size > parameter`.
-    - `width`: each mask draws `width = random.randint(0, min(parameter, size))`, of its own axis.
-    - `start`: then `start = random.randint(0, size - width)`, perhaps in `max(0, …)`, perhaps only if `width > 0`.
-    - `stretch`: then overwrites that stretch of all rows, or of all columns, with `self.mask_value`, and nothing
-      else is done. In `x[:, a:b, :]` the `x` provably has three axes: its shape was given to three names before.
-    - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`, perhaps through names that are used once.
-    - `names-mean-it`: `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` are those modules
-      and functions wherever it calls them.
+    - `nn-module`: its only base is PyTorch's `nn.Module`, and it has no decorator or keyword. Or it has no base and is
+      called with grey images: the conditions of `forward`, `x.clone()` and `x` then apply to `__call__`,
+      `np.array(image)` and `Image.fromarray(x)`.
+    - `plain-methods`: it defines each method once, and contains nothing else.
+    - `gate`: `forward` takes one sample, compares one `random.random()` with `self.p` in one `if` (the gate), and
+      returns the sample unchanged if the gate is closed. Before the gate, the code only reads sizes and tests whether
+      there are two axes.
+    - `clone`: masks are written into one `x.clone()`, which is returned unchanged.
+    - `two-axes`: it masks samples with two axes and with three. A sample with two axes may get another axis in front,
+      which is removed again. The sizes are those of the last two axes (for an image with two axes also `shape[:2]`).
+    - `both-axes`: two loops draw masks, over `num_time_masks` for the last axis and over `num_freq_masks` for the axis
+      before it. The code of a mask is in the loop or in a separate method.
+    - `guard`: the masks of an axis have no condition, or `parameter > 0`, or, for both axes, `size > parameter`.
+    - `width`: each mask draws `width = random.randint(0, min(parameter, size))` for its axis.
+    - `start`: then it draws `start = random.randint(0, size - width)`, optionally with `max(0, …)`, or only if `width >
+      0`.
+    - `stretch`: then it overwrites that range of all rows, or of all columns, with `self.mask_value`, and does nothing
+      else. In `x[:, a:b, :]` the `x` provably has three axes: the code has unpacked its shape into three names.
+    - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`, optionally through names that are used once.
+    - `usual-names`: `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual modules and
+      functions in all its calls.
     """
 
     code = "CHP003"
@@ -80,7 +81,7 @@ class WorkerSafeAugmenter(Rule):
     trigger = ("time_mask_param", "randn_like")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a class at the top level takes the parameters of one that is shipped."""
+        """Return whether a class at the top level has the constructor parameters of a runtime class."""
         for one in outline.tree.body:
             if isinstance(one, ast.ClassDef) and len(one.bases) < 2 and not (one.keywords or one.decorator_list):
                 methods = functions_of(one)
@@ -117,7 +118,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
         try:
             said = check(textwrap.dedent(module.source(node)))
             problem = _names_problem(module, project, node)
-        except AugmentsOtherwise as reason:
+        except UnknownAugmentation as reason:
             problem = str(reason)
         if problem is not None:
             return Proposal(
@@ -125,7 +126,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
             )
         calls_made = [call.func for call in find_in(methods[entry], cst.Call)]
         called = [name for name in methods if any(is_on_self(one, name) for one in calls_made)]
-        calls = [f"calls={tuple_of(called)}"] if called else []
+        calls = [f"calls={tuple_source(called)}"] if called else []
         edit = class_decorator(module, project.code_style, node, decorator, [*said, *calls])
         message = (
             f"`{title}` augments single samples: `@{decorator}` declares it, so that loaders augment whole batches"

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
-from chirp_migrate.analysis.datasets.declared_class import short
+from chirp_migrate.analysis.datasets.declared_class import short_number
 from chirp_migrate.analysis.datasets.standardized_list import (
     StandardizedList,
-    in_comprehension,
-    in_loop,
-    made_empty,
+    empty_list_line,
+    list_in_comprehension,
+    list_in_loop,
     may_be_read_outside,
     may_be_seen_unfinished,
 )
@@ -44,14 +44,15 @@ class MaterializedStandardization(Rule):
       x, and once more for its y.
     - `plain-loop`: there is one ``for`` over a name, without ``if``, ``else`` or ``async``, and not inside an f-string.
     - `assignments-only`: a loop contains assignments to names, and at its end the ``append`` of one element.
-    - `made-empty`: ``samples = []`` comes before a loop in the same block, and no statement between uses it or leaves
+    - `starts-empty`: ``samples = []`` comes before a loop in the same block, and no statement between uses it or leaves
       the block.
-    - `unseen-till-done`: no function inside uses the list of a loop, and no code uses it after an error in the loop.
-    - `plain-names`: dataset, sequence, mean and std are names that the loop does not bind, and not that of the list.
+    - `unused-in-loop`: no function inside uses the list of a loop, and no code uses it after an error in the loop.
+    - `plain-names`: dataset, sequence, mean and std are names that the loop does not bind, and none is the name of the
+      list.
     - `names-have-values`: these names provably have values before the loop. The body of a class binds none of them, nor
       does another function.
-    - `nothing-besides`: every evaluated expression becomes part of the element, and there is no call.
-    - `loop-names-unread`: a variable of the loop belongs to the enclosing function or module, and is provably not read
+    - `nothing-else`: every evaluated expression becomes part of the element, and there is no call.
+    - `loop-names-unused`: a variable of the loop belongs to the enclosing function or module, and is provably not read
       outside of the loop.
     """
 
@@ -67,7 +68,7 @@ class MaterializedStandardization(Rule):
     beside = ("/",)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a comprehension, or a loop that appends in the end, goes through a name and divides something."""
+        """Return whether a comprehension, or a loop with ``append`` at its end, iterates over a name and divides."""
         loops = [loop for loop in outline.find(ast.For) if isinstance(loop.iter, ast.Name) and _appends(loop.body[-1])]
         makers = [one for one in outline.find(ast.ListComp) if isinstance(one.generators[0].iter, ast.Name)]
         code = (one for loop in (*loops, *makers) for one in outline.inside(loop))
@@ -76,11 +77,11 @@ class MaterializedStandardization(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite lists built by a comprehension or by a loop with ``append``."""
         for node in module.find(cst.ListComp):
-            if (found := in_comprehension(module, node)) is not None:
-                edit = Edit(*module.span(node), _call(module, project, node, found, "").lstrip())
+            if (found := list_in_comprehension(module, node)) is not None:
+                edit = Edit(*module.span(node), _call_text(module, project, node, found, "").lstrip())
                 yield Proposal(edit.start, _MESSAGE, (edit,), frozenset({runtime(_SHIPPED)}))
         for loop in module.find(cst.For):
-            if (found := in_loop(module, loop)) is not None:
+            if (found := list_in_loop(module, loop)) is not None:
                 yield _rewrite_loop(module, project, loop, found)
 
 
@@ -91,10 +92,10 @@ def _appends(statement: ast.stmt) -> bool:
     return False
 
 
-def _call(module: Module, project: Project, node: cst.CSTNode, found: StandardizedList, before: str) -> str:
-    """Return the call that makes the list, after the text ``before``."""
+def _call_text(module: Module, project: Project, node: cst.CSTNode, found: StandardizedList, before: str) -> str:
+    """Return the call that builds the list, to be written after the text ``before``."""
     arguments = [str(one) for one in (found.dataset, found.indices, found.mean, found.std)]
-    arguments += [f"eps={short(found.eps)}"] if found.eps else []
+    arguments += [f"eps={short_number(found.eps)}"] if found.eps else []
     arguments += [f"reads={found.reads}"] if found.reads != 1 else []
     start, end = module.span(node)
     indent = module.indentation(start)
@@ -105,9 +106,9 @@ def _call(module: Module, project: Project, node: cst.CSTNode, found: Standardiz
 
 
 def _rewrite_loop(module: Module, project: Project, node: cst.For, found: StandardizedList) -> Proposal:
-    """Return ``samples = []``, further down ``for i in indices: …; samples.append((standardised x, y))``."""
+    """Rewrite ``samples = []`` with a later loop ``for i in indices: …; samples.append((standardised x, y))``."""
     (offset, end), collected = module.span(node), found.collected
-    empty = made_empty(module, node, collected)
+    empty = empty_list_line(module, node, collected)
     problem = ""
     if empty is None:
         problem = f"`{collected} = []` is not in the same block before the loop, or is used before the loop"
@@ -117,5 +118,5 @@ def _rewrite_loop(module: Module, project: Project, node: cst.For, found: Standa
         problem = "a variable of the loop may be read outside the loop"
     if empty is None or problem:
         return Proposal(offset, f"{_FOUND}; not rewritten: {problem}")
-    made = Edit(offset, end, _call(module, project, node, found, f"{collected} = "))
+    made = Edit(offset, end, _call_text(module, project, node, found, f"{collected} = "))
     return Proposal(offset, _MESSAGE, (line_deletion(module, empty), made), frozenset({runtime(_SHIPPED)}))

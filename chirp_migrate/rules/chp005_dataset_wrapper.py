@@ -42,31 +42,32 @@ class DatasetWrapper(Rule):
     """Requires, of ``type("Name", (Dataset,), {...})`` that is called, or assigned to a name that is only called:
 
     - `plain-type`: ``type`` and ``len`` are Python's own, the name is a string, the only base PyTorch's ``Dataset``.
-    - `in-a-function`: it stands in a function, not in the body of a class.
-    - `called-plainly`: it is called without arguments; a name it is assigned to has its value on every way to the
-      calls, is used for nothing else, and the line of the assignment can go.
-    - `known-members`: the members are ``__getitem__``, ``__len__`` and perhaps an ``__init__`` that does nothing, all
-      lambdas without defaults.
+    - `inside-function`: the call is in a function, not in the body of a class.
+    - `called-without-arguments`: the class is called without arguments. A name that it is assigned to has its value on
+      every path to the calls and no other use, and the line of the assignment can be removed.
+    - `known-members`: the members are ``__getitem__``, ``__len__`` and optionally an ``__init__`` that does nothing,
+      all lambdas without defaults.
     - `length-of-dataset`: ``__len__`` is ``len(dataset)`` of the dataset that is read.
-    - `known-samples`: samples are those of ``dataset[index]``, one or more transforms applied to x, each once; all
-      together perhaps only while a flag called ``training``, ``train`` or ``is_training`` is true.
-    - `plain-switches`: a transform is applied always, and then is no parameter with the default None, or unless it is
-      None; the flag is not tested for None.
-    - `straight-line`: what the lambdas call is a plain function, defined once next to them, of assignments to names,
-      ``if`` and ``return``, none of whose names hides one from outside.
-    - `nothing-besides`: everything that is evaluated becomes part of the sample or decides about it, every sample is
-      read once, and no call is made twice.
-    - `own-names-only`: dataset, transforms and flag are names of functions around.
-    - `bound-once`: these provably have their values by then, and mean the same whenever a sample is read.
-    - `not-probed`: no file of the project reads with `hasattr` or `getattr` an attribute that the new object has, as
-      loops do that look for what a dataset wraps.
+    - `known-samples`: samples are those of ``dataset[index]``, with one or more transforms applied to x, each once. A
+      flag called ``training``, ``train`` or ``is_training`` may switch all of them.
+    - `plain-switches`: a transform is applied unless it is None; or it is always applied, and then is no parameter with
+      the default None. The flag is not tested for None.
+    - `straight-line`: a function that the lambdas call is a plain function, defined once next to them. It consists of
+      assignments to names, ``if`` and ``return``, and none of its names hides a name from outside.
+    - `nothing-else`: every evaluated expression becomes part of the sample or decides about it, every sample is read
+      once, and no call occurs twice.
+    - `own-names-only`: dataset, transforms and flag are names of the enclosing functions.
+    - `bound-once`: these names provably have their values before the call, and the same values whenever a sample is
+      read.
+    - `not-probed`: no file of the project reads an attribute of the new object with `hasattr` or `getattr`, as loops do
+      that look for a wrapped dataset.
     - `not-copied`: no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`, `AveragedModel`,
-      `pickle.dumps`, but for `state_dict()` and `parameters()`), or the dataset, and the loader that holds it, are
-      only given to a loader call, iterated over, measured with `len`, or given to a function of the project that
-      does only these, and they are not returned.
+      `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the dataset, and the loader that contains
+      it, are only passed to a loader call, iterated over, measured with `len`, or passed to a function of the project
+      that does only these, and they are not returned.
 
-    What is made then has another class than it had, by name, too, and attributes `dataset`, `training` and
-    `transforms`. Its samples are tuples, and those that are no pairs are refused with the ValueError of unpacking them.
+    The new object has another class, with another name, and attributes `dataset`, `training` and `transforms`. Its
+    samples are tuples. A sample that is no pair raises the ValueError of unpacking.
     """
 
     code = "CHP005"
@@ -84,7 +85,7 @@ class DatasetWrapper(Rule):
         return project.aliases("Dataset")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where ``type`` is given three arguments."""
+        """Return whether a call of ``type`` has three arguments."""
         return any(last_name(call.func) == "type" and len(call.args) == 3 for call in outline.find(ast.Call))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
@@ -142,7 +143,7 @@ def _made_by_type(
 
 
 def _captured_names(module: Module, node: cst.Call, meaning: Augmenting) -> list[Capture] | None:
-    """Return the names of functions around that ``meaning`` is made of; ``None`` where it is made of anything else."""
+    """Return the names of enclosing functions in ``meaning``; ``None`` if it contains anything else."""
     found: list[Capture] = []
     unconditional = [stage.function for stage in meaning.stages if stage.gate is None]
     for one in (meaning.dataset, *(stage.function for stage in meaning.stages), meaning.training):

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import reads_of
+from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_set
-from chirp_migrate.analysis.dataflow.worker_escape import Destinations
+from chirp_migrate.analysis.dataflow.worker_escape import WorkerPurposes
 from chirp_migrate.analysis.datasets.declared_class import may_declare
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.objects.pickled import Sort
+from chirp_migrate.analysis.objects.pickled import ObjectSort
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.local_class import KEPT, LocalClass
@@ -50,7 +50,7 @@ class LocalDatasetClass(Rule):
 
     - `only-constructed`: outside of the class, the code only calls it, without ``*`` and ``**``. The class is provably
       defined there, and the call accepts further arguments.
-    - `straight-in-function`: its definition is directly in a function, not in the body of a class, and not alone in a
+    - `directly-in-function`: its definition is directly in a function, not in the body of a class, and not alone in a
       block.
     - `no-decorator`: it has no decorators and no class keywords.
     - `plain-bases`: its bases are names that are known at module level. They are PyTorch's or torchvision's, or classes
@@ -61,9 +61,9 @@ class LocalDatasetClass(Rule):
     - `plain-body`: its body contains methods and constants. Decorators are those of Python and PyTorch that store
       nothing. Decorators, bases, defaults and annotations are known at module level, with the same values: no other
       code assigns these names of the module, nor an attribute of such a name.
-    - `placeless`: nothing in it depends on its place in the code: ``eval``, ``vars``, ``nonlocal``, ``__dict__``,
-      ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``, ``locals`` or ``vars``, and
-      the module has no ``__getattr__``.
+    - `place-independent`: nothing in it depends on its place in the code: ``eval``, ``vars``, ``nonlocal``,
+      ``__dict__``, ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``, ``locals`` or
+      ``vars``, and the module has no ``__getattr__``.
     - `no-class-state`: the same applies to its own methods, and it uses its own name only for ``super`` and to read
       attributes. No file of the project sets an attribute on the class of an object if this class or a base uses that
       name, has ``__subclasses__`` or uses the class of an object as a value: as a key, an argument, or in a comparison
@@ -87,9 +87,9 @@ class LocalDatasetClass(Rule):
     - `not-copied`: if values are bound to its objects, no file of the project copies objects deeply (`deepcopy`,
       `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the
       class and its objects have only the uses that `used-before-rebound` permits, and are not returned.
-    - `unlisted`: with captured names, the module contains no ``vars``, ``dir``, ``globals``, ``getmembers`` or
-      ``__dict__``, because objects get attributes for the captured values.
-    - `name-unread`: if its name is taken in the module, the module does not read names of classes.
+    - `attributes-not-listed`: with captured names, the module contains no ``vars``, ``dir``, ``globals``,
+      ``getmembers`` or ``__dict__``, because objects get attributes for the captured values.
+    - `class-name-unused`: if its name is taken in the module, the module does not read names of classes.
 
     If its name is taken, or pytest collects such a name, the class gets another one. Its objects then have attributes
     for the captured values.
@@ -108,15 +108,15 @@ class LocalDatasetClass(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of the project's dataset classes, and of code that creates classes for workers."""
-        return dataset_names(project) | unpicklable_words(project, Sort.CLASS)
+        return dataset_names(project) | unpicklable_words(project, ObjectSort.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Also where a function makes a class without a `class` statement."""
-        return super().concerns(text, project) or names_unpicklable(text, project, Sort.CLASS)
+        """Return True also if a function creates a class without a `class` statement."""
+        return super().concerns(text, project) or names_unpicklable(text, project, ObjectSort.CLASS)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a class in a function may be a dataset, or objects of it go to workers."""
-        return makes_unpicklable(outline, project, Sort.CLASS) or any(
+        """Return whether a class in a function may be a dataset, or its objects may escape to workers."""
+        return makes_unpicklable(outline, project, ObjectSort.CLASS) or any(
             inherits(project, name, DATASET)
             for one in outline.find(ast.ClassDef)
             if any(isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef) for around in outline.ancestors(one))
@@ -126,14 +126,14 @@ class LocalDatasetClass(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Move function-local dataset classes in front of the function."""
-        destinations = module.once(Destinations, project)
+        destinations = module.once(WorkerPurposes, project)
         taken: set[str] = set()
         seen: list[cst.ClassDef] = []
         for node in module.find(cst.ClassDef):
-            if module.enclosing_function(node) is not None and destinations.of_class(node) is not None:
+            if module.enclosing_function(node) is not None and destinations.purpose_of_class(node) is not None:
                 seen.append(node)
                 try:
-                    edits = _moving(LocalClass(module, project, node), taken)
+                    edits = _edits_of_move(LocalClass(module, project, node), taken)
                 except NotMovable as reason:
                     title = node.name.value
                     message = f"local class `{title}` cannot be pickled for workers; not rewritten: {reason}"
@@ -142,12 +142,12 @@ class LocalDatasetClass(Rule):
                     message = f"local class `{node.name.value}` cannot be pickled for workers: moved to module level"
                     place = module.span(node.name)[0]
                     declares = may_declare(module, project, node)
-                    gain = loader_gains(project).of_held(module, place, reads_batches=declares)
+                    gain = loader_gains(project).gain_of_held(module, place, reads_batches=declares)
                     yield Proposal(place, message, edits, gain=gain)
-        yield from unpicklable_proposals(module, project, Sort.CLASS, (module.span(one.name)[0] for one in seen))
+        yield from unpicklable_proposals(module, project, ObjectSort.CLASS, (module.span(one.name)[0] for one in seen))
 
 
-def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
+def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     """Return the edits that move the class, and add its new name to ``taken``."""
     module, node, title = local.module, local.node, local.title
     local.check()
@@ -163,22 +163,22 @@ def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
         raise NotMovable(f"the name `{title}` is taken at module level, and the module reads names of classes")
     taken.add(name)
     start, end = move.definition_range(module, node)
-    reads = reads_of(module, title, local.scope) if name != title else []
+    reads = variable_reads(module, title, local.scope) if name != title else []
     own = [read for read in reads if start <= module.span(read)[0] < end]
     inside = [
         *(Edit(*module.span(one), name) for one in (node.name, *own)),
         *_store_arguments(local),
         *_repeat_imports(local),
     ]
-    text = move.moved(module, local.project, (start, end), "", inside)
+    text = move.moved_text(module, local.project, (start, end), "", inside)
     edits = [lines_deletion(module, start, end), *move.insert_at(module, move.insertion_offset(module, node), text)]
-    edits += move.left_over_imports(module, (start, end), local.imports)
+    edits += move.remove_repeated_imports(module, (start, end), local.imports)
     for call in calls:
-        edits += _construction(local, call, name)
-    return move.joined(edits)
+        edits += _edits_of_construction(local, call, name)
+    return move.join_removals(edits)
 
 
-def _construction(local: LocalClass, call: cst.Call, name: str) -> Iterator[Edit]:
+def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iterator[Edit]:
     """Yield edits of a constructor call: the name, and the captured values."""
     module = local.module
     if name != local.title:

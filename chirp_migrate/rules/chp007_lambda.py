@@ -9,13 +9,13 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import reads_of
+from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, may_be_set
-from chirp_migrate.analysis.dataflow.worker_escape import Destinations, lambdas_may_go, may_have_destinations
+from chirp_migrate.analysis.dataflow.worker_escape import WorkerPurposes, lambdas_may_escape, may_have_destinations
 from chirp_migrate.analysis.datasets.declared_class import may_declare
 from chirp_migrate.analysis.datasets.lambda_meaning import has_same_meaning_early, runtime_replacement
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.objects.pickled import Sort
+from chirp_migrate.analysis.objects.pickled import ObjectSort
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.function_names import lambda_names
@@ -52,9 +52,10 @@ _Made = dict[tuple[str, ...], Defined]
 class PicklableFunction(Rule):
     """Requires, of a lambda that is passed to a loader, a dataset or a transform:
 
-    - `own-scope`: nothing in it depends on its place in the code: no call of `super`, or of `dir`, `eval`, `exec`,
-      `locals`, `vars`, which the enclosing function does not call either; no `__class__`, no name that is private to
-      the enclosing class, no `__getattr__` in the module. Python reads no name of the module as another spelling.
+    - `place-independent`: nothing in it depends on its place in the code: no call of `super`, or of `dir`, `eval`,
+      `exec`, `locals`, `vars`, which the enclosing function does not call either; no `__class__`, no name that is
+      private to the enclosing class, no `__getattr__` in the module. Python reads no name of the module as another
+      spelling.
     - `no-local-helper`: it uses no local function, class or lambda: these would have to move first.
     - `bound-once`: each captured name has its value before the lambda on every path there. It is not deleted, not
       rebound by an inner function and not the name of an exception. A `with` block counts only with context managers
@@ -66,8 +67,8 @@ class PicklableFunction(Rule):
       reads the name, unless the surrounding call consumes it.
     - `one-import`: if a captured name is imported, there is only one such import, and it is on every path to the
       lambda. A module of the project gives the name one value. No file replaces it, or a module in `sys.modules`.
-    - `not-looked-at`: no code uses an attribute of the lambda or passes it to `inspect`. No file of the project sets an
-      attribute of an object with its name, or with that of a parameter that takes it, and none uses such an object as a
+    - `not-inspected`: no code uses an attribute of the lambda or passes it to `inspect`. No file of the project sets an
+      attribute of an object with its name or that of a parameter that takes it, and none uses such an object as a
       key, or passes it to a function with a cache. No file has weak references as keys. No file contains `.__name__`
       (except of a class),
       `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or
@@ -77,20 +78,20 @@ class PicklableFunction(Rule):
     - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
       `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the lambda has only the
       uses that `used-before-rebound` permits, and is not returned.
-    - `room-for-values`: then `partial` is `functools.partial` there.
+    - `partial-available`: then `partial` is `functools.partial` there.
     - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. It may also be
       positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file reads these
       attributes, and the function has another parameter.
     - `not-a-method`: if values are bound, the lambda is not in the body of a class, nor assigned to an attribute of a
       class, or of an object that may be one and would pass itself first. No file assigns a variable to an attribute of
       a class, or contains `MethodType` or `__get__`.
-    - `quiet-class`: if the lambda becomes a method, because it uses `self`, neither the class nor a base in the project
-      has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`, `dir`,
-      `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a
+    - `class-not-inspected`: if the lambda becomes a method, because it uses `self`, neither the class nor a base in the
+      project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
+      `dir`, `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a
       `__getattribute__`.
-    - `own-objects`: then no file reads the enclosing method from a class, which could then get any object as its
+    - `method-not-shared`: then no file reads the enclosing method from a class, which could then get any object as its
       `self`; except a class that calls a method of its base.
-    - `written-names`: then no code sets attributes of the class with computed names, which may hide the method.
+    - `no-computed-names`: then no code sets attributes of the class with computed names, which may hide the method.
 
     A function of the runtime replaces the lambda if every name of the module in it is assigned once, above it, and no
     call passes an argument by the name of its parameter. `Standardize` has attributes `mean` and `std`, which no file
@@ -115,21 +116,22 @@ class PicklableFunction(Rule):
     trigger = ("lambda",)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Only where there is a word for what may take a lambda to worker processes."""
+        """Return whether the text contains a word for an object that may pass a lambda to worker processes."""
         return super().concerns(text, project) and (
-            may_have_destinations(text, project) or names_unpicklable(text, project, Sort.LAMBDA)
+            may_have_destinations(text, project) or names_unpicklable(text, project, ObjectSort.LAMBDA)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a lambda may go anywhere."""
-        return lambdas_may_go(outline, project) or makes_unpicklable(outline, project, Sort.LAMBDA)
+        """Return whether any lambda may escape to workers."""
+        return lambdas_may_escape(outline, project) or makes_unpicklable(outline, project, ObjectSort.LAMBDA)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Lift lambdas that reach a loader, a dataset or a transform."""
-        destinations = module.once(Destinations, project)
+        """Turn lambdas that reach a loader, a dataset or a transform into functions."""
+        destinations = module.once(WorkerPurposes, project)
         # The names that local functions take when they move (CHP012).
         local = [
-            (one.name.value.strip("_"), movability.outer_name(module, one)) for one in module.find(cst.FunctionDef)
+            (one.name.value.strip("_"), movability.name_of_enclosing(module, one))
+            for one in module.find(cst.FunctionDef)
         ]
         taken = {name for title, outer in local for name in (f"_{title}", f"_{outer}_{title}")}
         made: _Made = {}
@@ -144,7 +146,7 @@ class PicklableFunction(Rule):
                     message = f"lambda cannot be pickled for workers; not rewritten: {reason}"
                     yield Proposal(module.span(node)[0], message)
         reported = [module.span(node)[0] for node in seen]
-        for proposal in unpicklable_proposals(module, project, Sort.LAMBDA, reported):
+        for proposal in unpicklable_proposals(module, project, ObjectSort.LAMBDA, reported):
             nodes = (node for node in module.find(cst.Lambda) if module.span(node)[0] == proposal.offset)
             found = (_as_function(module, project, node) for node in nodes if _is_constant(module, project, node))
             yield next((one for one in found if one is not None), proposal)
@@ -157,26 +159,26 @@ def _propose_function(
     span, scope = module.span(node), module.scopes.scope_of(node)
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
     moved.check()
-    named = _named(module, node)
+    named = _assigned_names(module, node)
     called = {wish, *named}
     shipped = runtime_replacement(module, project, node)
-    reads = [use for name in named for use in reads_of(module, name, scope)]
+    reads = [use for name in named for use in variable_reads(module, name, scope)]
     moved.check_indistinguishable([node, *reads], called, replaced=shipped is not None)
     if shipped is None and _is_constant(module, project, node):
         return _defined_in_place(module, project, node)
-    left_over = move.left_over_imports(module, span, moved.imports)
+    left_over = move.remove_repeated_imports(module, span, moved.imports)
     if shipped is not None:
         message = f"a lambda that {shipped.does}: `{shipped.name}` does the same for whole batches"
-        edits = move.joined([move.instead_of(module, node, shipped.source), *left_over])
-        gain = loader_gains(project).of_held(module, span[0], reads_batches=True)
+        edits = move.join_removals([move.replace_expression(module, node, shipped.source), *left_over])
+        gain = loader_gains(project).gain_of_held(module, span[0], reads_batches=True)
         return Proposal(span[0], message, edits, frozenset({runtime(shipped.name)}), gain=gain)
     bound = _existing_function(module, project, node, moved)
     if bound is not None:
         moved.check_indistinguishable([node, *reads], called, by_partial=True)
         value, imports = moved.partial_of(*bound, around=_columns_beside(module, project, span))
         message = f"lambda cannot be pickled for workers: `{bound[0]}` with bound values"
-        edits = move.joined([move.instead_of(module, node, value), *left_over])
-        return Proposal(span[0], message, edits, imports, gain=loader_gains(project).of_held(module, span[0]))
+        edits = move.join_removals([move.replace_expression(module, node, value), *left_over])
+        return Proposal(span[0], message, edits, imports, gain=loader_gains(project).gain_of_held(module, span[0]))
     moved.check_callers([node, *reads])
     if moved.is_changed and isinstance(scope.node, cst.ClassDef):
         raise NotMovable("in the body of a class it is a method, and a `partial` would not be")
@@ -192,13 +194,13 @@ def _propose_function(
             made[said] = shared
     name, place = shared
     value, imports = moved.value(name, _columns_beside(module, project, span))
-    taken.add(moved.spelled(name))
+    taken.add(moved.expression_for(name))
     what = f"the {'method' if moved.method else 'function'} `{name}`"
     message = f"lambda cannot be pickled for workers: now {what}"
-    edits = move.joined([move.instead_of(module, node, value), *place, *left_over])
+    edits = move.join_removals([move.replace_expression(module, node, value), *place, *left_over])
     owner = module.enclosing_class(node)
     declares = owner is not None and may_declare(module, project, owner)
-    gain = loader_gains(project).of_held(module, span[0], reads_batches=declares)
+    gain = loader_gains(project).gain_of_held(module, span[0], reads_batches=declares)
     return Proposal(span[0], message, edits, imports, gain=gain)
 
 
@@ -214,10 +216,10 @@ def _columns_beside(module: Module, project: Project, span: tuple[int, int]) -> 
 def _existing_function(
     module: Module, project: Project, node: cst.Lambda, moved: MovedFunction
 ) -> tuple[str, list[str]] | None:
-    """Return the function of the project that a lambda only calls, and the arguments that ``partial`` is to bind.
+    """Return the function of the project that a lambda only calls, and the arguments that ``partial`` binds.
 
-    The lambda passes its parameters on in their order, and besides them only constants and values of the functions
-    around. Nothing may replace the function, nor pass an argument by the name of a parameter of the lambda.
+    The lambda passes on its parameters in their order, and otherwise only constants and values of the enclosing
+    functions. No code may replace the function, nor pass an argument by the name of a parameter of the lambda.
     """
     call, own = node.body, [one.name.value for one in node.params.params]
     is_plain = own == list(parameters(node)) and all(one.default is None for one in node.params.params)
@@ -255,13 +257,13 @@ def _existing_function(
 
 
 def _is_bindable(value: cst.BaseExpression, captives: Collection[str]) -> bool:
-    """Return whether a value is a constant, or that of a function around."""
+    """Return whether a value is a constant, or a value of an enclosing function."""
     constants = cst.Integer | cst.Float | cst.SimpleString
     return isinstance(value, constants) or is_name(value, "None", "True", "False", *captives)
 
 
 def _is_constant(module: Module, project: Project, node: cst.Lambda) -> bool:
-    """Whether a statement of the module gives a lambda to a name of its own, which nothing gives another value."""
+    """Return whether a statement of the module assigns a lambda to a name that no other code binds."""
     match module.parents[node]:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))]) as statement:
             line = module.parents[statement]
@@ -273,10 +275,13 @@ def _is_constant(module: Module, project: Project, node: cst.Lambda) -> bool:
 
 
 def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal | None:
-    """A lambda of a name of the module as a function of that name; ``None`` if code may distinguish them."""
+    """Return the edits that turn a named lambda of the module into a function.
+
+    The result is ``None`` if code may distinguish them.
+    """
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
-    named = _named(module, node)
-    reads = [use for name in named for use in reads_of(module, name, module.scopes.module)]
+    named = _assigned_names(module, node)
+    reads = [use for name in named for use in variable_reads(module, name, module.scopes.module)]
     try:
         moved.check()
         moved.check_indistinguishable([node, *reads], named)
@@ -288,7 +293,7 @@ def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal
 def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Proposal:
     """Return ``name = lambda x: …`` as ``def name(x): …``, with two blank lines around it."""
     statement = module.parents[node]
-    (name,) = _named(module, node)
+    (name,) = _assigned_names(module, node)
     start, end = module.span(statement)
     inner, newline = module.tree.default_indent, module.newline
     lines = [f"def {name}({module.source(node.params).strip()}):"]
@@ -299,7 +304,7 @@ def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Pro
     above = with_comments(module, module.line_start(start), "")
     edits = [Edit(start, end, newline.join(lines))]
     message = f"lambda `{name}` cannot be pickled for workers: now the function `{name}`"
-    gain = loader_gains(project).of_held(module, module.span(node)[0])
+    gain = loader_gains(project).gain_of_held(module, module.span(node)[0])
     if module.path.endswith(".ipynb"):
         return Proposal(module.span(node)[0], message, tuple(edits), gain=gain)
     if above > 0:
@@ -322,7 +327,7 @@ def _blank_lines(lines: Iterable[str]) -> int:
 
 
 def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
-    """Return lines of the function: comments in front of the lambda's body, and its ``return``."""
+    """Return the lines of the function: comments in front of the lambda's body, and the ``return``."""
     comments = [line.strip() for line in module.tree.code_for_node(node.colon).splitlines()[:-1]]
     comments = [line.lstrip(": ") for line in comments if "#" in line]
     body = move.returned_text(module, node.body, indent)
@@ -337,8 +342,10 @@ def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
 def _find_equal_function(
     module: Module, project: Project, node: cst.Lambda, wishes: Collection[str], said: tuple[str, ...]
 ) -> Defined | None:
-    """A function above that says the same and has one of the names ``wishes``: an earlier rewrite made it. Other code
-    may replace functions of other names. The edit changes nothing, and makes this rewrite depend on the earlier one.
+    """Return an equal function with one of the names ``wishes``, which an earlier rewrite created above.
+
+    Other code may replace functions of other names. The edit changes nothing, and makes this rewrite depend on the
+    earlier rewrite.
     """
     parameters, *lines = said
     top = module.span(module.top_level_statement(node))[0]
@@ -355,8 +362,8 @@ def _find_equal_function(
     return None
 
 
-def _named(module: Module, node: cst.Lambda) -> set[str]:
-    """Return names and attributes that a lambda is assigned to."""
+def _assigned_names(module: Module, node: cst.Lambda) -> set[str]:
+    """Return the names and attributes that a lambda is assigned to."""
     parent = module.parents[node]
     targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
     last = [one.attr if isinstance(one, cst.Attribute) else one for one in targets]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.loaders.config_uses import taken_whole
+from chirp_migrate.analysis.loaders.config_uses import first_whole_use
 from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety
 
 _TRAINING_KEYS = frozenset(
@@ -58,18 +58,20 @@ class ConfigDefaults(Rule):
         for assign in module.find(cst.Assign):
             match assign:
                 case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=cst.Dict() as defaults):
-                    proposal = _complete(module, project, defaults) if name.lower() == "default_config" else None
+                    proposal = (
+                        _add_missing_keys(module, project, defaults) if name.lower() == "default_config" else None
+                    )
                     if proposal is not None:
                         yield proposal
 
 
 def _is_read_otherwise(project: Project, key: str, default: str) -> bool:
-    """Whether the key is named for anything but ``.get(key, default)`` and to give it a value in a dictionary."""
+    """Return whether code uses the key for anything but ``.get(key, default)`` and as a key of a dictionary."""
     own = re.escape(default)
     return project.search(rf"""\.get\(\s*(['"]){key}\1(?!\s*,\s*{own}\s*\))|(?<!get\()['"]{key}['"](?!\s*:)""", key)
 
 
-def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | None:
+def _add_missing_keys(module: Module, project: Project, node: cst.Dict) -> Proposal | None:
     entries = [element.key for element in node.elements if isinstance(element, cst.DictElement)]
     keys = {entry.evaluated_value for entry in entries if isinstance(entry, cst.SimpleString)}
     if len(keys & _TRAINING_KEYS) < 3:
@@ -92,7 +94,7 @@ def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | No
     found = f"the default configuration lacks {names}; add them by hand. Not rewritten: "
     if len(entries) < len(node.elements):
         return Proposal(offset, f"{found}a dictionary that is unpacked into it may contain them")
-    shown = taken_whole(project)
+    shown = first_whole_use(project)
     if shown is not None:
         return Proposal(offset, f"{found}`{shown}` uses all of its keys")
     start, end = module.span(last)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import reads_of
+from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import loader_calls
 from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety
@@ -24,7 +24,7 @@ class WireAugmentation(Rule):
     - `known-flags`: the wrapper, a function of the project, has the parameters `use_spec_augment` and
       `use_gaussian_noise`, or `training`, which is not its first parameter. All parameters but the first have defaults.
     - `dataset-first`: the first argument is positional, without a star.
-    - `config-in-reach`: the code there reads a configuration, called `config` or `cfg`, with `get`.
+    - `config-available`: the code there reads a configuration, called `config` or `cfg`, with `get`.
     """
 
     code = "CHP009"
@@ -42,14 +42,14 @@ class WireAugmentation(Rule):
         for name, bindings in module.scopes.module.bindings.items():
             if bindings[0].qualified.rpartition(".")[2] != _WRAPPER or len(bindings) > 1:
                 continue
-            if reads_of(module, name, module.scopes.module):
+            if variable_reads(module, name, module.scopes.module):
                 continue
             found = project.function_definition(module.absolute(bindings[0].qualified))
             if found is not None:
-                yield from _wire(module, project, name, found[1].params)
+                yield from _wrap_dataset(module, project, name, found[1].params)
 
 
-def _wire(module: Module, project: Project, name: str, wrapper: cst.Parameters) -> Iterable[Proposal]:
+def _wrap_dataset(module: Module, project: Project, name: str, wrapper: cst.Parameters) -> Iterable[Proposal]:
     more = [parameter.name.value for parameter in (*wrapper.params[1:], *wrapper.kwonly_params)]
     needed = {one.name.value for one in (*wrapper.params[1:], *wrapper.kwonly_params) if one.default is None}
     for loader in loader_calls(module, project):

@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.augmenter_meaning import MASK_PARAMETERS
 from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
-from chirp_migrate.edits.superclass import Store, read_stores, superclass_edits
+from chirp_migrate.edits.superclass import AttributeStore, read_stores, superclass_edits
 from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, methods_of, runtime
 
 #: Attributes that the shipped class keeps from the classes it replaces.
@@ -58,7 +58,7 @@ class ImageRoundTrip(Rule):
 
 
 def _is_plain_dataset(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether the class only inherits from ``Dataset``, with no decorator but that of CHP002."""
+    """Return whether the class inherits only from ``Dataset``, and has at most the decorator of CHP002."""
     plain = not node.keywords and is_torch_dataset(module, project, [base.value for base in node.bases])
     return plain and all(module.source(one.decorator).startswith("augments_images(") for one in node.decorators)
 
@@ -94,14 +94,14 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
 
 
 def _remove_declaration(module: Module, node: cst.ClassDef) -> Edit:
-    """Nothing is declared of the class any more, and nothing else may declare it at the same time."""
+    """Yield edits that remove the decorator of CHP002; no other rewrite may add it at the same time."""
     place = module.span(node)[0]
     keyword = module.text.index("class", module.span(node.decorators[-1])[1] if node.decorators else place)
     return Edit(module.span(node.decorators[0])[0] if node.decorators else keyword, keyword + len("class"), "class")
 
 
-def _mask_construction(module: Module, project: Project, augmenter: Store | None) -> re.Match[str] | None:
-    """Return the call by which the image augmenter was made."""
+def _mask_construction(module: Module, project: Project, augmenter: AttributeStore | None) -> re.Match[str] | None:
+    """Return the call that creates the image augmenter."""
     made = _CONSTRUCTION.fullmatch(augmenter.value) if augmenter is not None else None
     if made is None:
         return None

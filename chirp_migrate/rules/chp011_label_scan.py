@@ -56,18 +56,18 @@ class LabelScan(Rule):
       counts.
     - `only-computes`: all other code of an iteration, and the code of the indices, only computes: operators, Python's
       own functions, methods of numbers, strings and tensors, a few functions of PyTorch and NumPy.
-    - `taken-at-once`: a generator expression is the argument of a call that consumes all of it, such as ``list`` or
+    - `consumed-at-once`: a generator expression is the argument of a call that consumes all of it, such as ``list`` or
       ``sum``.
     - `only-collects`: a loop only assigns, counts and appends.
-    - `own-collection`: it appends to a variable, and the same function creates every value of that variable.
-    - `dataset-stays`: the loop neither assigns nor changes the dataset or the indices.
+    - `local-collection`: it appends to a variable, and the same function creates every value of that variable.
+    - `dataset-unchanged`: the loop neither assigns nor changes the dataset or the indices.
     - `same-dataset`: reading a sample does not replace the dataset. The dataset is a local variable, a parameter, or a
       name of the module that no function declares ``global`` and no other file assigns. An attribute is set only by
       ``self.NAME = …`` in an ``__init__``, in all files, and neither by ``setattr`` nor in a ``__dict__``. The code of
       the indices does not replace it either: it uses known functions only.
     - `no-handler`: around a loop there is no ``try``, and no ``with`` except PyTorch's, tqdm's and ``open``.
-    - `not-read-later`: no code reads names that the loop no longer binds after it, here or in another module, and the
-      function does not call ``locals``, ``eval`` or the like.
+    - `names-unused-later`: no code, in this module or another, reads names that the rewritten loop no longer binds, and
+      the function does not call ``locals``, ``eval`` or similar functions.
     """
 
     code = "CHP011"
@@ -87,13 +87,13 @@ class LabelScan(Rule):
         return dataset_names(project)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Only where something may be known as a dataset."""
+        """Return whether the text may have evidence for a dataset."""
         return super().concerns(text, project) and (
             _GONE_THROUGH.search(text) is not None or has_dataset_facts(text, project)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only with a loop over one that may only want its labels."""
+        """Return whether a loop or comprehension may only use the labels of a dataset."""
         return may_scan(outline, project)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
@@ -120,12 +120,12 @@ def _proposal(module: Module, node: cst.CSTNode, scan: Scan) -> Proposal:
 
 
 def _runtime_function(module: Module, node: cst.CSTNode, scan: Scan) -> str:
-    """Return the runtime's function: one that reads all labels at once, or one that yields them."""
+    """Return the runtime's function: ``read_labels``, or ``iterate_labels`` if labels must be read one by one."""
     return _READ if isinstance(node, cst.ListComp) and _is_whole(module, node, scan) else _ITERATE
 
 
 def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: Scan) -> bool:
-    """Return whether a comprehension gives the labels as they are, and nothing is lost with it."""
+    """Return whether a comprehension yields the labels unchanged, and replacing all of it loses no comment."""
     as_they_are = node.elt is scan.reads[0] if scan.reads else is_name(node.elt, scan.label or "")
     return as_they_are and scan.iterable is node.for_in.iter and "#" not in module.source(node)
 

@@ -8,15 +8,15 @@ from textwrap import dedent
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import captures, reads_of
+from chirp_migrate.analysis.dataflow.closures import captures, variable_reads
 from chirp_migrate.analysis.dataflow.worker_escape import (
     DESTINATION_WORDS,
-    Destinations,
-    local_functions_may_go,
+    WorkerPurposes,
+    local_functions_may_escape,
     may_have_destinations,
 )
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.objects.pickled import Sort
+from chirp_migrate.analysis.objects.pickled import ObjectSort
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.move_definition import NotMovable
@@ -40,10 +40,10 @@ _Made = dict[str, Defined]
 class LocalFunction(Rule):
     """Requires, of a function inside a function that is passed to a loader, a dataset or a transform:
 
-    - `own-scope`: nothing in it depends on its place in the code: no `nonlocal` name of the enclosing functions; no
-      call of `super`, or of `dir`, `eval`, `exec`, `locals`, `vars`, which the enclosing function does not call either;
-      no `__class__`, no name that is private to the enclosing class, no `__getattr__` in the module. It is no attribute
-      of a class if values are bound to it. Python reads no name of the module as another spelling.
+    - `place-independent`: nothing in it depends on its place in the code: no `nonlocal` name of the enclosing
+      functions; no call of `super`, or of `dir`, `eval`, `exec`, `locals`, `vars`, which the enclosing function does
+      not call either; no `__class__`, no name that is private to the enclosing class, no `__getattr__` in the module.
+      It is no attribute of a class if values are bound to it. Python reads no name of the module as another spelling.
     - `plain-definition`: it has no decorator except `torch.no_grad`, `torch.enable_grad` and `torch.inference_mode`, no
       type parameters, and its name is not deleted.
     - `no-local-helper`: it uses no local function, class or lambda: these would have to move first.
@@ -57,7 +57,7 @@ class LocalFunction(Rule):
       creates reads the name, unless the surrounding call consumes it.
     - `one-import`: if a captured name is imported, there is only one such import, and it is on every path to the
       function. A module of the project gives the name one value. No file replaces it, or a module in `sys.modules`.
-    - `not-looked-at`: no code uses an attribute of the function or passes it to `inspect`. No file of the project sets
+    - `not-inspected`: no code uses an attribute of the function or passes it to `inspect`. No file of the project sets
       an attribute of an object with the name under which it is called. No file contains `.__name__` (except of a
       class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or
       `LambdaType`. If values are bound, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
@@ -65,17 +65,17 @@ class LocalFunction(Rule):
     - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
       `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the function has only
       the uses that `used-before-rebound` permits, and is not returned.
-    - `room-for-values`: then `partial` is `functools.partial` there, and the function does not call itself.
+    - `partial-available`: then `partial` is `functools.partial` there, and the function does not call itself.
     - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. It may also be
       positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file reads these
       attributes, and the function has another parameter.
-    - `quiet-class`: if the function becomes a method, because it uses `self`, neither the class nor a base in the
-      project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
+    - `class-not-inspected`: if the function becomes a method, because it uses `self`, neither the class nor a base in
+      the project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
       `dir`, `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a
       `__getattribute__`.
-    - `own-objects`: then no file reads the enclosing method from a class, which could then get any object as its
+    - `method-not-shared`: then no file reads the enclosing method from a class, which could then get any object as its
       `self`; except a class that calls a method of its base.
-    - `written-names`: then no code sets attributes of the class with computed names, which may hide the method.
+    - `no-computed-names`: then no code sets attributes of the class with computed names, which may hide the method.
     - `known-annotations`: the module defines every name in its annotations above it, or does not evaluate them.
     """
 
@@ -93,26 +93,26 @@ class LocalFunction(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of the project's dataset classes, and of code that creates functions for workers."""
-        return dataset_names(project) | unpicklable_words(project, Sort.FUNCTION)
+        return dataset_names(project) | unpicklable_words(project, ObjectSort.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Only where there is a word for what may take a function to worker processes."""
+        """Return whether the text contains a word for an object that may pass a function to worker processes."""
         return super().concerns(text, project) and (
-            may_have_destinations(text, project) or names_unpicklable(text, project, Sort.FUNCTION)
+            may_have_destinations(text, project) or names_unpicklable(text, project, ObjectSort.FUNCTION)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a local function may go anywhere."""
-        return local_functions_may_go(outline, project) or makes_unpicklable(outline, project, Sort.FUNCTION)
+        """Return whether any local function may escape to workers."""
+        return local_functions_may_escape(outline, project) or makes_unpicklable(outline, project, ObjectSort.FUNCTION)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Move local functions that reach a loader, a dataset or a transform."""
-        destinations = module.once(Destinations, project)
+        destinations = module.once(WorkerPurposes, project)
         taken: set[str] = set()
         made: _Made = {}
         seen: list[cst.FunctionDef] = []
         for node in module.find(cst.FunctionDef):
-            purpose = destinations.of_function(node) if _is_local(module, node) else None
+            purpose = destinations.purpose_of_function(node) if _is_local(module, node) else None
             if purpose is not None:
                 seen.append(node)
                 try:
@@ -120,7 +120,9 @@ class LocalFunction(Rule):
                 except NotMovable as reason:
                     found = f"local function `{node.name.value}` cannot be pickled for workers"
                     yield Proposal(module.span(node.name)[0], f"{found}; not rewritten: {reason}")
-        yield from unpicklable_proposals(module, project, Sort.FUNCTION, (module.span(one.name)[0] for one in seen))
+        yield from unpicklable_proposals(
+            module, project, ObjectSort.FUNCTION, (module.span(one.name)[0] for one in seen)
+        )
 
 
 def _is_local(module: Module, node: cst.FunctionDef) -> bool:
@@ -137,15 +139,16 @@ def _text_of_definition(module: Module, node: cst.FunctionDef) -> str:
 def _edits_of_move(
     module: Module, project: Project, node: cst.FunctionDef, purpose: str, taken: set[str], made: _Made
 ) -> Proposal:
-    """The edits that move the function; its new name is added to ``taken``, and for others that say the same, with the
-    edits that define it, to ``made``.
+    """Return the edits that move the function, and record its new name.
+
+    The name is added to ``taken``; for equal functions, name and defining edits are added to ``made``.
 
     Raises:
-        NotMovable: it cannot be moved, for the reason given.
+        NotMovable: it cannot be moved; the message has the reason.
     """
     title = node.name.value
     moved = MovedFunction(module, project, node, move.insertion_offset(module, node))
-    uses = reads_of(module, title, module.scopes.scope_of(node))
+    uses = variable_reads(module, title, module.scopes.scope_of(node))
     _check_definition(moved, node, uses)
     moved.check()
     movability.check_annotations(module, node, moved.place)
@@ -167,7 +170,7 @@ def _edits_of_move(
         *move.opening_edits(module, node, moved.indent, moved.import_lines),
         *(edit for edit in renamed if start <= edit.start < end),
     ]
-    text = move.moved(module, project, (start, end), moved.indent, inside)
+    text = move.moved_text(module, project, (start, end), moved.indent, inside)
     place = moved.defined(text) if shared is None else shared[1]
     if moved.method is None:
         made[said] = name, place
@@ -175,14 +178,14 @@ def _edits_of_move(
     stood = module.indentation(module.span(node)[0])
     stays = Edit(start, end, f"{stood}{title} = {value}{module.newline}")
     edits = [edit for edit in renamed if not start <= edit.start < end]
-    edits += [*place, *move.left_over_imports(module, (start, end), moved.imports)]
+    edits += [*place, *move.remove_repeated_imports(module, (start, end), moved.imports)]
     edits.append(lines_deletion(module, start, end) if goes else stays)
-    taken.add(moved.spelled(name))
+    taken.add(moved.expression_for(name))
     what = f"the method `{name}`" if moved.method else f"the module-level function `{name}`"
     message = f"local function `{title}` cannot be pickled for workers: now {what}"
     place_of_name = module.span(node.name)[0]
-    gain = loader_gains(project).of_held(module, place_of_name)
-    return Proposal(place_of_name, message, move.joined(edits), imports, gain=gain)
+    gain = loader_gains(project).gain_of_held(module, place_of_name)
+    return Proposal(place_of_name, message, move.join_removals(edits), imports, gain=gain)
 
 
 def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> None:
@@ -190,7 +193,7 @@ def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterabl
     for one in node.decorators:
         call = one.decorator if isinstance(one.decorator, cst.Call) else cst.Call(one.decorator)
         names = module.qualified_names(call.func)
-        same = all(movability.stays(module, moved.project, given.value, moved.place) for given in call.args)
+        same = all(movability.has_same_value_at(module, moved.project, given.value, moved.place) for given in call.args)
         if not names or not names <= _HARMLESS or captures(module, one) or not same:
             raise NotMovable("it is decorated")
     if node.type_parameters is not None:
@@ -200,7 +203,7 @@ def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterabl
 
 
 def _is_plain(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> bool:
-    """Whether the definition is the only one of its name, straight in the body of the function, and all uses follow."""
+    """Return whether the definition is the only one of its name, directly in the function, and above all uses."""
     scope, start = module.scopes.scope_of(node), module.span(node)[0]
     is_only = len(scope.bindings[node.name.value]) == 1 and module.parents[module.parents[node]] is scope.node
     return is_only and all(module.span(use)[0] > start for use in uses)
@@ -216,4 +219,4 @@ def _name(moved: MovedFunction, node: cst.FunctionDef, goes: bool, taken: set[st
         return title
     bare = title.strip("_")
     wishes = [f"_{bare}"] if not any(_is_local(module, namesake) for namesake in namesakes) else []
-    return moved.free_name([*wishes, f"_{movability.outer_name(module, node)}_{bare}"], taken)
+    return moved.free_name([*wishes, f"_{movability.name_of_enclosing(module, node)}_{bare}"], taken)

@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.devices.device_moves import is_dtype
 from chirp_migrate.analysis.devices.device_value import device_value
-from chirp_migrate.analysis.devices.own_transfers import own_transfer, place_of_mps, place_of_observed_transfer
+from chirp_migrate.analysis.devices.own_transfers import place_of_mps, place_of_observed_transfer, why_own_transfer
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
@@ -52,9 +52,9 @@ class NonBlockingTransfer(Rule):
 
     - `known-loader`: the enclosing loop iterates over an object that was created, annotated or named as a loader, which
       builds its batches itself.
-    - `pins`: a call that builds the loader does not set ``pin_memory=False``; if no such call is known, the project
-      builds loaders somewhere.
-    - `batch-as-it-came`: the copied object is the batch or a part of it from the loader: a name, position, key or
+    - `pinning-loader`: a call that builds the loader does not set ``pin_memory=False``; if no such call is known, the
+      project builds loaders somewhere.
+    - `unchanged-batch`: the copied object is the batch or a part of it from the loader: a name, position, key or
       attribute, not a computed value.
     - `to-accelerator`: the device is CUDA or XPU, or has the name of a device and is not provably the CPU or MPS.
     - `plain-arguments`: its only arguments are device, dtype, memory format and copy, none from ``*`` or ``**``.
@@ -64,8 +64,8 @@ class NonBlockingTransfer(Rule):
     - `plain-to`: PyTorch's own collation builds the batch. Or no file of the project defines or assigns a ``to`` or
       ``cuda`` without this argument, or the ``__getattr__`` of a class. (The rule does not read the definitions of
       other libraries.)
-    - `unobserved`: no file inspects the arguments of a ``to`` or ``cuda`` (``x.to.assert_called_with(…)``), or replaces
-      those of tensors.
+    - `arguments-not-inspected`: no file inspects the arguments of a ``to`` or ``cuda``
+      (``x.to.assert_called_with(…)``), or replaces those of tensors.
     - `no-batch-encoding`: it is a part of a batch, or no file of the project imports transformers.
 
     By default the rule adds the argument only where it has an effect: a loader of the loop provably pins its batches
@@ -89,17 +89,17 @@ class NonBlockingTransfer(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a loop that may iterate over a loader moves something."""
+        """Return whether a loop that may iterate over a loader moves an object to a device."""
         return any(names & {"to", "cuda"} for names in called_in_loops(outline))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Add ``non_blocking=True`` to copies of batches in the body of a loop."""
         for loop, loaders in loader_loops(module, project):
             if all(_pins(project, loader) for _, loader in loaders):
-                yield from _in_loop(module, project, loop, loaders)
+                yield from _check_loop(module, project, loop, loaders)
 
 
-def _in_loop(
+def _check_loop(
     module: Module, project: Project, loop: cst.For, loaders: list[tuple[cst.BaseExpression, Loader]]
 ) -> Iterator[Proposal]:
     batch = Batch(module, loop, [target for target, _ in loaders])
@@ -110,7 +110,7 @@ def _in_loop(
             case cst.Attribute(value=moved, attr=cst.Name(value="to" | "cuda" as method)):
                 path = batch.value(moved)
                 if path is not None and _goes_to_a_device(module, call, method):
-                    problem = _why_unsafe(module, project, call, path, collated) or batch.used_after(call, path)
+                    problem = _why_unsafe(module, project, call, path, collated) or batch.why_written_after(call, path)
                     statements.setdefault(statement_of(module, call), []).append((call, problem))
     for statement, transfers in statements.items():
         offset, shown = module.span(transfers[0][0])[0], module.source(transfers[0][0]).strip()
@@ -127,13 +127,13 @@ def _in_loop(
 
 
 def pinned_instead(module: Module, project: Project, call: cst.Call) -> Gain | None:
-    """What is gained if batches of the loader that ``call`` builds are copied beside Python, if they provably are."""
+    """Return the gain of ``call`` if batches of its loader are provably copied while Python continues."""
     for path, line in loader_gains(project).loops_over_pinned(module, call):
         owner = module if path == module.path else project.module(path)
         for loop, loaders in loader_loops(owner, project):
             if owner.position(owner.span(loop)[0])[0] != line:
                 continue
-            for found in _in_loop(owner, project, loop, loaders):
+            for found in _check_loop(owner, project, loop, loaders):
                 if found.gain is not None and found.gain.kind is GainKind.PINNED:
                     at = owner.position(found.offset)[0]
                     return Gain(
@@ -161,7 +161,7 @@ def _gain(
 
 
 def _pins(project: Project, loader: Loader) -> bool:
-    """Return whether a loader may pin its batches: no call that makes the loader refuses it."""
+    """Return whether a loader may pin its batches: no call that builds it sets ``pin_memory=False``."""
     if not loader.calls:
         return project.holds(_MAKES_LOADERS)
     return not all(is_name(keywords(call).get("pin_memory"), "False") for _, call in loader.calls)
@@ -208,7 +208,7 @@ def _why_unsafe(module: Module, project: Project, call: cst.Call, path: Path, co
     certain = method_called(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
     if not certain and (place := place_of_mps(project)) is not None:
         return f"the project also runs on MPS ({place}), where it is not known to be safe"
-    if not collated and (problem := own_transfer(project)) is not None:
+    if not collated and (problem := why_own_transfer(project)) is not None:
         return problem
     if (place := place_of_observed_transfer(project)) is not None:
         return f"the project inspects the arguments of such calls ({place})"

@@ -38,14 +38,14 @@ class SetEpoch(Rule):
     - `shuffling-sampler`: a call that builds it has a `DistributedSampler` that shuffles.
     - `known-sampler`: the sampler has a name there, or the loader provably has that sampler and no other. If it may
       have another one, the class of the sampler is imported at the top of the module, for a check with `isinstance`.
-    - `iterates-each-time`: each iteration iterates over the loader, or passes it to a call other than `len`, `print`
-      and such.
-    - `not-told`: nothing calls `set_epoch` in the same function, on this sampler or loader elsewhere in the module, or
-      in a function of the project that the loop calls.
-    - `kept-sampler`: some counting loop around does not build the sampler again in each iteration.
+    - `iterates-each-time`: each iteration iterates over the loader, or passes it to a call other than `len`, `print` or
+      similar.
+    - `set-epoch-not-called`: no code calls `set_epoch` in the same function, on this sampler or loader elsewhere in the
+      module, or in a function of the project that the loop calls.
+    - `kept-sampler`: at least one enclosing loop that counts does not build the sampler again in each iteration.
     - `one-counter`: one loop has `epoch` in its variable's name, or there is only one loop.
     - `named-epoch`: its variable is a plain name with a letter in it.
-    - `own-lines`: if a check of the sampler's class is necessary, the body of the loop has its own lines.
+    - `body-on-own-lines`: if a check of the sampler's class is necessary, the body of the loop has its own lines.
 
     The rule applies without `--unsafe` if the sampler is built, or the loop runs, under a condition about distributed
     training (`if args.distributed`, `if dist.is_initialized()`): a program of one process does not change.
@@ -65,7 +65,7 @@ class SetEpoch(Rule):
     follows = frozenset()
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Only in a project with such samplers."""
+        """Return whether the project contains distributed samplers."""
         return super().concerns(text, project) and project.holds(r"\bDistributedSampler\b", "DistributedSampler")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
@@ -73,7 +73,7 @@ class SetEpoch(Rule):
         epochs = [loop for loop in module.find(cst.For) if _is_counted(module, project, loop.iter)]
         names = module.once(LoaderNames, project)
         seen: set[tuple[cst.CSTNode, str]] = set()
-        for place, node in _passes(module, project, epochs):
+        for place, node in _loader_passes(module, project, epochs):
             loader = names.loader(node)
             sampler = sampler_of(module, project, node, loader, place) if loader is not None else None
             around = [one for one in module.ancestors(place) if isinstance(one, cst.For) and one in epochs]
@@ -91,10 +91,10 @@ def _is_counted(module: Module, project: Project, iterable: cst.BaseExpression) 
     return is_call_of(module, iterable, _COUNTED, project)
 
 
-def _passes(
+def _loader_passes(
     module: Module, project: Project, epochs: Iterable[cst.For]
 ) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
-    """Loops and calls in the loops that count epochs, each with what it iterates over or is given: perhaps a loader."""
+    """Yield the loops and calls in loops that count epochs, each with its iterable or argument, maybe a loader."""
     inside = {node for loop in epochs for node in own_nodes(loop.body) if isinstance(node, cst.For | cst.Call)}
     for node in sorted(inside, key=lambda one: module.span(one)[0]):
         if isinstance(node, cst.For):
@@ -135,7 +135,7 @@ def _propose_set_epoch(module: Module, around: list[cst.For], sampler: Distribut
 
 
 def _is_guarded(module: Module, loop: cst.For, sampler: DistributedSampler) -> bool:
-    """Return whether the sampler is made, or the loop runs, under a condition about distributed training."""
+    """Return whether the sampler is built, or the loop runs, under a condition about distributed training."""
     places = (loop, *(one.value for one in sampler.made))
     tests = [one.test for place in places for one in module.ancestors(place) if isinstance(one, cst.If)]
     tests += [one.test for made in sampler.made for one in find_in(made.value, cst.IfExp)]

@@ -14,7 +14,7 @@ from chirp_migrate.analysis.known_names import (
     TORCH_DATASET,
     TORCHVISION_DATASET,
     TRANSFORM,
-    one_of,
+    any_of_patterns,
     resolves_to,
 )
 from chirp_migrate.rules.api import (
@@ -34,7 +34,7 @@ from chirp_migrate.rules.api import (
 )
 
 _ENTRY = re.compile(r"__getitems?__|__call__|\w*collate\w*")
-_BASE = one_of(r"builtins\.object", TORCH_DATASET, TORCHVISION_DATASET)
+_BASE = any_of_patterns(r"builtins\.object", TORCH_DATASET, TORCHVISION_DATASET)
 #: A method that runs for each sample.
 _METHOD = re.compile(rf"\bdef{GAP}(__getitems?__|__call__|\w*collate\w*){CALL}")
 
@@ -53,7 +53,7 @@ class AugmenterPerSample(Rule):
     beside = (_METHOD,)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a class that inherits from nothing else has such a method, and makes something in one."""
+        """Return whether a class may have a method that runs for each sample and creates an object."""
         return any(
             any(map(_ENTRY.fullmatch, functions_of(definition)))
             and bases_may_be(outline, project, definition, _BASE)
@@ -66,7 +66,7 @@ class AugmenterPerSample(Rule):
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Name the calls that make a transform of nothing that belongs to the sample."""
+        """Report the calls that create a transform from values that do not depend on the sample."""
         for definition in module.find(cst.ClassDef):
             if all(resolves_to(module, base.value, _BASE, project) for base in definition.bases):
                 for call in _transforms_made(module, project, definition):
@@ -76,7 +76,7 @@ class AugmenterPerSample(Rule):
 
 
 def _transforms_made(module: Module, project: Project, definition: cst.ClassDef) -> Iterator[cst.Call]:
-    """Outermost calls that make a transform in the methods that run for each sample, of no variable of the method."""
+    """Yield the outermost calls that create a transform in methods for each sample, without variables of the method."""
     methods = methods_of(definition)
     running = [name for name in methods if _ENTRY.fullmatch(name)]
     for name in running:  # and the methods that these call on ``self``
@@ -96,7 +96,7 @@ def _transforms_made(module: Module, project: Project, definition: cst.ClassDef)
 
 
 def _makes_transform(module: Module, project: Project, call: cst.Call) -> bool:
-    """Return whether a call makes a transform of a library, or a module of the project."""
+    """Return whether a call creates a transform of a library, or an ``nn.Module`` of the project."""
     if not isinstance(call.func, cst.Name | cst.Attribute):
         return False
     names = project.resolved_names(module, call.func)

@@ -43,19 +43,19 @@ class LoaderRestarted(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where the first of something is taken in a loop."""
+        """Return whether a loop contains ``next(iter(…))``."""
         return any(
             last_name(call.func) == "next" and any(isinstance(around, _LOOPS) for around in outline.ancestors(call))
             for call in outline.find(ast.Call)
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report ``next(iter(loader))`` in a loop that the loader outlives."""
+        """Report ``next(iter(loader))`` in a loop if the loader is built outside of the loop."""
         names = module.once(LoaderNames, project)
         for call in module.find(cst.Call):
             iterator = _first_argument(module, call, "builtins.next")
             node = _first_argument(module, iterator, "builtins.iter")
-            loop = _loop(module, call)
+            loop = _innermost_loop(module, call)
             if node is None or loop is None or _is_bound_in(loop, node) or names.loader(node) is None:
                 continue
             message = (
@@ -73,7 +73,7 @@ def _first_argument(module: Module, call: cst.CSTNode | None, function: str) -> 
     return None
 
 
-def _loop(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
+def _innermost_loop(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
     """Return the innermost loop that evaluates ``node`` in each iteration."""
     child = node
     for ancestor in module.ancestors(node):
@@ -91,7 +91,7 @@ def _loop(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def _is_bound_in(loop: cst.CSTNode, loader: cst.CSTNode) -> bool:
-    """Return whether each iteration of the loop may have a loader of its own."""
+    """Return whether each iteration of the loop may have its own loader."""
     targets = (target for node in (loop, *own_nodes(loop)) if (target := target_of(node)) is not None)
     bound = {name for target in targets for name in names_in_code(target)}
     return not names_in_code(loader).isdisjoint(bound - {"self"})

@@ -11,7 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import dataset_states
 from chirp_migrate.analysis.datasets.held_generators import held_generators
-from chirp_migrate.analysis.loaders.loader_calls import gives_by_position
+from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
 from chirp_migrate.analysis.loaders.worker_seeding import RepeatedSeed, repeated_seeds
 from chirp_migrate.rules.api import (
     DATASET_WORDS,
@@ -39,7 +39,7 @@ _REMEDY = "Use the global generators, or seed one in the worker: `torch.utils.da
 
 
 def _makes_generators(text: str) -> bool:
-    """Return whether a text may make generator objects, or seed workers."""
+    """Return whether a text may create generator objects, or seed workers."""
     if "seed" in text and ("worker_init_fn" in text or "get_state" in text):
         return True
     return any(word in text for word in _HELD_WORDS) and _HELD.search(text) is not None
@@ -66,7 +66,7 @@ class CopiedGenerator(Rule):
         return dataset_names(project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a class may be a dataset, or workers are seeded."""
+        """Return whether a class may be a dataset, or code seeds workers."""
         if any(one.arg == "worker_init_fn" for one in outline.find(ast.keyword)):
             return True
         if "get_state" in outline.text and any(_SEEDS_WORKERS.search(one.name) for one in outline.functions):
@@ -74,11 +74,11 @@ class CopiedGenerator(Rule):
         return _HELD.search(outline.text) is not None and bool(outline.once(possible_datasets, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Only where the argument gets a name by the rewrite."""
-        return super().may_follow(module, project, rewriters) and gives_by_position(module, "worker_init_fn")
+        """Return whether a rewrite turns the argument into a function with a name."""
+        return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "worker_init_fn")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report generators of datasets, and ``worker_init_fn`` that seed all workers or epochs alike."""
+        """Report generators of datasets, and ``worker_init_fn`` with the same seed for all workers or epochs."""
         if _HELD.search(module.text):
             for one in (one for state in dataset_states(module, project) for one in held_generators(state)):
                 yield Proposal(

@@ -11,7 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import pickled_state
 from chirp_migrate.analysis.devices.device_moves import moves_to_cuda
-from chirp_migrate.analysis.objects.pickled import Sort, unpicklable
+from chirp_migrate.analysis.objects.pickled import ObjectSort, unpicklable
 from chirp_migrate.rules.api import (
     CALL,
     DATASET_WORDS,
@@ -56,18 +56,18 @@ class UnpicklableState(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of the project's dataset classes, and of code that creates such objects for workers."""
-        return dataset_names(project) | unpicklable_words(project, Sort.STATE)
+        return dataset_names(project) | unpicklable_words(project, ObjectSort.STATE)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Also where nothing looks like a dataset, but a dataset elsewhere gets such an object."""
-        return super().concerns(text, project) or names_unpicklable(text, project, Sort.STATE)
+        """Return True also if the text has no dataset, but a dataset elsewhere gets such an object from it."""
+        return super().concerns(text, project) or names_unpicklable(text, project, ObjectSort.STATE)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a class may be a dataset, or something is made that a dataset gets."""
-        return bool(outline.once(possible_datasets, project)) or makes_unpicklable(outline, project, Sort.STATE)
+        """Return whether a class may be a dataset, or code creates an object that a dataset gets."""
+        return bool(outline.once(possible_datasets, project)) or makes_unpicklable(outline, project, ObjectSort.STATE)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report what datasets keep on ``self`` that workers cannot have."""
+        """Report objects on ``self`` of datasets that cannot be sent to workers."""
 
         def is_on_cuda(value: cst.BaseExpression) -> bool | None:
             return (isinstance(value, cst.Call) and moves_to_cuda(module, value)) or None
@@ -82,5 +82,5 @@ class UnpicklableState(Rule):
                 f"{what}: forked workers cannot use CUDA, and every other worker opens a CUDA context. With workers, "
                 "keep them on the CPU and move batches in the training loop",
             )
-        for one in unpicklable_proposals(module, project, Sort.STATE):
+        for one in unpicklable_proposals(module, project, ObjectSort.STATE):
             yield replace(one, message=f"{one.message}. {SEE_IT}")

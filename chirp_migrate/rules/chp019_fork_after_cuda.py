@@ -11,7 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, contents, dataset_states
 from chirp_migrate.analysis.devices.device_moves import cuda_uses, moves_to_cuda
-from chirp_migrate.analysis.loaders.loader_calls import gives_by_position
+from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
@@ -46,7 +46,7 @@ class ForkAfterCuda(Rule):
     follows = frozenset({"CHP001"})
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Only where something is forked, or a dataset may move samples to the GPU."""
+        """Return whether the text may fork, or a dataset in it may move samples to the GPU."""
         if not super().concerns(text, project):
             return False
         samples = _MOVES.search(text) is not None and (
@@ -55,18 +55,20 @@ class ForkAfterCuda(Rule):
         return samples or '"fork"' in text or "'fork'" in text
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where forking is asked for, or a class may be a dataset."""
+        """Return whether code selects the start method ``fork``, or a class may be a dataset."""
         asked = any(one.arg == "multiprocessing_context" for one in outline.find(ast.keyword)) or any(
             outline.possible_names(call.func) & _STARTS for call in outline.find(ast.Call)
         )
         return asked or bool(outline.once(possible_datasets, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Only where the argument gets a name by the rewrite."""
-        return super().may_follow(module, project, rewriters) and gives_by_position(module, "multiprocessing_context")
+        """Return whether a rewrite turns the argument into a function with a name."""
+        return super().may_follow(module, project, rewriters) and may_pass_by_position(
+            module, "multiprocessing_context"
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report where forking is asked for although CUDA is in use, and datasets that make samples on the GPU."""
+        """Report code that selects ``fork`` although CUDA is in use, and datasets that create samples on the GPU."""
         yield from _forks(module)
         for state in dataset_states(module, project):
             yield from _samples_on_gpu(state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Set
 
-from chirp_migrate.analysis.loaders.loader_calls import gives_by_position
+from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
 from chirp_migrate.analysis.objects.at_import import (
     GIVES_WORKERS,
     iterates_at_import,
@@ -38,18 +38,18 @@ class UnguardedScript(Rule):
         return modules_with_loaders(project)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Only where the text, or a module that it imports, gives a loader workers."""
+        """Return whether the text, or a module that it imports, may build a loader with workers."""
         gives = "oader" in text and GIVES_WORKERS.search(text) is not None
         is_beside = super().concerns(text, project) and (gives or has_word(text, self.names(project)))
         return is_beside and may_iterate(project, text)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where the import of the module iterates over a loader that may have workers."""
+        """Return whether the import of the module may iterate over a loader with workers."""
         return bool(iterates_at_import(project, outline.path))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Only where the argument gets a name by the rewrite."""
-        return super().may_follow(module, project, rewriters) and gives_by_position(module, "num_workers")
+        """Return whether a rewrite turns the argument into a function with a name."""
+        return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "num_workers")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report loaders with workers that are iterated over when the module is imported."""

@@ -30,7 +30,7 @@ class ValidationDropsSamples(Rule):
     follows = frozenset({"CHP001"})
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a call that may build a loader says so by name."""
+        """Return whether a call that may build a loader has the keyword ``drop_last``."""
         given = [one for one in outline.find(ast.keyword) if one.arg == "drop_last"]
         calls = (
             outline.parents[one] for one in given if isinstance(one.value, ast.Constant) and one.value.value is True
@@ -57,7 +57,7 @@ class ValidationDropsSamples(Rule):
 
 
 def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> bool:
-    """Return whether a call says that a dataset is read in order, and nothing around it says that this is training."""
+    """Return whether a loader reads its dataset in order, and no name around the call is about training."""
     shuffle = loader.arguments.get("shuffle")
     if loader.given("sampler") or not (shuffle is None or is_name(shuffle, "False", "None")):
         return False
@@ -90,7 +90,7 @@ def _names_around(module: Module, loader: LoaderCall) -> list[str]:
 
 
 def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
-    """Return whether the dataset may be one that has no order to shuffle: an ``IterableDataset``, or not known."""
+    """Return whether the dataset may have no order to shuffle: it is an ``IterableDataset``, or not known."""
     dataset = loader.arguments.get("dataset")
     if dataset is None:
         return True
@@ -109,7 +109,7 @@ def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
 
 
 def _describe_loss(loader: LoaderCall) -> str:
-    """Return how many samples are left out, in words; empty when none can be."""
+    """Return how many samples are omitted, in words; empty if that is not known."""
     size = loader.arguments.get("batch_size")
     if is_name(size, "None") or (size is None and not loader.open):
         return ""

@@ -32,11 +32,11 @@ class PickledMemoryMap(Rule):
         return project.aliases("memmap")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a class may be a dataset."""
+        """Return whether a class may be a dataset."""
         return bool(outline.once(possible_datasets, project))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report memory maps kept on ``self`` by datasets that do not say how they are pickled."""
+        """Report memory maps on ``self`` of datasets that do not define how they are pickled."""
         for attribute, value, _ in pickled_state(module, project, lambda one: _is_map(module, project, one) or None):
             yield Proposal(
                 module.span(value)[0],

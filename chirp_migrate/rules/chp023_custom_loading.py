@@ -58,7 +58,7 @@ class CustomLoadingCode(Rule):
     follows = frozenset()
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """List classes, functions and scripts that load batches by hand."""
+        """Report classes, functions and scripts that load batches by hand."""
         for found in custom_loading(module, project):
             place: cst.CSTNode = next(iter(found.machinery.values()))
             subject = "this script"

@@ -29,11 +29,11 @@ class DeviceResident(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a loop that may iterate over a loader moves something."""
+        """Return whether a loop that may iterate over a loader moves an object to a device."""
         return any(called_in_loops(outline, moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """List the loops over loaders that move parts of their batches to one device."""
+        """Report the loops over loaders that move parts of their batches to one device."""
         for there in device_loops(module, project):
             devices = list(dict.fromkeys(quoted(module, device) for device in there.moves.values()))
             if len(devices) == 1 and not all(_has_device(loader) for loader in there.loaders):
@@ -48,5 +48,5 @@ class DeviceResident(Rule):
 
 
 def _has_device(loader: Loader) -> bool:
-    """Return whether every call that may have made a loader gives it a device."""
+    """Return whether every call that may have built a loader has the argument ``device``."""
     return bool(loader.calls) and all("device" in keywords(call) for _, call in loader.calls)

@@ -12,7 +12,7 @@ from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_names import statement_of
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
-from chirp_migrate.analysis.loops.sync_points import Wait, by_advice, device_loops
+from chirp_migrate.analysis.loops.sync_points import Wait, device_loops, group_by_advice
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
@@ -67,14 +67,14 @@ class ItemInLoop(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a loop that may iterate over a loader both moves something and reads a number."""
+        """Return whether a loop that may iterate over a loader both moves an object to a device and reads a number."""
         return any(names & {"item", "float", "int"} for names in called_in_loops(outline, moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """List the numbers that each loop over a loader reads in every step, by what to do about them."""
+        """Report the numbers that a loop over a loader reads in every step, grouped by advice."""
         for there in device_loops(module, project):
             numbers = [wait for wait in there.waits() if wait.is_number]
-            for instead, waits in by_advice(numbers, partial(_instead, module, there.loop)).items():
+            for instead, waits in group_by_advice(numbers, partial(_advice_for, module, there.loop)).items():
                 message = f"{_describe_waits(module, waits)} in every step; {instead}"
                 yield Proposal(module.span(waits[0].node)[0], message)
 
@@ -84,7 +84,7 @@ def _describe_waits(module: Module, waits: list[Wait]) -> str:
     return f"{listed(texts)} {'forces' if len(texts) == 1 else 'force'} a GPU sync"
 
 
-def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
+def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
     """Return the advice that fits the loop; ``None`` if the value ends the loop."""
     statement = statement_of(module, wait.node)
     collects = (one for one in module.ancestors(wait.node) if method_called(one) in ("append", "extend"))
@@ -107,7 +107,7 @@ def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
 
 
 def _is_used(module: Module, loop: cst.For, statement: cst.CSTNode, target: cst.BaseExpression) -> bool:
-    """Return whether the loop may use, besides in one statement, what is kept in a target; other than a name is."""
+    """Return whether the loop may use a target outside of one statement; True for targets that are no names."""
     if not isinstance(target, cst.Name):
         return True
     names = (one for one in find_in(loop.body, cst.Name) if one.value == target.value)

@@ -8,11 +8,11 @@ from functools import partial
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.value_flow import Assigned, Given, Kept, step_of
+from chirp_migrate.analysis.dataflow.value_flow import Assigned, CallArgument, DisplayElement, step_of
 from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
-from chirp_migrate.analysis.loops.sync_points import Wait, by_advice, device_loops
+from chirp_migrate.analysis.loops.sync_points import Wait, device_loops, group_by_advice
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
@@ -56,21 +56,21 @@ class CopiesInLoop(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a loop that may iterate over a loader both moves something to a device and copies something."""
+        """Return whether a loop that may iterate over a loader both moves an object to a device and copies a tensor."""
         return any(names & {"cpu", "numpy", "tolist"} for names in called_in_loops(outline, moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """List copies in loops over loaders that are only collected, or iterated over one by one."""
+        """Report copies in loops over loaders that are only collected, or iterated over one by one."""
         for there in device_loops(module, project):
             copies = (one for one in there.waits() if not one.is_number)
-            for instead, waits in by_advice(copies, partial(_instead, module, there.loop)).items():
+            for instead, waits in group_by_advice(copies, partial(_advice_for, module, there.loop)).items():
                 shown = " and ".join(quoted(module, wait.node) for wait in waits)
                 verb = "forces" if len(waits) == 1 else "force"
                 message = f"{shown} {verb} a GPU sync in every step; {instead}"
                 yield Proposal(module.span(waits[0].node)[0], message)
 
 
-def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
+def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
     """Return the advice for a copy; ``None`` if the step needs its values."""
     if _is_collected(module, wait.node):
         return _LATER
@@ -88,15 +88,15 @@ def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
 
 
 def _is_collected(module: Module, node: cst.CSTNode) -> bool:
-    """Return whether a value only goes into a list, or is joined to what was collected before."""
+    """Return whether a value is only appended to a list, or concatenated with the values collected before."""
     match step_of(module, node):
-        case Kept(cst.Element(), display):
+        case DisplayElement(cst.Element(), display):
             return _is_collected(module, display)
-        case Given(_, call) if method_called(call) in ("append", "extend"):
+        case CallArgument(_, call) if method_called(call) in ("append", "extend"):
             return True
-        case Given(_, call) if module.qualified_names(call.func) == {"builtins.list"}:
+        case CallArgument(_, call) if module.qualified_names(call.func) == {"builtins.list"}:
             return _is_collected(module, call)
-        case Given(_, call):
+        case CallArgument(_, call):
             return resolves_to(module, call.func, _JOINS) and _is_joined_to_itself(module, call)
     match module.parents[node]:
         case cst.AugAssign(operator=cst.AddAssign()):
@@ -105,7 +105,7 @@ def _is_collected(module: Module, node: cst.CSTNode) -> bool:
 
 
 def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
-    """Return ``all = torch.cat([all, new])``."""
+    """Return whether a call has the form ``all = torch.cat([all, new])``."""
     match step_of(module, call):
         case Assigned(targets, cst.Assign()):
             given = [argument.value for argument in call.args]
@@ -115,6 +115,6 @@ def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
 
 
 def _is_list(module: Module, node: cst.CSTNode) -> bool:
-    """Return whether what is added with ``+=`` is a list, and not a number or an array."""
+    """Return whether ``+=`` adds a list, and not a number or an array."""
     made = isinstance(node, cst.Call) and module.qualified_names(node.func) == {"builtins.list"}
     return made or isinstance(node, cst.List) or method_called(node) == "tolist"

@@ -52,7 +52,7 @@ class CacheEmptiedInLoop(Rule):
         return set().union(*map(project.aliases, self.trigger))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a loop that may iterate over a loader has such a call."""
+        """Return whether a loop that may iterate over a loader contains such a call."""
         return any(
             name in _COLLECTS or _EMPTIES.fullmatch(name) or _WAITS.fullmatch(name)
             for calls in calls_in_loops(outline)
@@ -61,7 +61,7 @@ class CacheEmptiedInLoop(Rule):
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """List such calls in loops over loaders, one finding a loop; not where errors are handled."""
+        """Report such calls in loops over loaders, one finding for each loop; omit calls in ``except`` blocks."""
         for loop, loaders in loader_loops(module, project):
             if all(_gives_single(loader) for _, loader in loaders):
                 continue
@@ -84,7 +84,7 @@ class CacheEmptiedInLoop(Rule):
 
 
 def _is_timed(module: Module, project: Project, loop: cst.For) -> bool:
-    """Return whether the function around a loop looks at a clock."""
+    """Return whether the function around a loop reads a clock."""
     calls = find_own(module.enclosing_function(loop) or module.tree, cst.Call)
     return any(_CLOCKS.fullmatch(name) for call in calls for name in project.resolved_names(module, call.func))
 

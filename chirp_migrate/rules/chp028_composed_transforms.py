@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.delegating_transform import handing_on
+from chirp_migrate.analysis.datasets.delegating_transform import read_delegation
 from chirp_migrate.edits.statements import class_decorator
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, functions_of, last_name, runtime
 
@@ -20,7 +20,7 @@ class ComposedTransforms(Rule):
 
     - `no-base`: it inherits from nothing but `object`, and has no decorator, keyword or type parameter.
     - `methods-only`: its body defines each method once, and contains nothing else.
-    - `only-hands-on`: `__call__` has no decorator, is not `async`, and has one parameter besides `self`, without a
+    - `only-passes-on`: `__call__` has no decorator, is not `async`, and has one parameter besides `self`, without a
       default. It returns `self.attribute(x)`, or sets `x = each(x)` in one loop over `self.attribute` and returns `x`.
       The attribute is no method of the class.
     """
@@ -36,11 +36,11 @@ class ComposedTransforms(Rule):
     trigger = ("__call__",)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Modules with callable classes, in a project that has masks or noise of its own."""
+        """Return whether the text has callable classes, in a project that has its own masks or noise."""
         return super().concerns(text, project) and _augments(project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a class at the top level inherits from nothing, and may hand on what it is called with."""
+        """Return whether a class at the top level without a base may pass on the argument of its calls."""
         return any(
             isinstance(statement, ast.ClassDef)
             and all(last_name(base) == "object" for base in statement.bases)
@@ -50,9 +50,9 @@ class ComposedTransforms(Rule):
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Decorate top-level classes that hand their argument on, to one callable or to several in turn."""
+        """Decorate top-level classes that pass their argument on, to one callable or to several in turn."""
         for node in module.tree.body if _augments(project) else ():
-            if not isinstance(node, cst.ClassDef) or (found := handing_on(module, node)) is None:
+            if not isinstance(node, cst.ClassDef) or (found := read_delegation(module, node)) is None:
                 continue
             decorator = "composes_transforms" if found.composes else "applies_transform"
             edit = class_decorator(module, project.code_style, node, decorator, [f'"{found.attribute}"'])
@@ -62,7 +62,7 @@ class ComposedTransforms(Rule):
 
 
 def _augments(project: Project) -> bool:
-    """Return whether a project has masks or noise of its own."""
+    """Return whether a project has its own masks or noise."""
     return any(project.search(rf"\b{word}\b", word) for word in _AUGMENTS)
 
 

@@ -29,14 +29,14 @@ class StackedSamples(Rule):
     - `torch-stack`: `stack` is PyTorch's, with that list, no axis but 0, and no `out`.
     - `every-sample`: the comprehension has one `for`, no `if`, no `async`, and yields the first item of each sample
       unchanged.
-    - `a-dataset`: the name, or `name.attribute`, refers to a dataset: by its class or annotation, by the calls that get
-      it, or by its name; and not to a list, array or table.
+    - `known-dataset`: the name, or `name.attribute`, refers to a dataset: by its class or annotation, by the calls that
+      get it, or by its name; and not to a list, array or table.
     - `not-in-class-body`: the call is not directly in the body of a class.
     - `no-bindings`: the indices contain no `:=`, `await` or `yield`.
     - `pure-index`: an `index` other than `i` consists of names, items, attributes, arithmetic and functions that are
       known to only compute.
-    - `indices-at-hand`: an `index` other than `i` is computed for indices that exist before the first sample is read: a
-      list, tuple or `range`, the result of a known function, or a local name for one of these.
+    - `indices-available`: an `index` other than `i` is computed for indices that exist before the first sample is read:
+      a list, tuple or `range`, the result of a known function, or a local name for one of these.
     - `same-dataset`: neither computing the indices nor reading a sample replaces the dataset. The dataset is a local
       variable. Or known functions compute the indices, and it is a name of the module that no function declares
       ``global`` and no other file assigns, or an attribute that is set only by ``self.NAME = …`` in an ``__init__``, in
@@ -59,7 +59,7 @@ class StackedSamples(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where what is stacked is a comprehension over samples, or their first parts."""
+        """Return whether a call stacks a comprehension over samples, or over their first items."""
         return any(
             isinstance(made, ast.ListComp)
             and isinstance(made.elt, ast.Name | ast.Subscript)
@@ -96,7 +96,7 @@ def _proposal(module: Module, project: Project, call: cst.Call, scan: Scan) -> P
 
 
 def _is_at_hand(module: Module, iterable: cst.BaseExpression) -> bool:
-    """Return whether all that a loop runs over is computed before its first iteration."""
+    """Return whether all items of an iterable are computed before the first iteration."""
     if isinstance(iterable, cst.Name):
         owner = module.scopes.lookup(iterable.value, iterable)
         values = origins(module, owner[0].node, iterable.value)[0] if owner is not None else []

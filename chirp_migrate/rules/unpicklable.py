@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Set
 
-from chirp_migrate.analysis.objects.pickled import Found, Sort, unpicklable
+from chirp_migrate.analysis.objects.pickled import ObjectSort, UnpicklableObject, unpicklable
 from chirp_migrate.rules.api import Module, Outline, Project
 from chirp_migrate.rules.base import Proposal
 
@@ -22,30 +22,30 @@ _WORD = re.compile(r"\w+")
 _OPENING = re.compile(r"[\s(]*")
 
 
-def unpicklable_words(project: Project, sort: Sort) -> frozenset[str]:
-    """Words of which each file has one in which such an object is made."""
+def unpicklable_words(project: Project, sort: ObjectSort) -> frozenset[str]:
+    """Return words; every file that creates such an object contains at least one of them."""
     return unpicklable(project).words(sort)
 
 
-def names_unpicklable(text: str, project: Project, sort: Sort) -> bool:
-    """Return whether a text may be one in which such an object is made."""
+def names_unpicklable(text: str, project: Project, sort: ObjectSort) -> bool:
+    """Return whether a text may create such an object."""
     return has_word(text, unpicklable_words(project, sort))
 
 
 def has_word(text: str, words: Set[str]) -> bool:
-    """Return whether one of some words is a whole word of a text."""
+    """Return whether one of ``words`` is a whole word of a text."""
     return bool(words) and not words.isdisjoint(_WORD.findall(text))
 
 
-def makes_unpicklable(outline: Outline, project: Project, sort: Sort) -> bool:
-    """Return whether such an object is made in a module."""
+def makes_unpicklable(outline: Outline, project: Project, sort: ObjectSort) -> bool:
+    """Return whether a module creates such an object."""
     return bool(unpicklable(project).in_file(outline.path, sort))
 
 
 def unpicklable_proposals(
-    module: Module, project: Project, sort: Sort, reported: Iterable[int] = ()
+    module: Module, project: Project, sort: ObjectSort, reported: Iterable[int] = ()
 ) -> Iterator[Proposal]:
-    """Report such objects, but those at places that a rule has reported already."""
+    """Report such objects, except at places that a rule has already reported."""
     known = {_bare(module, offset) for offset in reported}
     for offset, found in unpicklable(project).places(module, sort):
         if _bare(module, offset) not in known:
@@ -53,23 +53,23 @@ def unpicklable_proposals(
 
 
 def _bare(module: Module, offset: int) -> int:
-    """Return the offset behind brackets that may or may not belong to an expression."""
+    """Return the offset after opening brackets, which may or may not belong to an expression."""
     match = _OPENING.match(module.text, offset)
     return match.end() if match else offset
 
 
-def _message(found: Found) -> str:
+def _message(found: UnpicklableObject) -> str:
     node = found.place.node
     name = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else ""
     match found.sort:
-        case Sort.LAMBDA:
+        case ObjectSort.LAMBDA:
             what, remedy = "lambda", "Use a module-level function, or `functools.partial`"
-        case Sort.FUNCTION:
+        case ObjectSort.FUNCTION:
             what, remedy = f"local function `{name}`", "Move the function to module level, or use `functools.partial`"
-        case Sort.CLASS:
+        case ObjectSort.CLASS:
             what = f"local class `{name}`" if name else "class that is made in a function"
             remedy = "Move the class to module level"
-        case Sort.STATE:
+        case ObjectSort.STATE:
             assert found.kind is not None
             what, happens, remedy = found.kind.value
             if found.attribute:

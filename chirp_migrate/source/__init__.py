@@ -1,4 +1,4 @@
-"""Bytes of files ↔ text: encodings, notebooks and their magics, diffs, and files written wholly or not at all.
+"""Conversion of bytes of files to text and back: encodings, notebooks and their magics, diffs, and atomic writes.
 
-It may import ``plans`` only.
+The package may import ``plans`` only.
 """

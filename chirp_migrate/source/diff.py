@@ -22,7 +22,10 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def unified_diff(plan: Plan) -> Iterator[str]:
-    """Lines of one diff over all files of a plan, each file headed by the rules and reasons behind its changes."""
+    """Yield the lines of one diff of all files of a plan.
+
+    Each file begins with the rules and reasons of its changes.
+    """
     for file in plan.files:
         findings = [f for f in plan.findings if f.path == file.path and f.status is Status.REWRITE]
         yield from file_diff(file, findings)
@@ -49,13 +52,13 @@ def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def count_changes(file: FilePlan) -> tuple[int, int]:
-    """Return lines added to and removed from a file."""
+    """Return the numbers of lines that are added to and removed from a file."""
     lines = file_hunks(file)
     return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
 
 
 def changed_lines(before: str, after: str) -> tuple[Edit, ...]:
-    """Return edits of whole lines that make ``before`` into ``after``."""
+    """Return edits of whole lines that turn ``before`` into ``after``."""
     old, new = SOURCE_LINE.findall(before), SOURCE_LINE.findall(after)
     starts = [0, *accumulate(map(len, old))]
     return tuple(
@@ -66,20 +69,20 @@ def changed_lines(before: str, after: str) -> tuple[Edit, ...]:
 
 
 def file_hunks(file: FilePlan) -> Sequence[str]:
-    """Return lines of the hunks, without the two lines that name the file."""
+    """Return the lines of the hunks, without the two lines that name the file."""
     return _hunks(file.before or b"", file.after)
 
 
 @lru_cache(maxsize=256)  # what is shown is counted, too
 def _hunks(before: bytes, after: bytes) -> tuple[str, ...]:
-    return tuple(line_hunks(_lines(before), _lines(after)))
+    return tuple(line_hunks(_lines_of_bytes(before), _lines_of_bytes(after)))
 
 
 def line_hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """Yield lines of the hunks between two texts, which are given as their lines."""
+    """Yield the lines of the hunks between two lists of lines."""
     for group in grouped(before, after, _CONTEXT):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
-        yield f"@@ -{_range(i1, i2)} +{_range(j1, j2)} @@\n"
+        yield f"@@ -{_hunk_range(i1, i2)} +{_hunk_range(j1, j2)} @@\n"
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
                 yield from (f" {line}" for line in before[i1:i2])
@@ -88,19 +91,19 @@ def line_hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
             yield from (f"+{line}" for line in after[j1:j2])
 
 
-def _range(start: int, stop: int) -> str:
-    """Return lines of a hunk: the first, from 1, and how many; of none, the one before them."""
+def _hunk_range(start: int, stop: int) -> str:
+    """Return the 1-based first line of a hunk and its number of lines; without lines, the line before the hunk."""
     count = stop - start
     return f"{start + 1}" if count == 1 else f"{start + (count > 0)},{count}"
 
 
-def _lines(data: bytes) -> list[str]:
-    """Return lines as patch counts them: only a line feed ends one."""
+def _lines_of_bytes(data: bytes) -> list[str]:
+    """Return lines as ``patch`` counts them: only a line feed ends a line."""
     return re.findall(r"[^\n]*\n|[^\n]+", data.decode("utf-8", errors="surrogateescape"))
 
 
 def _quote_name(name: str) -> str:
-    """Return a name as git writes it: in quotes when it has characters that would end or garble it."""
+    """Return a name as git writes it: in quotes if it contains special characters."""
     if not re.search(r'[\x00-\x1f\x7f"\\]', name):
         return name
     body = re.sub(r'[\x00-\x1f\x7f"\\]', lambda m: _ESCAPES.get(m.group(), f"\\{ord(m.group()):03o}"), name)
@@ -108,7 +111,10 @@ def _quote_name(name: str) -> str:
 
 
 def _header_name(name: str) -> str:
-    """A name for ``---`` and ``+++``: patch takes what follows a blank for a date, unless a tab ends the name."""
+    """Return a name for ``---`` and ``+++`` lines.
+
+    A tab ends a name with a blank, because patch would read the text after the blank as a date.
+    """
     return f"{name}\t" if " " in name and not name.startswith('"') else name
 
 

@@ -1,4 +1,4 @@
-"""Files that are completely old or completely new, on disk and not only in memory, even after a crash."""
+"""Writing of files such that they are completely old or completely new on disk, even after a crash."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def write_new(path: Path, content: bytes, *, like: Path | None = None, mode: int
     """Create ``path`` with ``content`` and wait until it is on disk.
 
     Args:
-        path: must not exist.
-        content: all of its bytes.
-        like: file whose owner, group, mode and extended attributes it gets as far as this user may give them.
-        mode: permission bits; by default those of ``like``, or what the umask leaves of ``0o666``.
+        path: path of the new file, which must not exist.
+        content: all bytes of the file.
+        like: file whose owner, group, mode and extended attributes the new file gets, as far as this user may set them.
+        mode: permission bits; by default those of ``like``, or ``0o666`` without the bits of the umask.
 
     Raises:
         FileExistsError: something is at ``path``, a dangling link included.
-        OSError: it cannot be written; what was written of it is removed again.
+        OSError: the file cannot be written; the incomplete file is removed.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     # Nobody may read a private file through the moment before it gets its mode.
@@ -47,12 +47,12 @@ def write_new(path: Path, content: bytes, *, like: Path | None = None, mode: int
 
 
 def replace_file(path: Path, content: bytes, temporary: Path, *, like: Path | None = None) -> None:
-    """Give ``path`` new bytes in one step, by way of ``temporary`` in the same folder, and wait for the disk.
+    """Replace the bytes of ``path`` atomically, through ``temporary`` in the same folder, and wait for the disk.
 
-    Mode, owner and the like are those of a new file, or of ``like``.
+    Mode, owner and other attributes are those of a new file, or of ``like``.
 
     Raises:
-        OSError: it cannot be written; ``path`` is then as before.
+        OSError: the file cannot be written; ``path`` then has its earlier bytes.
     """
     discard(temporary)
     write_new(temporary, content, like=like)
@@ -65,7 +65,7 @@ def replace_file(path: Path, content: bytes, temporary: Path, *, like: Path | No
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until names created, replaced and removed in ``folder`` are on disk, where the system has such a call."""
+    """Wait until created, replaced and removed names in ``folder`` are on disk, if the system has such a call."""
     if not hasattr(os, "O_DIRECTORY"):  # Windows opens no folders; NTFS journals names itself
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -79,10 +79,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the bytes of a regular file; a pipe, a socket or a device in its place is never waited for.
+    """Return the bytes of a regular file, without ever waiting for a pipe, a socket or a device in its place.
 
     Raises:
-        OSError: it cannot be read, or is not a regular file.
+        OSError: the file cannot be read, or is not a regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as file:

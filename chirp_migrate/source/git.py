@@ -17,13 +17,13 @@ _PATHS_A_CALL = 200
 
 
 def guard(root: Path, paths: Iterable[str]) -> None:
-    """Stop when one of ``paths`` (posix, relative to ``root``) has changes that git could not give back.
+    """Raise Refused if one of ``paths`` (posix, relative to ``root``) has changes that git could not restore.
 
-    Untracked files count: git knows nothing of their bytes. Ignored files do not: they are kept outside git on
-    purpose. Without git, or outside a work tree, there is nothing to guard.
+    Untracked files count, because git has no copy of their bytes. Ignored files do not count, because they are outside
+    git on purpose. Without git, or outside a work tree, the function does nothing.
 
     Raises:
-        Refused: with the list of files, or because git cannot read the repository.
+        Refused: files have such changes (the error lists them), or git cannot read the repository.
     """
     changed = uncommitted(root, paths)
     if changed:
@@ -37,7 +37,7 @@ def uncommitted(root: Path, paths: Iterable[str]) -> list[str]:
     """Return the paths that are modified, staged or untracked in their git work tree, sorted.
 
     Raises:
-        Refused: git is there but cannot read the repository.
+        Refused: git is installed but cannot read the repository.
     """
     repositories: dict[Path, list[str]] = defaultdict(list)
     asked = {_resolve_link(root, path): path for path in paths}
@@ -45,7 +45,7 @@ def uncommitted(root: Path, paths: Iterable[str]) -> list[str]:
         repositories[_nearest_repository(root, path)].append(path)
     changed: list[str] = []
     for base, members in repositories.items():
-        prefix = _prefix(base)
+        prefix = _prefix_in_work_tree(base)
         if prefix is None:
             continue
         offset = "" if base == root else base.relative_to(root).as_posix() + "/"
@@ -61,7 +61,7 @@ def uncommitted(root: Path, paths: Iterable[str]) -> list[str]:
 
 
 def ignored_paths(root: Path) -> frozenset[str]:
-    """Paths under ``root`` that git ignores, relative to it; folders end in ``/``. None when it ignores ``root``."""
+    """Return the ignored paths under ``root``, relative to it; folders end in ``/``. None if git ignores ``root``."""
     inside = run_git(root, ["rev-parse", "--is-inside-work-tree"])
     if inside is None or inside.stdout.strip() != b"true":
         return frozenset()
@@ -73,7 +73,7 @@ def ignored_paths(root: Path) -> frozenset[str]:
 
 
 def _resolve_link(root: Path, path: str) -> str:
-    """Return the path that is written when ``path`` is: to git a link is only the name it holds."""
+    """Return the file to which a link ``path`` refers: git itself stores only the target's name."""
     top, real = Path(os.path.realpath(root)), Path(os.path.realpath(root / path))
     return real.relative_to(top).as_posix() if real.is_relative_to(top) else path
 
@@ -88,8 +88,8 @@ def _nearest_repository(root: Path, path: str) -> Path:
     return root
 
 
-def _prefix(base: Path) -> str | None:
-    """``base`` as seen from the top of its work tree, ending in ``/`` or empty; ``None`` outside any work tree."""
+def _prefix_in_work_tree(base: Path) -> str | None:
+    """Return ``base`` relative to the top of its work tree, ending in ``/`` or empty; ``None`` outside a work tree."""
     found = run_git(base, ["rev-parse", "--is-inside-work-tree", "--show-prefix"])
     if found is None or (found.returncode and b"not a git repository" in found.stderr):
         return None
@@ -108,11 +108,11 @@ def _unusable(base: Path, found: subprocess.CompletedProcess[bytes] | None) -> s
 def run_git(
     folder: Path, arguments: Sequence[str], given: bytes = b"", fetch: bool = True
 ) -> subprocess.CompletedProcess[bytes] | None:
-    """Run git in ``folder`` without touching its index; ``None`` when there is no git.
+    """Run git in ``folder`` without changing its index; return ``None`` if git is not installed.
 
     Args:
-        given: its standard input.
-        fetch: whether it may get from elsewhere what a partial clone lacks.
+        given: standard input of git.
+        fetch: whether git may download objects that a partial clone lacks.
     """
     # Variables that a git hook sets would make git look at another repository than the one around the folder.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

@@ -1,8 +1,8 @@
-"""IPython's own syntax in a notebook cell, taken out so that the rest is Python, and put back unharmed.
+"""Masking of IPython's own syntax in a notebook cell, so that the cell is Python, and restoring it unchanged.
 
-A magic, shell or help line becomes one statement of Python (so that blocks do not become empty): an import of a name
-that nothing else has, because a reader looks for imports after `%matplotlib inline` and `!pip install`, too, and so
-does :mod:`chirp_migrate.edits.imports`. The right side of ``files = !ls`` becomes a call.
+A magic, shell or help line becomes one statement of Python, so that blocks do not become empty. It is an import of a
+unique name, because :mod:`chirp_migrate.edits.imports` then adds imports below lines such as `%matplotlib inline` and
+`!pip install`, as a human would. The right side of ``files = !ls`` becomes a call.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ _TOKEN = re.compile(
 
 
 class NotPython(Exception):
-    """A cell without readable Python, for the reason in the message; empty if the user marks it (`%%bash`)."""
+    """A cell is not readable Python; the message has the reason.
+
+    The message is empty for cells that the user marks as another language (`%%bash`).
+    """
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,11 @@ class MaskedCell:
     """A code cell as Python.
 
     Attributes:
-        text: the Python.
-        originals: what each mask stands for, in the order of the text.
+        text: the code as Python.
+        originals: the text that each mask replaces, in the order of the text.
         lines: for every line of ``text`` the 1-based line of the cell it comes from.
-        head: the cell magics that must stay on top.
-        tag: what every mask begins with; nothing else in the notebook contains it.
+        head: the cell magics that must stay at the top.
+        tag: the beginning of every mask; no other text of the notebook contains it.
     """
 
     text: str
@@ -67,7 +70,7 @@ class MaskedCell:
         return re.search(r"(?m)^\s*%%timeit\b", self.head) is not None
 
     def places(self) -> list[tuple[int, str]]:
-        """Line in the cell and text of everything masked."""
+        """Yield the line in the cell and the text of each masked part."""
         found = re.finditer(rf"(?:import )?{self.tag}_\d+(?:\(\))?", self.text)
         return [(self.lines[len(NEWLINE.findall(self.text, 0, m.start()))], self.originals[m.group()]) for m in found]
 
@@ -75,7 +78,7 @@ class MaskedCell:
         """Return a rewritten ``text`` with the notebook's own syntax back in its place.
 
         Raises:
-            UnreadableSource: a mask is gone, doubled or no longer a statement (a value) of its own.
+            UnreadableSource: a mask is missing, occurs twice, or is no longer a complete statement (or value).
         """
         form = re.compile(rf"(.*?)((?:import )?{self.tag}_\d+(?:\(\))?)", re.DOTALL)
         found: list[str] = []
@@ -102,13 +105,13 @@ def mask(source: str, tag: str, number: int) -> MaskedCell:
     Raises:
         NotPython: the cell is in another language, or cannot be parsed.
     """
-    head = _head(source)
-    if not head and _problem(source) is None:
+    head = _cell_magics(source)
+    if not head and _syntax_problem(source) is None:
         return MaskedCell(source, {}, tuple(range(1, _breaks(source) + 2)), "", tag)
     pieces: list[str] = []
     originals: dict[str, str] = {}
     lines, position, line = [1], 0, 1
-    for start, end, is_statement in _escapes(source):
+    for start, end, is_statement in _ipython_parts(source):
         name = f"{tag}_{number + len(originals)}"
         # A timed body is not the place for the imports of the notebook: a call ends the leading imports.
         runs_here = is_statement and not source.startswith("%%timeit", start)
@@ -122,7 +125,7 @@ def mask(source: str, tag: str, number: int) -> MaskedCell:
     pieces.append(source[position:])
     lines += range(line + 1, line + _breaks(source[position:]) + 1)
     cell = MaskedCell("".join(pieces), originals, tuple(lines), head, tag)
-    problem = _problem(cell.text)
+    problem = _syntax_problem(cell.text)
     if problem is not None:
         row, message = problem
         raise NotPython(f"line {cell.lines[min(row, len(cell.lines)) - 1]}: {message}" if row else message)
@@ -130,7 +133,7 @@ def mask(source: str, tag: str, number: int) -> MaskedCell:
 
 
 def words(text: str) -> set[str]:
-    """Words in a piece of IPython's syntax that may be names of the notebook."""
+    """Return the words in a part with IPython's syntax that may be names of the notebook."""
     return {word for word in re.findall(r"[^\W\d]\w*", text) if not keyword.iskeyword(word)}
 
 
@@ -145,8 +148,8 @@ def parse_cell(text: str) -> ast.Module:
         return ast.parse(text + "\n")
 
 
-def _problem(text: str) -> tuple[int, str] | None:
-    """Line and message of what keeps the text from being Python."""
+def _syntax_problem(text: str) -> tuple[int, str] | None:
+    """Return line and message of the reason why the text is not Python."""
     try:
         parse_cell(text)
     except SyntaxError as error:
@@ -156,11 +159,11 @@ def _problem(text: str) -> tuple[int, str] | None:
     return None
 
 
-def _head(source: str) -> str:
-    """Return the cell magics a cell of Python begins with.
+def _cell_magics(source: str) -> str:
+    """Return the cell magics at the beginning of a Python cell.
 
     Raises:
-        NotPython: the cell's magic takes something else, or may do so.
+        NotPython: the magic of the cell takes, or may take, something other than Python.
     """
     head = found[1] if (found := _CELL_MAGICS.match(source)) else ""
     if any(name not in _PYTHON_BODY for name in re.findall(r"(?m)^\s*%%(\w+)", head)):
@@ -168,8 +171,8 @@ def _head(source: str) -> str:
     return head.rstrip()
 
 
-def _escapes(source: str) -> Iterator[tuple[int, int, bool]]:
-    """Start and end of each piece of IPython's syntax, and whether it is a whole statement.
+def _ipython_parts(source: str) -> Iterator[tuple[int, int, bool]]:
+    """Yield start and end of each part with IPython's syntax, and whether it is a whole statement.
 
     A `%` or `!` that begins a line inside brackets or strings, or after a backslash, is Python's.
     """

@@ -17,11 +17,11 @@ _MOST_PAIRS = 3_000_000
 
 
 class _Matcher(difflib.SequenceMatcher[str]):
-    """Has found a longest common subsequence (Hunt & Szymanski 1977), not the longest piece first."""
+    """A ``SequenceMatcher`` that uses a longest common subsequence (Hunt & Szymanski 1977)."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
         super().__init__(None, old, new, autojunk=False)
-        self.matching_blocks = [*_blocks(old, new), difflib.Match(len(old), len(new), 0)]
+        self.matching_blocks = [*_equal_blocks(old, new), difflib.Match(len(old), len(new), 0)]
 
 
 def fewest_changes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
@@ -35,27 +35,29 @@ def grouped(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[li
 
 
 def _matcher(old: Sequence[str], new: Sequence[str]) -> difflib.SequenceMatcher[str]:
-    places = _places(new)
+    places = _positions_of_lines(new)
     if sum(len(places.get(line, ())) for line in old) > _MOST_PAIRS:
         return difflib.SequenceMatcher(None, old, new, autojunk=True)  # leaves out lines that occur everywhere
     return _Matcher(old, new)
 
 
-def _places(lines: Sequence[str]) -> dict[str, list[int]]:
-    """Return the places of each line, the last place first."""
+def _positions_of_lines(lines: Sequence[str]) -> dict[str, list[int]]:
+    """Return the positions of each line, the last position first."""
     found: dict[str, list[int]] = {}
     for place in range(len(lines) - 1, -1, -1):
         found.setdefault(lines[place], []).append(place)
     return found
 
 
-def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[difflib.Match]:
-    """Runs of lines that both have, of a longest common subsequence."""
+def _equal_blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[difflib.Match]:
+    """Return the blocks of equal lines in a longest common subsequence."""
     shorter = min(len(old), len(new))
     head = next((n for n in range(shorter) if old[n] != new[n]), shorter)
     tail = next((n for n in range(shorter - head) if old[-1 - n] != new[-1 - n]), shorter - head)
     pairs = [(i, i) for i in range(head)]
-    pairs += [(head + i, head + j) for i, j in _common(old[head : len(old) - tail], new[head : len(new) - tail])]
+    pairs += [
+        (head + i, head + j) for i, j in _common_subsequence(old[head : len(old) - tail], new[head : len(new) - tail])
+    ]
     pairs += [(len(old) - tail + n, len(new) - tail + n) for n in range(tail)]
     start = 0
     for end in range(1, len(pairs) + 1):
@@ -67,9 +69,9 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[difflib.Match]:
             start = end
 
 
-def _common(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Places of a longest common subsequence."""
-    places = _places(new)
+def _common_subsequence(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the positions of a longest common subsequence."""
+    places = _positions_of_lines(new)
     ends: list[int] = []  # the smallest place in `new` at which a subsequence of each length can end
     links: list[_Link] = []
     for i, line in enumerate(old):

@@ -1,8 +1,8 @@
-"""Bytes of a Jupyter notebook ↔ one Python module of its code cells, so that rules read a notebook as a file.
+"""Conversion of a Jupyter notebook to one Python module of its code cells and back, so that rules read it as a file.
 
-The cells stand below each other in their order, each under a comment that marks where it begins. Of a notebook whose
-module was rewritten only the sources of the changed cells are written anew: outputs, metadata, the order of keys,
-indentation and escapes stay as they are, byte for byte.
+The module contains the cells in their order, each below a comment that marks its beginning. If the module was
+rewritten, only the sources of the changed cells are written: outputs, metadata, the order of keys, indentation and
+escapes stay the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _OUTPUTS = re.compile(r'(?<!\\)"outputs"\s*:\s*\[\s*[^\s\]]')
 
 
 def has_stored_outputs(text: str) -> bool:
-    """Return whether a notebook, as JSON, holds outputs of its cells."""
+    """Return whether the JSON text of a notebook contains outputs of its cells."""
     return _OUTPUTS.search(text) is not None
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _CellText:
     """A cell in the module: its marker, a blank line, the Python, and a newline.
 
-    The blank line keeps the cell's first comment and what is inserted above it from joining the marker.
+    The blank line separates the cell's first comment, and text that is inserted above it, from the marker.
     """
 
     cell: CodeCell
@@ -45,13 +45,14 @@ class _Piece:
 
 @dataclass(frozen=True)
 class NotebookSource:
-    """A notebook read for rewriting; the counterpart of :class:`~chirp_migrate.source.text.SourceFile`.
+    """A notebook that can be rewritten; the counterpart of :class:`~chirp_migrate.source.text.SourceFile`.
 
     Attributes:
         text: the code cells as one Python module.
-        unreadable: number of each code cell that cannot be read as Python, and why; it is no part of ``text``.
-        masked: cell, line and text of what is not Python: magics and shell lines, and cells of other languages.
-            A rule sees nothing of these.
+        unreadable: numbers of the code cells that cannot be read as Python, with the reasons; ``text`` does not contain
+            these cells.
+        masked: cell, line and text of parts that are not Python: magics and shell lines, and cells of other languages.
+            Rules do not see these parts.
     """
 
     text: str
@@ -60,7 +61,7 @@ class NotebookSource:
     _raw: str = field(repr=False)
     _tag: str = field(repr=False)
     _newline: str = field(repr=False)
-    _pieces: tuple[_Piece, ...] = field(repr=False)
+    _pieces: tuple[_CellText, ...] = field(repr=False)
     _trailer: str = field(repr=False)
 
     @classmethod
@@ -68,7 +69,8 @@ class NotebookSource:
         """Read a notebook of format 4.
 
         Raises:
-            UnreadableSource: not UTF-8, not JSON, another format, or another language than Python.
+            UnreadableSource: the file is not UTF-8, not JSON, or a notebook of another format or another language than
+                Python.
         """
         raw = decoded(data)
         cells = code_cells(raw)
@@ -77,7 +79,7 @@ class NotebookSource:
         tag = "_chirp_cell"
         while tag in code:
             tag += "_"
-        pieces: list[_Piece] = []
+        pieces: list[_CellText] = []
         unreadable: list[tuple[int, str]] = []
         masked: list[tuple[int, int, str]] = []
         number = 1
@@ -92,8 +94,8 @@ class NotebookSource:
             number += len(one.originals)
             masked += [(cell.number, line, text) for line, text in one.places()]
             text = f"# %% {tag} {cell.number}{newline}{newline}{one.text}{newline}"
-            pieces.append(_Piece(cell, one, text))
-        trailer = _reads(masked, tag, newline) if pieces else ""
+            pieces.append(_CellText(cell, one, text))
+        trailer = _line_of_read_names(masked, tag, newline) if pieces else ""
         text = "".join(piece.text for piece in pieces) + trailer
         return cls(text, tuple(unreadable), tuple(masked), raw, tag, newline, tuple(pieces), trailer)
 
@@ -103,11 +105,11 @@ class NotebookSource:
         return self._raw.encode("utf-8")
 
     def encode(self, text: str) -> bytes:
-        """Bytes of the notebook with ``text`` for its code; cells whose code is the same are not touched.
+        """Return the bytes of the notebook with ``text`` as its code; cells with the same code keep their bytes.
 
         Raises:
-            UnreadableSource: the rewritten code can no longer be assigned to cells, a magic would be displaced,
-                or a cell would use a name that only a later one defines.
+            UnreadableSource: the rewritten code can no longer be divided into cells, a magic would move, or a cell
+                would use a name that only a later cell defines.
         """
         if text == self.text:
             return self.data
@@ -127,7 +129,10 @@ class NotebookSource:
             raise UnreadableSource("it holds half of a surrogate pair, which is no text") from None
 
     def locate(self, line: int) -> tuple[int, int]:
-        """Cell, counted over all cells, and line in it, of a line of ``text``; all of them from 1."""
+        """Return the cell, and the line in that cell, of a line of ``text``.
+
+        All numbers start at 1, and cells of all types count.
+        """
         starts = list(accumulate((len(NEWLINE.findall(piece.text)) for piece in self._pieces), initial=1))
         index = min(bisect_right(starts, line), len(self._pieces)) - 1
         piece = self._pieces[index]
@@ -135,7 +140,10 @@ class NotebookSource:
         return piece.cell.number, piece.masked.lines[within]
 
     def places(self) -> list[tuple[int, int] | None]:
-        """Of every line of ``text`` what :meth:`locate` says; None for markers and the last line, which no cell has."""
+        """Return the result of :meth:`locate` for every line of ``text``.
+
+        The result is None for markers and the last line, which no cell has.
+        """
         found: list[tuple[int, int] | None] = []
         for piece in self._pieces:
             lines, count = piece.masked.lines, len(NEWLINE.findall(piece.text)) - 2
@@ -143,7 +151,7 @@ class NotebookSource:
         return [*found, None] if self._trailer else found
 
     def line_of(self, cell: int, line: int) -> int:
-        """Return the line of ``text`` that :meth:`locate` says is ``line`` of ``cell``."""
+        """Return the line of ``text`` that :meth:`locate` maps to ``line`` of ``cell``."""
         begin = 1
         for piece in self._pieces:
             if piece.cell.number == cell:
@@ -152,7 +160,7 @@ class NotebookSource:
         raise KeyError(cell)
 
     def _split(self, text: str) -> list[str]:
-        """Python of each cell of a rewritten module."""
+        """Return the code of each cell of a rewritten module."""
         newline = self._newline
         head, *parts = re.split(rf"# %% {self._tag} (\d+){newline}", text.removesuffix(self._trailer))
         expected = [str(piece.cell.number) for piece in self._pieces]
@@ -166,25 +174,27 @@ class NotebookSource:
         ]
 
 
-def _reads(masked: Sequence[tuple[int, int, str]], tag: str, newline: str) -> str:
-    """Return a last line that has no effect, but says which names magics and other cells may read.
+def _line_of_read_names(masked: Sequence[tuple[int, int, str]], tag: str, newline: str) -> str:
+    """Return a last line without an effect that lists the names that magics and other cells may read.
 
-    Without it an import that only ``%timeit DataLoader(data)`` still uses would be taken for dead. It is an annotation
-    that no parser of annotations understands: words that are used, but no use that could be rewritten.
+    Without this line, an import that only ``%timeit DataLoader(data)`` still uses would be removed as dead. The line is
+    an annotation that is no valid type, so its words count as used, but no rule can rewrite them.
     """
     found = sorted({word for *_, text in masked for word in words(text)})
     return f'{tag}: "? {" ".join(found)}"{newline}' if found else ""
 
 
 def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[str, int]]:
-    """Return names that a cell reads, in functions too, above the statement that first defines them for the notebook.
+    """Return the names that a cell reads above the statement that first defines them in the notebook.
+
+    Reads in functions count as well.
 
     Args:
         cells: their code.
-        timed: whether the names a cell defines are its own.
+        timed: for each cell, whether the names that it defines are local to it (``%%timeit``).
 
     Raises:
-        UnreadableSource: a cell is not Python by itself.
+        UnreadableSource: a cell alone is not valid Python.
     """
     first: dict[str, float] = {}
     private: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Places of cell sources in a notebook's JSON, so that only changed cells are written."""
+"""Spans of cell sources in a notebook's JSON, so that only changed cells are written."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class CodeCell:
     """The ``source`` of a code cell.
 
     Attributes:
-        number: of the cell, counted over all cells from 1.
+        number: number of the cell, counted over all cells from 1.
         value: string or list of strings, as nbformat allows.
-        start: where the value begins in the raw text of the notebook.
-        end: just after it.
+        start: offset of the value in the raw text of the notebook.
+        end: offset after the value.
     """
 
     number: int
@@ -54,16 +54,16 @@ class CodeCell:
         return self.value if isinstance(self.value, str) else "".join(self.value)
 
     def render(self, text: str, raw: str) -> str:
-        """JSON of new code in the form the cell had: a string, or a list laid out as it was.
+        """Return JSON of new code in the form that the cell had: a string, or a list in the same layout.
 
         Args:
             text: the new code.
-            raw: raw text of the whole notebook. Lines that were there before keep the escapes they had.
+            raw: raw text of the whole notebook. Existing lines keep their escapes.
         """
         whole = isinstance(self.value, str)
         spans = [(self.start, self.end)]
         if not whole:
-            spans = [(element.start, element.end) for element in _read(raw, self.start, {})[0].values()]
+            spans = [(element.start, element.end) for element in _read_value(raw, self.start, {})[0].values()]
         pieces = [piece for start, end in spans for piece in _PIECE.findall(raw[start + 1 : end - 1])]
         known = {json.loads(f'"{piece}"'): piece for piece in pieces}
         escape_all = raw.isascii()
@@ -96,12 +96,13 @@ def code_cells(raw: str) -> list[CodeCell]:
         raw: text of an ``.ipynb`` file; a byte order mark at its start is skipped.
 
     Raises:
-        UnreadableSource: broken JSON, another notebook format than 4, or another language than Python.
+        UnreadableSource: the text is no JSON, or a notebook of another format than 4, or of another language than
+            Python.
     """
     begin = 1 if raw.startswith("\ufeff") else 0
     try:
-        members, end = _read(raw, _skip(raw, begin), _NOTEBOOK)
-        if _skip(raw, end) != len(raw):
+        members, end = _read_value(raw, _skip_white_space(raw, begin), _NOTEBOOK)
+        if _skip_white_space(raw, end) != len(raw):
             raise json.JSONDecodeError("Extra data", raw, end)
     except (ValueError, RecursionError) as error:  # ValueError also for a number of too many digits
         raise UnreadableSource(f"it is not the JSON of a notebook: {error}") from None
@@ -122,18 +123,18 @@ def _check_format(members: Mapping[str, _Value]) -> None:
     if version != 4:
         raise UnreadableSource(f"its notebook format is {version!r}, not 4; saving it in Jupyter brings it to 4")
     metadata = members["metadata"].value if "metadata" in members else None
-    given = [_at(metadata, "kernelspec", "language"), _at(metadata, "language_info", "name")]
+    given = [_nested_value(metadata, "kernelspec", "language"), _nested_value(metadata, "language_info", "name")]
     languages = [name for name in given if isinstance(name, str)]
     if languages and not any(name.lower().startswith(_PYTHON) for name in languages):
         raise UnreadableSource(f"its kernel runs {languages[0]}, not Python")
 
 
 def _code_cell(number: int, members: object) -> CodeCell | None:
-    if not isinstance(members, dict) or not isinstance(_at(members, "cell_type", 0), str):
+    if not isinstance(members, dict) or not isinstance(_nested_value(members, "cell_type", 0), str):
         raise UnreadableSource(f"cell {number} has no cell type")
     if members["cell_type"].value != "code":
         return None
-    language = _at(members, "metadata", 0, "vscode", "languageId")
+    language = _nested_value(members, "metadata", 0, "vscode", "languageId")
     if isinstance(language, str) and language.lower() != "python":
         return None
     source = members.get("source")
@@ -145,8 +146,8 @@ def _code_cell(number: int, members: object) -> CodeCell | None:
     return CodeCell(number, value, source.start, source.end)
 
 
-def _at(value: Any, *keys: str | int) -> object:
-    """Value under nested keys; ``None`` where there is none."""
+def _nested_value(value: Any, *keys: str | int) -> object:
+    """Return the value under nested keys; ``None`` if a key is missing."""
     for key in keys:
         try:
             value = value[key]
@@ -155,40 +156,42 @@ def _at(value: Any, *keys: str | int) -> object:
     return value
 
 
-def _read(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
-    """Return the value at ``at``, and the offset after it; a container with a shape by its members and their spans.
+def _read_value(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
+    """Return the value at ``at``, and the offset after it.
+
+    For a container in ``shape``, return its members with their spans.
 
     Raises:
-        json.JSONDecodeError: it is no JSON, or a key stands twice.
+        json.JSONDecodeError: the text is no JSON, or a key occurs twice.
     """
     if shape is None or not raw.startswith(("{", "["), at):
         return _DECODER.raw_decode(raw, at)
     closing = "}" if raw[at] == "{" else "]"
     members: dict[str | int, _Value] = {}
-    at = _skip(raw, at + 1)
+    at = _skip_white_space(raw, at + 1)
     while not raw.startswith(closing, at):
         if members:
-            at = _expect(raw, at, ",")
+            at = _offset_after(raw, at, ",")
         key: str | int = len(members)
         if closing == "}":
             key, at = _DECODER.raw_decode(raw, at)
             if not isinstance(key, str) or key in members:
                 raise json.JSONDecodeError("a key that is no string, or stands twice", raw, at)
-            at = _expect(raw, _skip(raw, at), ":")
-        value, end = _read(raw, at, shape.get(key if closing == "}" else _EACH))
+            at = _offset_after(raw, _skip_white_space(raw, at), ":")
+        value, end = _read_value(raw, at, shape.get(key if closing == "}" else _EACH))
         members[key] = _Value(value, at, end)
-        at = _skip(raw, end)
+        at = _skip_white_space(raw, end)
     return members, at + 1
 
 
-def _expect(raw: str, at: int, mark: str) -> int:
-    """Offset of what follows ``mark`` and the white space after it."""
+def _offset_after(raw: str, at: int, mark: str) -> int:
+    """Return the offset after ``mark`` and the white space that follows it."""
     if not raw.startswith(mark, at):
         raise json.JSONDecodeError(f"Expecting {mark!r}", raw, at)
-    return _skip(raw, at + 1)
+    return _skip_white_space(raw, at + 1)
 
 
-def _skip(raw: str, at: int) -> int:
+def _skip_white_space(raw: str, at: int) -> int:
     space = _SPACE.match(raw, at)
     return space.end() if space else at
 

@@ -1,7 +1,7 @@
 """The origin of every piece of a text that is rewritten in several passes.
 
-A :class:`PieceTable` is the text as a row of pieces: kept, deleted, or inserted, the last two with the
-rewrites they belong to. So the effect of one rewrite can be located in the original, and be left out again.
+A :class:`PieceTable` is the text as a sequence of pieces: kept, deleted, or inserted. Deleted and inserted pieces name
+the rewrites that they belong to. So the effect of one rewrite can be located in the original, and be removed again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Piece:
 
     @property
     def width(self) -> int:
-        """Code points of it in the text as it is now."""
+        """Return the number of its code points in the current text."""
         if self.text is not None:
             return len(self.text)
         return self.end - self.start if self.kept else 0
@@ -50,8 +50,8 @@ class PieceTable:
     """A text under rewriting.
 
     Attributes:
-        joined: pairs of rewrites of which the second changed what the first had written, or wrote around it: one
-            cannot be had without the other.
+        joined: pairs of rewrites of which the second changed text of the first, or inserted text around it. Neither can
+            be applied without the other.
     """
 
     def __init__(self, original: str) -> None:
@@ -61,14 +61,14 @@ class PieceTable:
 
     @property
     def text(self) -> str:
-        """Return the text as it is now."""
+        """Return the current text."""
         return "".join(
             piece.text if piece.text is not None else self._original[piece.start : piece.end] if piece.kept else ""
             for piece in self._pieces
         )
 
     def splice(self, edits: Iterable[tuple[Edit, Owners]]) -> None:
-        """Make edits of the text as it is now; the order is that of :func:`~chirp_migrate.source.text.apply_edits`."""
+        """Apply edits of the current text, in the order of :func:`~chirp_migrate.source.text.apply_edits`."""
         done: list[_Piece] = []
         left = self._pieces[::-1]
         position = 0
@@ -102,7 +102,10 @@ class PieceTable:
         self._pieces = [*done, *left[::-1]]
 
     def origin(self, offset: int) -> int:
-        """The offset in the original of a place in the text as it is now; of new text, where what it replaced began."""
+        """Return the offset in the original of an offset in the current text.
+
+        For new text, that is the start of the text that it replaced.
+        """
         position = 0
         begun: int | None = None
         for piece in self._pieces:
@@ -118,7 +121,7 @@ class PieceTable:
         return len(self._original)
 
     def edits(self) -> Iterator[tuple[Edit, Owners]]:
-        """Yield the rewrites as edits of the original, in its order; without edits that follow from others."""
+        """Yield the rewrites as edits of the original, in its order, without edits that follow from other edits."""
         run: Edit | None = None
         owners = FOLLOWS
         for piece in self._pieces:
@@ -138,7 +141,7 @@ class PieceTable:
 
 
 def grouped(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the group of each of ``count`` things, named by its smallest member, when ``pairs`` belong together."""
+    """Return the group of each of ``count`` items, named by its smallest member, if ``pairs`` belong together."""
     group = list(range(count))
 
     def find(one: int) -> int:
@@ -154,10 +157,10 @@ def grouped(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Pairs of rewrites that touch the same line of the original.
+    """Yield the pairs of rewrites that change the same line of the original.
 
     Args:
-        edits: what :meth:`PieceTable.edits` gives.
+        edits: the result of :meth:`PieceTable.edits`.
         line_starts: offset of the first code point of every line.
     """
     last, owners = -1, FOLLOWS
@@ -171,7 +174,10 @@ def sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[in
 
 
 def lines_of(edit: Edit, line_starts: Sequence[int]) -> tuple[int, int]:
-    """Lines that an edit changes, from 0, the second exclusive; none of them when it inserts between two lines."""
+    """Return the range of 0-based lines that an edit changes, the end exclusive.
+
+    The result is empty if it inserts between two lines.
+    """
     first = bisect_right(line_starts, edit.start) - 1
     end = bisect_left(line_starts, edit.end)
     if edit.start == edit.end and line_starts[first] == edit.start and edit.replacement.endswith(("\n", "\r")):

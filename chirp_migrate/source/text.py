@@ -1,7 +1,7 @@
-"""Bytes of a Python file ↔ text, so that unedited text stays byte for byte.
+"""Conversion of a Python file to text and back, in which unedited text keeps its bytes.
 
-Newlines are not translated, a byte order mark and a missing final newline stay as they are, and the encoding is
-the one that Python itself would use (PEP 263).
+Newlines are not translated. A byte order mark and a missing final newline are kept. The encoding is that of Python
+itself (PEP 263).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SOURCE_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 class UnreadableSource(Exception):
-    """The bytes are not text that round-trips, for the reason in the message, without the path."""
+    """The bytes are no text that can be encoded to the same bytes. The message has the reason, without the path."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class SourceFile:
         """Decode ``data`` as Python would.
 
         Raises:
-            UnreadableSource: unknown encoding, bytes that are not valid in it, NUL bytes, or a codec that does
-                not give the same bytes back.
+            UnreadableSource: the encoding is unknown, bytes are not valid in it or NUL, or the codec does not encode to
+                the same bytes.
         """
         if b"\0" in data:
             raise UnreadableSource("it contains NUL bytes, so it is not Python source")
@@ -69,7 +69,7 @@ class SourceFile:
         return self.encode(self.text)
 
     def encode(self, text: str) -> bytes:
-        """Bytes of ``text`` in this file's encoding, with its byte order mark.
+        """Return the bytes of ``text`` in this file's encoding, with its byte order mark.
 
         Raises:
             UnreadableSource: a character does not exist in the encoding.
@@ -82,10 +82,10 @@ class SourceFile:
 
 
 def decoded(data: bytes, encoding: str = "utf-8") -> str:
-    """Return the text that ``data`` is in this encoding.
+    """Return ``data`` decoded with this encoding.
 
     Raises:
-        UnreadableSource: it is not valid in it, or the codec is not one of text.
+        UnreadableSource: the bytes are not valid in the encoding, or the codec is no text codec.
     """
     try:
         return data.decode(encoding)
@@ -96,11 +96,10 @@ def decoded(data: bytes, encoding: str = "utf-8") -> str:
 
 
 def edit_order(edit: Edit) -> tuple[int, int, int]:
-    """Sort key of edits that are applied together.
+    """Return the sort key of an edit among edits that are applied together.
 
-    Insertions at one offset go before a replacement that starts there. Inserted lines go in the order of their
-    indentation, deepest first: they continue the block above them. Other insertions keep the order in which they are
-    given.
+    Insertions at an offset precede a replacement that starts there. Inserted lines are in the order of their
+    indentation, deepest first, because they continue the block above them. Other insertions keep their order.
     """
     is_lines = edit.start == edit.end and edit.replacement.endswith(("\n", "\r"))
     first = edit.replacement.lstrip("\r\n") if is_lines else ""

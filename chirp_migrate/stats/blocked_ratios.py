@@ -1,14 +1,14 @@
-"""The ratio of two times, from pairs taken in blocks: of each entry point, and of all of them together.
+"""Ratios of two times from pairs in blocks: of each entry point, and of all entry points together.
 
-A block is a round: a pair of processes, in which entry points are timed once on both sides, at nearly the same time.
-What differs from process to process is the same for all pairs of a round, so the rounds are what is independent: the
-total rests on their spread alone (a cluster-robust variance, each residual scaled for the mean it was left from; for
-rounds with all entry points this is Student's interval of the rounds' totals). An entry point that was timed once has
-the spread of the others. For one entry point a few rounds are a poor estimate of its spread, so that
-of all entry points is added to it as if it were so many more rounds (a moderated variance, Smyth 2004).
+A block is a round: a pair of processes, in which entry points are timed once in both versions, at nearly the same time.
+Effects of a process are the same for all pairs of a round, so only rounds are independent. The interval of the total
+uses the spread of rounds alone (a cluster-robust variance, each residual scaled for the mean it was subtracted from;
+for rounds with all entry points this is Student's interval of the rounds' totals). An entry point that was timed once
+gets the spread of the others. A few rounds are a poor estimate of the spread of one entry point, so the spread of all
+entry points is added as if it came from a number of further rounds (a moderated variance, Smyth 2004).
 
-A disturbed minute must not decide: a logarithm further from the median of its entry point than five standard
-deviations, as estimated from medians, counts as that far.
+A disturbed minute must not decide: logarithms are clipped to five standard deviations, estimated from medians, around
+the median of their entry point.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FINEST = 1e-3
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _EntryLogarithms:
     """Logarithms of one entry point's ratios, by round, and their mean."""
 
     logs: dict[int, float]
@@ -47,7 +47,7 @@ class _Entry:
 
     @property
     def squares(self) -> float:
-        """Sum of squared deviations from the mean."""
+        """Return the sum of squared deviations from the mean."""
         mean = self.mean
         return math.fsum((value - mean) ** 2 for value in self.logs.values())
 
@@ -56,17 +56,17 @@ def blocked_ratios(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None, 
     """Return ratios after / before, with the data for their intervals.
 
     Args:
-        rounds: of each round, entry point → seconds before and after; not every round has every entry point.
+        rounds: for each round, entry point → seconds before and after. Rounds may lack entry points.
 
     Returns:
-        The ratio of the sums over all entry points, and that of each. There is none where nothing was timed twice: an
-        interval needs a spread.
+        The ratio of the sums over all entry points, and the ratio of each. A ratio is missing if nothing was timed
+        twice, because an interval needs a spread.
     """
     labels = list(dict.fromkeys(label for each in rounds for label in each))
     found = {label: {n: each[label] for n, each in enumerate(rounds) if label in each} for label in labels}
     logs = {label: {n: math.log(after / before) for n, (before, after) in of.items()} for label, of in found.items()}
     entries = {
-        label: _Entry(of, median(before for before, _ in found[label].values()))
+        label: _EntryLogarithms(of, median(before for before, _ in found[label].values()))
         for label, of in _clip_logarithms(logs).items()
     }
     freedom = sum(len(one.logs) - 1 for one in entries.values())
@@ -81,7 +81,7 @@ def blocked_ratios(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None, 
         if of_others or len(one.logs) > 1:
             others = max((squares - one.squares) / of_others, _FINEST**2) if of_others else 0.0
             each[label] = _moderate_ratio(one, others, min(_BORROWED, of_others))
-    return _together(list(entries.values()), pooled, len(blocks)), each
+    return _ratio_of_sums(list(entries.values()), pooled, len(blocks)), each
 
 
 def _clip_logarithms(logs: Mapping[str, Mapping[int, float]]) -> dict[str, dict[int, float]]:
@@ -98,7 +98,7 @@ def _clip_logarithms(logs: Mapping[str, Mapping[int, float]]) -> dict[str, dict[
     return clipped
 
 
-def _moderate_ratio(entry: _Entry, others: float, borrowed: float) -> Ratio:
+def _moderate_ratio(entry: _EntryLogarithms, others: float, borrowed: float) -> Ratio:
     """Return the ratio of one entry point; ``others`` is the variance of the other entry points."""
     count = len(entry.logs)
     freedom = borrowed + count - 1
@@ -106,7 +106,7 @@ def _moderate_ratio(entry: _Entry, others: float, borrowed: float) -> Ratio:
     return _ratio(entry.mean, math.sqrt(variance / count), count, freedom)
 
 
-def _together(entries: Sequence[_Entry], pooled: float, blocks: int) -> Ratio:
+def _ratio_of_sums(entries: Sequence[_EntryLogarithms], pooled: float, blocks: int) -> Ratio:
     after = [one.before_s * math.exp(one.mean) for one in entries]
     shares = [value / math.fsum(after) for value in after]
     scores: dict[int, float] = {}  # of each round: by how much it moved the total

@@ -1,8 +1,8 @@
-"""From seconds to statements: ratios with an interval, corrections for many questions, two-sample tests.
+"""Ratios with intervals from seconds, corrections for many tests, and two-sample tests.
 
-A ratio is judged on the logarithms of the rounds' paired ratios ``after / before``. With the few rounds that a
-user waits for, a bootstrap interval is too narrow (resampling five values cannot show the tails), so the interval
-is Student's, which is exact for normal logarithms. Nothing here looks at a result to decide when to stop.
+A ratio is judged on the logarithms of the rounds' paired ratios ``after / before``. For a few rounds, a bootstrap
+interval is too narrow (resampling five values cannot show the tails). So the interval is Student's, which is exact for
+normal logarithms. No function of this module uses a result to decide when to stop.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Ratio(msgspec.Struct, frozen=True):
     Attributes:
         value: geometric mean over the rounds; below 1 is faster.
         low, high: ends of the interval.
-        rounds: pairs that it rests on.
-        mean_log, error: mean of the logarithms and its standard error; None where an early document has none.
+        rounds: number of pairs of times.
+        mean_log, error: mean of the logarithms and its standard error; None in early documents.
         confidence: level of the interval, 0 to 1.
-        freedom: degrees of freedom of Student's distribution that the interval comes from; None for rounds - 1.
+        freedom: degrees of freedom of Student's distribution for the interval; None is rounds - 1.
     """
 
     value: float
@@ -54,24 +54,24 @@ class Ratio(msgspec.Struct, frozen=True):
 
     @property
     def saved(self) -> tuple[float, float, float]:
-        """Share of the time before that is saved, 0 to 1 (negative where it is lost): value, low, high."""
+        """Return the saved share of the time before, up to 1 (negative for a loss): value, low, high."""
         return 1 - self.value, 1 - self.high, 1 - self.low
 
     @property
     def speed_up(self) -> tuple[float, float, float]:
-        """Return how many times as fast: value, low, high."""
+        """Return the time before / time after: value, low, high."""
         return 1 / self.value, 1 / self.high, 1 / self.low
 
     def wholly_above(self, bound: float) -> bool:
-        """Return whether the whole interval lies above ``bound``."""
+        """Return whether the whole interval is above ``bound``."""
         return self.low > bound
 
     def wholly_below(self, bound: float) -> bool:
-        """Return whether the whole interval lies at or below ``bound``."""
+        """Return whether the whole interval is at or below ``bound``."""
         return self.high <= bound
 
     def at(self, low_error: float, high_error: float) -> Ratio:
-        """Return the ratio with an interval whose ends are each wrong this often (0 to 1)."""
+        """Return the ratio with an interval whose ends are wrong with these probabilities (0 to 1)."""
         assert self.mean_log is not None and self.error is not None, "it was computed here"
         freedom = self.rounds - 1 if self.freedom is None else self.freedom
         down, up = (student_quantile(1 - share, freedom) * self.error for share in (low_error, high_error))
@@ -80,7 +80,7 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
-    """Ratio of paired times (seconds, one of each per round).
+    """Return the ratio of paired times (in seconds, one pair for each round).
 
     Args:
         confidence: level of the interval.
@@ -103,14 +103,14 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
 
 @lru_cache(maxsize=4096)
 def student_quantile(probability: float, freedom: float) -> float:
-    """Return the t below which ``probability`` (0 to 1) lies, of Student's distribution."""
+    """Return the quantile of Student's distribution for ``probability`` (0 to 1)."""
     from scipy.stats import t  # takes half a second, and most commands need no statistics
 
     return float(t.ppf(probability, freedom))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values (Holm 1979): comparing each to alpha keeps the chance of any false alarm below alpha."""
+    """Return adjusted p-values (Holm 1979): compared with alpha, they limit the chance of any false alarm to alpha."""
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
@@ -120,10 +120,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
-    """Two-sample Kolmogorov-Smirnov test: p-value for "both samples come from one distribution".
+    """Return the p-value of the Kolmogorov-Smirnov test for "both samples have the same distribution".
 
-    The asymptotic distribution is used. Ties, and samples that come in similar pairs, as the same spectrograms on both
-    sides do, make the p-value too large, never too small.
+    The function uses the asymptotic distribution. Ties and similar pairs of samples, such as the same spectrograms in
+    both versions, make the p-value too large, never too small.
 
     Raises:
         ValueError: a sample is empty.
@@ -134,11 +134,10 @@ def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def noticed_share(first: int, second: int, alpha: float) -> float:
-    """Smallest difference between two distributions that :func:`ks_p_value` finds at ``alpha`` in 9 of 10 times.
+    """Return the smallest difference of distributions that :func:`ks_p_value` finds at ``alpha`` in 9 of 10 cases.
 
-    It is in the share of values (0 to 1) up to some place: of a probability, the amount by which it changed. That of
-    samples so large; 1.0 where they are too small to notice any. The share varies as that of an event with even odds
-    does, which is the most.
+    The difference is a change of the share of values (0 to 1) below any point. It is 1.0 if the samples are too small
+    to find any difference. The computation assumes an event with probability 0.5, whose share varies most.
 
     Args:
         first, second: sizes of the two samples.
@@ -151,10 +150,10 @@ def noticed_share(first: int, second: int, alpha: float) -> float:
 
 
 def noticed_shift(values: ArrayLike, share: float) -> float | None:
-    """By how much values must be moved so that ``share`` of them pass some place; None where too few of them vary.
+    """Return the shift by which ``share`` of the values pass a point; None if too few of them vary.
 
-    That is the length of the shortest interval that holds so many. Values equal to the most common one stay, as those
-    of skipped samples do.
+    That is the length of the shortest interval with this share of the values. Values equal to the most common value,
+    such as those of skipped samples, do not move.
     """
     import numpy as np
 

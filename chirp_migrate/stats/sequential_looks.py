@@ -1,13 +1,13 @@
-"""The schedule of interim analyses, and the error that each of their claims may have.
+"""The schedule of interim analyses, and the error probability of each conclusion.
 
-Looks are few. Each has its share of the errors that all of them together may make, by
-the power family of spending functions (Kim & DeMets 1987, exponent 2): little for early looks, most for the last. The
-clock may end the rounds early; the last look then has all that is left.
+Interim analyses are few. Each gets a share of the total error probability, by the power family of spending functions
+(Kim & DeMets 1987, exponent 2): little for early analyses, most for the last. If the time budget ends the rounds early,
+the last analysis gets the rest.
 
-From the share follows the error of a single claim, in two ways. By the joint distribution of the looks (Lan & DeMets
-1983; computed as by Armitage, McPherson & Rowe 1969) the last look loses little to those before it; that is exact for
-normal means, and applied to Student's quantiles as usual (Jennison & Turnbull 2000, 4.4). Simply adding up is right
-however the looks depend on each other.
+There are two ways to compute the error of a single conclusion from the share. The joint distribution of the analyses
+(Lan & DeMets 1983; computed as by Armitage, McPherson & Rowe 1969) costs the last analysis little power. It is exact
+for normal means, and applied to Student's quantiles as usual (Jennison & Turnbull 2000, 4.4). The sum of the errors is
+valid for any dependence between the analyses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # NumPy takes a tenth of a second, and a document that is read needs none
     from numpy.typing import NDArray
 
-__all__ = ["ERROR", "MIN_ROUNDS", "Look", "claim_error", "planned_looks"]
+__all__ = ["ERROR", "MIN_ROUNDS", "InterimAnalysis", "conclusion_error", "planned_analyses"]
 
 ERROR = 0.025
 """How often an end of an interval may be on the wrong side of the truth, over all looks together."""
@@ -36,20 +36,20 @@ _FAR = 8.5  # standard deviations beyond which a normal distribution has nothing
 
 
 @dataclass(frozen=True)
-class Look:
-    """One interim analysis of the rounds.
+class InterimAnalysis:
+    """An interim analysis of the rounds.
 
     Attributes:
-        rounds: that count so far.
-        share: of the errors that all looks together may make, 0 to 1.
+        rounds: number of rounds so far.
+        share: its share of the total error probability of all analyses, 0 to 1.
     """
 
     rounds: int
     share: float
 
 
-def planned_looks(most: int) -> tuple[Look, ...]:
-    """Return the interim analyses of up to ``most`` rounds: 3, 5 for 5, and their shares."""
+def planned_analyses(most: int) -> tuple[InterimAnalysis, ...]:
+    """Return the interim analyses of up to ``most`` rounds (after 3 and 5 rounds for 5), with their shares."""
     most = max(most, MIN_ROUNDS)
     counts = [MIN_ROUNDS]
     while counts[-1] < most:
@@ -57,14 +57,16 @@ def planned_looks(most: int) -> tuple[Look, ...]:
         # A last look soon after another would have little left to err with.
         counts.append(most if most < _ROOM * following else following)
     spent = [0.0, *((count / most) ** _SPENDING for count in counts)]
-    return tuple(Look(count, after - before) for count, before, after in zip(counts, spent, spent[1:], strict=False))
+    return tuple(
+        InterimAnalysis(count, after - before) for count, before, after in zip(counts, spent, spent[1:], strict=False)
+    )
 
 
-def claim_error(looks: Sequence[Look]) -> float:
-    """Return how often a claim of the last of these looks may be wrong by itself, so that all keep to their shares.
+def conclusion_error(looks: Sequence[InterimAnalysis]) -> float:
+    """Return the error probability of one conclusion of the last analysis, such that all keep to their shares.
 
-    The sum of the rounds is a Brownian motion, at time 1 at the last look. Where it is at a look without having passed
-    the bound of an earlier one is kept as points with their probabilities.
+    The sum of the rounds is a Brownian motion, at time 1 at the last analysis. Its distribution at an analysis, if no
+    earlier bound was passed, is stored as points with probabilities.
     """
     import numpy as np
     from scipy import optimize, special
@@ -89,7 +91,10 @@ def claim_error(looks: Sequence[Look]) -> float:
 
 @lru_cache(maxsize=1)
 def _quadrature() -> tuple[NDArray[Any], NDArray[Any]]:
-    """Nodes on [-1, 1] and their weights. The densities are smooth, so that few nodes give many digits."""
+    """Return nodes on [-1, 1] and their weights.
+
+    The densities are smooth, so a few nodes yield many digits.
+    """
     from numpy.polynomial.legendre import leggauss
 
     nodes, weights = leggauss(160)

@@ -1,7 +1,7 @@
-"""The layout of a project's code: its longest line, and statements as its own formatter would write them.
+"""The layout of a project's code: the longest line, and the layout of statements by the project's formatter.
 
-A statement in black's layout, which is also that of ruff's formatter, is laid out by black again after a change.
-Anything else keeps the layout that it has.
+A changed statement is formatted by black if it was in black's layout before, which is also that of ruff's formatter.
+All other statements keep their layout.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class CodeStyle:
     """How a project lays out its code.
 
     Attributes:
-        root: folder of a run; settings are looked for there and in the folders above, up to the top of the work tree.
-            None: there are none.
+        root: folder of a run. Settings are read from this folder and the folders above it, up to the top of the work
+            tree. None: there are no settings.
     """
 
     root: Path | None = None
@@ -59,9 +59,9 @@ class CodeStyle:
         _ = self._settings
 
     def longest_line(self, text: str) -> int:
-        """Columns of the longest line that the project wants in a file with this text.
+        """Return the largest permitted line length, in columns, for a file with this text.
 
-        Where no settings say it, as long as those that the file has: 88 at least, 120 at most.
+        Without a setting, it is the length of the file's longest line: at least 88, at most 120.
         """
         if self.configured_length is not None:
             return self.configured_length
@@ -69,32 +69,32 @@ class CodeStyle:
 
     @property
     def configured_length(self) -> int | None:
-        """Return the columns of the longest line by the project's settings; None without such a setting."""
+        """Return the largest line length of the project's settings, in columns; None without such a setting."""
         return self._settings.get("line_length")
 
     def is_kept(self, code: str, text: str) -> bool:
-        """Return whether lines of ``text`` are in black's layout: whole statements, or the head of a block.
+        """Return whether lines of ``text``, whole statements or the head of a block, are in black's layout.
 
-        One line says nothing where calls of several lines are laid out in another way.
+        A single line is no evidence if the file's calls of several lines are laid out in another way.
         """
         if "\n" not in code.strip("\r\n") and self.closes_behind_arguments(text):
             return False
         return self._lay_out_by_black(code, text) == code
 
     def closes_behind_arguments(self, text: str) -> bool:
-        """Return whether calls of several lines in a file end behind their last argument, not on a line below.
+        """Return whether calls of several lines close their parenthesis on the line of the last argument.
 
-        A project with settings for black or ruff has these say it.
+        Settings of the project for black or ruff decide this, if there are any.
         """
         return not self._settings.keys() - {"line_length"} and _closes_behind_arguments(text)
 
     def laid_out(self, before: str, after: str, text: str) -> str:
-        """Return ``after``, as black would write it where it would have left ``before`` alone.
+        """Return ``after`` in black's layout if ``before`` is in black's layout; else ``after`` unchanged.
 
         Args:
-            before: lines of ``text``: whole statements of one block, or what goes before a block.
-            after: what takes their place.
-            text: the file that ``before`` is in.
+            before: lines of ``text``: whole statements of one block, or the head of a block.
+            after: the lines that replace them.
+            text: the text of the file that contains ``before``.
         """
         if not after.strip() or not self.is_kept(before, text):
             return after
@@ -107,7 +107,7 @@ class CodeStyle:
         return {}
 
     def _lay_out_by_black(self, code: str, text: str) -> str | None:
-        """Return lines as black would write them; None where it cannot, or indents otherwise."""
+        """Return lines in black's layout; None if black fails, or indents them differently."""
         asked = code, self.longest_line(text)
         if asked not in self._formatted_lines:
             self._formatted_lines[asked] = self._format_code(*asked)
@@ -174,17 +174,17 @@ def _closes_behind_arguments(text: str) -> bool:
 
 
 def _fits(line: str, length: int) -> bool:
-    """Return whether this is one line with a comment, and not too long without."""
+    """Return whether this is one line with a comment that fits without its comment."""
     code, mark, _ = line.rstrip().rpartition("  # ")
     return bool(mark) and "\n" not in code and len(code) <= length
 
 
 def ruff_table(root: Path) -> tuple[Path, Mapping[str, Any]] | None:
-    """Ruff's settings for ``root``, and the folder that they are in; None where there are none.
+    """Return ruff's settings for ``root``, and the folder that contains them; None if there are none.
 
     Raises:
         ValueError: a file with settings is not TOML.
-        OSError: one cannot be read.
+        OSError: a file with settings cannot be read.
     """
     for folder in _folders(root):
         table = _ruff_in(folder, _toml)
@@ -194,7 +194,7 @@ def ruff_table(root: Path) -> tuple[Path, Mapping[str, Any]] | None:
 
 
 def _ruff_in(folder: Path, read: Callable[[Path], Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Ruff's settings in a folder; None where it has none."""
+    """Return ruff's settings in a folder; None if it has none."""
     for name in _RUFF_FILES:
         content = read(folder / name)
         table = _table(content, "ruff") if name == "pyproject.toml" else content or None
@@ -237,7 +237,7 @@ def _ruff_settings(folder: Path) -> Mapping[str, Any]:
 
 
 def _selects(ruff: Mapping[str, Any], code: str) -> bool:
-    """Return whether ruff looks for a finding: the longest beginning of its code that is named decides."""
+    """Return whether ruff checks for ``code``: the longest prefix of the code in ruff's settings decides."""
     lint = {**ruff, **ruff.get("lint", {})}
     selected = [*lint.get("select", ()), *lint.get("extend-select", ())]
     best = max((len(one) for one in selected if code.startswith(one)), default=0 if "ALL" in selected else -1)
@@ -245,7 +245,7 @@ def _selects(ruff: Mapping[str, Any], code: str) -> bool:
 
 
 def _with_trailing_commas(code: str) -> str:
-    """Calls of several lines, with a comma after an argument that ends its line as the last one."""
+    """Return the code with a trailing comma in calls of several lines whose last argument ends its line."""
     lines = code.encode().split(b"\n")
     for node in ast.walk(ast.parse(code)):
         if not isinstance(node, ast.Call):
@@ -259,7 +259,7 @@ def _with_trailing_commas(code: str) -> str:
 
 
 def _lengths_elsewhere(folder: Path) -> Mapping[str, Any]:
-    """Return the longest line for yapf, else for flake8."""
+    """Return the largest line length of yapf's settings, else of flake8's."""
     tables = [_table(_readable_toml(folder / "pyproject.toml"), "yapf"), *_sections(folder, _YAPF)]
     for yapf in filter(None, tables):
         based_on = str(yapf.get("based_on_style", "pep8")).strip()

@@ -1,7 +1,7 @@
-"""Text between two words of code, for patterns that search unparsed text.
+"""Patterns for the text between two words of code, for searches in unparsed text.
 
-Such a text may be anything, so the cost of a pattern must grow with the text alone: what runs up to a bracket that may
-be missing ends where the pattern could begin anew, and no gap holds more than so many comments.
+The text may be anything, so the cost of a search must be linear in its length. A part that extends up to a bracket,
+which may be missing, therefore ends where the pattern could begin again. The number of comments in a gap is limited.
 """
 
 from __future__ import annotations

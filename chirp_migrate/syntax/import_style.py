@@ -1,7 +1,7 @@
 """The place and form of an import by a project's own tools: isort's sorting with its settings.
 
-A project that sorts with ruff has its settings in ruff's section; they are what isort calls otherwise. A project that
-says nothing is taken to sort as isort does beside black.
+The settings of a project that sorts with ruff are translated to isort's names. Without settings, isort's profile for
+black applies.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class ImportStyle:
     """How a project sorts imports.
 
     Attributes:
-        root: folder of a run; settings are looked for there and in the folders above, up to the top of the work tree.
-            None: there are none.
-        is_vendored: whether the runtime is copied into ``root``, and so is a package of the project.
+        root: folder of a run. Settings are read from this folder and the folders above it, up to the top of the work
+            tree. None: there are no settings.
+        is_vendored: whether ``root`` contains a copy of the runtime, which then is a package of the project.
     """
 
     root: Path | None = None
@@ -75,7 +75,7 @@ class ImportStyle:
 
     @cached_property
     def is_configured(self) -> bool:
-        """Whether the project sorts imports: by settings of isort, a rule of ruff, or a tool that its files name."""
+        """Return whether the project sorts imports, by isort's settings, a rule of ruff, or a tool in its files."""
         if self.root is None:
             return False
         if _has_settings(self.config):
@@ -91,12 +91,12 @@ class ImportStyle:
 
     @property
     def problem(self) -> str:
-        """Return why the project's settings could not be used; "" where they could."""
+        """Return why the project's settings cannot be used; "" if they can."""
         return self._read[1]
 
     @cached_property
     def _read(self) -> tuple[list[isort.Config], str]:
-        """Return every configuration, the effective one first, and why others cannot be used."""
+        """Return all configurations, the effective one first, and the reason why others cannot be used."""
         import isort  # a sixth of a second, for those who rewrite something
         from isort.exceptions import ISortError
 
@@ -117,7 +117,7 @@ class ImportStyle:
         return [self._with_runtime(one) for one in found], problem
 
     def _with_runtime(self, config: isort.Config) -> isort.Config:
-        """Settings by which the runtime is a package of the project, where that is looked for in its root."""
+        """Return the settings, with the runtime as a package of the project if isort looks for packages in the root."""
         import isort
 
         if self.root not in config.src_paths:
@@ -125,13 +125,15 @@ class ImportStyle:
         return isort.Config(config=config, known_first_party=frozenset({*config.known_first_party, "chirpid_patch"}))
 
     def insertions(self, imports: str, line: str) -> list[Edit] | None:
-        """Edits of ``imports`` that add ``line`` where isort would have it; None where they are in another order.
+        """Return edits of ``imports`` that add ``line`` where isort would put it.
 
-        Where a project has settings for isort and for ruff, those count by which the imports are sorted now.
+        The result is None if ``imports`` are in another order.
+
+        If a project has settings for isort and for ruff, those count by which the imports are sorted at present.
 
         Args:
-            imports: statements that only import, one after the other, with the newline of the last one.
-            line: one more.
+            imports: text of consecutive import statements, with the newline of the last one.
+            line: text of another import statement.
         """
         newline = "\r\n" if "\r\n" in imports else "\n"
         before = imports.replace(newline, "\n")
@@ -151,11 +153,11 @@ class ImportStyle:
         return edits
 
     def written(self, line: str) -> str:
-        """Return an import as isort would write it: wrapped where the line is too long, names in order; no newline."""
+        """Return an import as isort would write it: wrapped if too long, names sorted, without a newline."""
         return _sort_imports(line, self.config).strip()
 
     def rewritten(self, before: str, after: str) -> str:
-        """Return the import ``after``, as isort would write it where it would have left ``before`` alone."""
+        """Return the import ``after``, as isort would write it if ``before`` is as isort writes it; else unchanged."""
         newline = "\r\n" if "\r\n" in before else "\n"
         old, new = (text.replace(newline, "\n") for text in (before, after))
         for config in self._read[0]:
@@ -174,14 +176,14 @@ class ImportStyle:
         return bool(self.config.force_single_line)
 
     def section(self, module: str) -> str:
-        """Name of the section that imports from ``module`` are in."""
+        """Return the name of isort's section for imports from ``module``."""
         import isort
 
         return isort.place_module(module, config=self.config)
 
 
 def _has_settings(config: isort.Config) -> bool:
-    """Return whether a file of the project has settings for isort; that of editors has some for other reasons."""
+    """Return whether a file of the project has settings for isort; ``.editorconfig`` alone does not count."""
     files = (Path(str(source.get("source", ""))) for source in config.sources)
     return any(file.is_absolute() and file.name != ".editorconfig" for file in files)
 
@@ -199,7 +201,7 @@ def _plain(root: Path) -> dict[str, Any]:
 
 
 def _ruff_options(root: Path) -> dict[str, Any]:
-    """Ruff's settings around ``root`` by isort's names; none where it has none."""
+    """Return ruff's settings for ``root`` under isort's names; empty if there are none."""
     found = ruff_table(root)
     if found is None:
         return {}

@@ -21,23 +21,23 @@ def absolute_name(name: str, package: str) -> str:
 
 
 def member_name(source: str, name: str) -> str:
-    """Qualified name of what is taken from a module, which may be written with leading dots."""
+    """Return the qualified name of a member of a module; the module's name may have leading dots."""
     return f"{source}{name}" if source.endswith(".") else f"{source}.{name}"
 
 
 @dataclass(frozen=True)
 class ImportTable:
-    """Names in the scope of a module, bound by any statement, or by a function with ``global``.
+    """The names in the scope of a module, bound by any statement, or by a function with ``global``.
 
     Attributes:
-        imports: for each imported name what it may stand for, relative names made absolute.
-        stars: modules whose names come in with ``import *``, made absolute.
-        later_stars: for each name that is bound before some of these, those.
+        imports: for each imported name its possible qualified names, relative names made absolute.
+        stars: absolute names of the modules of ``from … import *``.
+        later_stars: for each name that is bound before some of these star imports, their modules.
         classes: the classes defined there, with the dotted names of their bases (an empty one for other expressions).
         functions: names of the functions defined there.
-        values: names that get a value otherwise.
+        values: names that get a value in another way.
         exported: what ``__all__`` lists, if it is one literal.
-        parameters: of each function and class that no other statement holds, the names of its parameters in order.
+        parameters: for each function and class at the top level, the names of its parameters in order.
     """
 
     imports: dict[str, set[str]] = field(default_factory=dict)
@@ -55,8 +55,8 @@ class ImportTable:
 
         Args:
             tree: the module.
-            package: what its relative imports start from.
-            has_globals: whether some function may say ``global``.
+            package: dotted name of the package that its relative imports start from.
+            has_globals: whether a function may contain ``global``.
         """
         table = cls()
         listed: list[ast.AST] = []
@@ -121,7 +121,7 @@ class ImportTable:
         return name in self.classes or name in self.functions or name in self.values
 
     def exports(self, name: str) -> bool:
-        """Return whether ``import *`` takes ``name``, where the module has it."""
+        """Return whether ``import *`` takes ``name``, if the module has that name."""
         return name in self.exported if self.exported is not None else not name.startswith("_")
 
 
@@ -133,7 +133,7 @@ def _parameters(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> 
 
 
 def _dotted_name(node: ast.expr) -> str:
-    """Return ``a.b`` of the expression ``a.b`` or ``a.b[…]``; empty for others."""
+    """Return ``a.b`` of the expression ``a.b`` or ``a.b[…]``; empty for other expressions."""
     if isinstance(node, ast.Subscript):
         node = node.value
     if isinstance(node, ast.Attribute):
@@ -143,13 +143,13 @@ def _dotted_name(node: ast.expr) -> str:
 
 
 def _literals(display: ast.List | ast.Tuple) -> set[str] | None:
-    """Return the texts of a list; ``None`` where it holds anything else."""
+    """Return the strings of a literal list; ``None`` if it contains anything else."""
     values = [one.value if isinstance(one, ast.Constant) else None for one in display.elts]
     return {one for one in values if isinstance(one, str)} if all(isinstance(one, str) for one in values) else None
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Nodes below one in order of the text, without the bodies of functions and classes."""
+    """Yield the nodes below ``node`` in order of the text, without the bodies of functions and classes."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):

@@ -1,7 +1,7 @@
 """One parsed Python module: its tree, exact source spans and resolved names.
 
-LibCST finds; nothing here changes code. Spans are code-point offsets into the decoded text, so that rules
-can propose :class:`~chirp_migrate.plans.plan.Edit` objects that are spliced into the original source.
+LibCST is only used for reading; this module changes no code. Spans are code-point offsets into the decoded text, so
+that rules can return :class:`~chirp_migrate.plans.plan.Edit` objects that are spliced into the original source.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _DEEP = 100
 
 
 class UnparsableModule(Exception):
-    """The text is not readable Python, for the reason in the message."""
+    """The text is not readable Python; the message has the reason."""
 
 
 def is_deep(text: str) -> bool:
-    """Return whether a text is Python, or nearly, with so many levels of syntax that recursing through it may fail."""
+    """Return whether a text may have so many levels of syntax that recursion over its tree fails."""
     try:
         return _is_deeper(syntax_tree(text), _DEEP)
     except UnparsableModule:
@@ -73,12 +73,14 @@ def _is_deeper(tree: ast.AST, limit: int) -> bool:
 
 @lru_cache(maxsize=4)
 def syntax_tree(text: str) -> ast.Module:
-    """Return ``text`` as read by Python itself (top-level ``await`` allowed, for notebooks); not to be changed.
+    """Parse ``text`` with Python's own parser (top-level ``await`` allowed, for notebooks).
 
-    Also what keeps LibCST, which recurses without a limit, from text nested too deeply.
+    Callers must not change the tree.
+
+    This check also keeps LibCST, which recurses without a limit, from text that is nested too deeply.
 
     Raises:
-        UnparsableModule: it is not Python of the running version.
+        UnparsableModule: the text is not Python of the running version.
     """
     try:
         with warnings.catch_warnings():
@@ -102,7 +104,7 @@ class Module:
     """A module under analysis.
 
     Args:
-        path: posix path relative to the root of the backend, as findings name it.
+        path: posix path relative to the root of the backend, as in findings.
         text: decoded source, newlines untranslated.
 
     Raises:
@@ -131,7 +133,7 @@ class Module:
 
         Args:
             analysis: called with this module and ``asked``.
-            asked: what else it is about, hashable.
+            asked: further arguments of the analysis, hashable.
         """
         key = (analysis, asked)
         if key in self._analyses:
@@ -141,19 +143,19 @@ class Module:
             self._analyses[key] = found
         return found
 
-    def forget(self) -> None:
-        """Let go of all that was worked out, and keep no more: it refers to this module, which could not be freed."""
+    def drop_cache(self) -> None:
+        """Drop all cached results and stop caching: the results refer to this module and would keep it in memory."""
         self._analyses.clear()
         self._keeps = False
 
     @property
     def name(self) -> str:
-        """Dotted module name as the backend imports it from its root (``utils.training_engine``)."""
+        """Return the dotted module name as the backend imports it from its root (``utils.training_engine``)."""
         return module_name(self.path)
 
     @property
     def package(self) -> str:
-        """Dotted name of the package that relative imports of this module start from."""
+        """Return the dotted name of the package that relative imports of this module start from."""
         return package_name(self.path)
 
     @cached_property
@@ -164,7 +166,7 @@ class Module:
 
     @cached_property
     def line_starts(self) -> list[int]:
-        """Offset of the first code point of every line."""
+        """Return the offset of the first code point of every line."""
         return [0, *(match.end() for match in _NEWLINE.finditer(self.text))]
 
     @cached_property
@@ -189,7 +191,7 @@ class Module:
 
     @property
     def parents(self) -> Mapping[cst.CSTNode, cst.CSTNode]:
-        """Parent of every node that is code."""
+        """Return the parent of every node that is code."""
         return self._index[0]
 
     def find(self, *types: type[Node]) -> list[Node]:
@@ -198,7 +200,7 @@ class Module:
         return [node for kind in types for node in by_type.get(kind, ())]  # type: ignore[misc]
 
     def named(self, name: str) -> list[cst.Name]:
-        """Return every name of that spelling, in order of the text: variables, attributes, keywords and definitions."""
+        """Return every occurrence of a name, in order of the text: variables, attributes, keywords and definitions."""
         return self._by_name.get(name, [])
 
     @cached_property
@@ -214,12 +216,12 @@ class Module:
         return Scopes(self.tree, self.parents, self.find)
 
     @cached_property
-    def _as_read(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
-        """Return where each statement begins with its decorators, begins itself, and ends, by ``ast``.
+    def _statement_offsets(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
+        """Return, from ``ast``, where each statement begins with and without its decorators, and where it ends.
 
-        What is after an ``elif`` is no statement here.
+        An ``elif`` part is no statement here.
         """
-        read = zip(self._index[2], _statements(syntax_tree(self.text).body), strict=True)
+        read = zip(self._index[2], _nested_statements(syntax_tree(self.text).body), strict=True)
         return {node: self._place(same) for node, same in read if not isinstance(self.parents[node], cst.If)}
 
     def _place(self, same: ast.stmt) -> tuple[int, int, int]:
@@ -232,20 +234,23 @@ class Module:
         return line + len(self.indentation(line)), start, end
 
     def _is_statement(self, node: cst.CSTNode) -> TypeGuard[Statement]:
-        return type(node) is cst.SimpleStatementLine or node in self._as_read
+        return type(node) is cst.SimpleStatementLine or node in self._statement_offsets
 
-    def _span_as_read(self, node: cst.CSTNode) -> tuple[int, int] | None:
-        """Return the span of a statement or block; None of other nodes, and where a semicolon ends it."""
+    def _span_from_ast(self, node: cst.CSTNode) -> tuple[int, int] | None:
+        """Return the span of a statement or block; None for other nodes, and if a semicolon ends it."""
         first, last = (node.body[0], node.body[-1]) if isinstance(node, cst.IndentedBlock) else (node, node)
-        start, end = self._as_read.get(_small(first, 0)), self._as_read.get(_small(last, -1))
+        start, end = (
+            self._statement_offsets.get(_small_statement(first, 0)),
+            self._statement_offsets.get(_small_statement(last, -1)),
+        )
         return None if start is None or end is None or self.text[end[2] - 1] == ";" else (start[1], end[2])
 
-    def _written_out(self, node: cst.CSTNode) -> Mapping[cst.CSTNode, tuple[int, int]]:
-        """Spans of what is written out to find that of ``node``: of the statement around it, or of its head."""
+    def _spans_by_codegen(self, node: cst.CSTNode) -> Mapping[cst.CSTNode, tuple[int, int]]:
+        """Return the spans in the statement around ``node``, or in its head, by generating its code."""
         inside = node
         for around in (node, *self.ancestors(node)):
             if self._is_statement(around):
-                start = self._as_read[_small(around, 0)][0]
+                start = self._statement_offsets[_small_statement(around, 0)][0]
                 found = statement_spans(self.tree, around, inside, self.text, start, self.indentation(start))
                 if found is not None:
                     return found
@@ -254,31 +259,31 @@ class Module:
         return node_spans(self.tree, self.text)
 
     def offset(self, line: int, units: int) -> int:
-        """Offset of a line and a column that ``ast`` counts in bytes."""
+        """Return the offset of a line and a column, which ``ast`` counts in bytes."""
         start = self.line_starts[line - 1]
         before = self.text[start : start + units]
         return start + (units if before.isascii() else len(before.encode()[:units].decode()))
 
     def statement_start(self, statement: cst.CSTNode) -> int:
-        """Offset of a statement, its decorators included."""
-        return self._as_read[_small(statement, 0)][0]
+        """Return the offset of a statement, decorators included."""
+        return self._statement_offsets[_small_statement(statement, 0)][0]
 
     def statements_at(self, offsets: Iterable[int]) -> list[Statement]:
-        """Return the top-level statements that the offsets lie in or after."""
+        """Return the top-level statements that contain the offsets, or precede them."""
         starts = [self.statement_start(statement) for statement in self.tree.body]
         places = {bisect_right(starts, offset) - 1 for offset in offsets} - {-1}
         return [self.tree.body[place] for place in sorted(places)]
 
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
-        """Offsets ``(start, end)`` of ``node`` without surrounding white space.
+        """Return the offsets ``(start, end)`` of ``node`` without surrounding white space.
 
         Raises:
-            UnparsableModule: the tree does not stand for the text, or is too deep to be walked.
+            UnparsableModule: the tree does not match the text, or is too deep to be walked.
         """
         if node not in self._known_spans:
             try:
-                read = self._span_as_read(node)
-                self._known_spans.update(self._written_out(node) if read is None else {node: read})
+                read = self._span_from_ast(node)
+                self._known_spans.update(self._spans_by_codegen(node) if read is None else {node: read})
             except RecursionError as error:
                 raise UnparsableModule("expressions nested too deeply to be read") from error
             except NotReproduced as error:
@@ -286,37 +291,37 @@ class Module:
         return self._known_spans[node]
 
     def source(self, node: cst.CSTNode) -> str:
-        """Return source text of ``node``, its own parentheses included."""
+        """Return the source text of ``node``, its own parentheses included."""
         return self.tree.code_for_node(node)
 
     def position(self, offset: int) -> tuple[int, int]:
-        """1-based line and column of an offset."""
+        """Return the 1-based line and column of an offset."""
         line = bisect_right(self.line_starts, offset) - 1
         return line + 1, offset - self.line_starts[line] + 1
 
     def line_start(self, offset: int) -> int:
-        """Offset at which the line holding ``offset`` begins."""
+        """Return the offset at which the line that contains ``offset`` begins."""
         return self.line_starts[bisect_right(self.line_starts, offset) - 1]
 
     def line_end(self, offset: int) -> int:
-        """Offset just after the newline of the line holding ``offset`` (or the end of the text)."""
+        """Return the offset after the newline of the line that contains ``offset`` (or the end of the text)."""
         line = bisect_right(self.line_starts, offset)
         return self.line_starts[line] if line < len(self.line_starts) else len(self.text)
 
     def lines_inside(self, start: int, end: int) -> list[int]:
-        """Return offsets between two others at which lines begin."""
+        """Return the offsets between ``start`` and ``end`` at which lines begin."""
         return self.line_starts[bisect_right(self.line_starts, start) : bisect_left(self.line_starts, end)]
 
     def indentation(self, offset: int) -> str:
-        """Leading white space of the line holding ``offset``."""
+        """Return the leading white space of the line that contains ``offset``."""
         match = _INDENTATION.match(self.text, self.line_start(offset))
         return match.group() if match else ""
 
     def qualified_names(self, node: cst.CSTNode) -> set[str]:
         """Return the possible qualified names of ``node``, relative imports made absolute; read-only.
 
-        Names defined in this module come back prefixed with the module's own dotted name; a name that only
-        ``import *`` can have brought comes back once for every module it may come from.
+        Names defined in this module get the module's own dotted name as a prefix. For a name that only ``import *`` can
+        have bound, the result has one qualified name for every module that it may come from.
         """
         if node not in self._qualified:
             self._qualified[node] = self._names_for(node)
@@ -355,7 +360,7 @@ class Module:
         return [star for star in self.scopes.stars if not _never_loads(star[0])]
 
     def names_from_later_stars(self, node: cst.CSTNode) -> set[str]:
-        """Further qualified names of ``node``, if an ``import *`` after all that binds it should bind it anew."""
+        """Return further qualified names of ``node``, in case an ``import *`` below its bindings rebinds it."""
         path = _path(node)
         if path is None or not self.scopes.stars:
             return set()
@@ -367,31 +372,31 @@ class Module:
         return {self.absolute(member_name(source, path)) for source in later}
 
     def absolute(self, name: str) -> str:
-        """Resolve leading dots of a relative import against this module's package."""
+        """Resolve the leading dots of a relative import against this module's package."""
         return absolute_name(name, self.package)
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """Parents of ``node`` from the nearest to the module."""
+        """Yield the parents of ``node``, from the nearest one to the module."""
         current = self.parents.get(node)
         while current is not None:
             yield current
             current = self.parents.get(current)
 
     def enclosing_function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
-        """Innermost function definition around ``node``."""
+        """Return the innermost function definition around ``node``; None if there is none."""
         return next((a for a in self.ancestors(node) if isinstance(a, cst.FunctionDef)), None)
 
     def enclosing_class(self, node: cst.CSTNode) -> cst.ClassDef | None:
-        """Innermost class definition around ``node``."""
+        """Return the innermost class definition around ``node``; None if there is none."""
         return next((a for a in self.ancestors(node) if isinstance(a, cst.ClassDef)), None)
 
     def enclosing_scope(self, node: cst.CSTNode) -> cst.CSTNode:
-        """Innermost function, lambda, class or module around ``node``."""
+        """Return the innermost function, lambda, class or module around ``node``."""
         kinds = (cst.FunctionDef, cst.Lambda, cst.ClassDef, cst.Module)
         return next(a for a in self.ancestors(node) if isinstance(a, kinds))
 
     def top_level_statement(self, node: cst.CSTNode) -> cst.CSTNode:
-        """Statement of the module body that holds ``node``."""
+        """Return the statement of the module body that contains ``node``."""
         current = node
         for ancestor in self.ancestors(node):
             if isinstance(ancestor, cst.Module):
@@ -400,23 +405,23 @@ class Module:
         return current
 
 
-def _small(statement: cst.CSTNode, place: int) -> cst.CSTNode:
-    """Return the small statement at a place in a line of them; any other node itself."""
+def _small_statement(statement: cst.CSTNode, place: int) -> cst.CSTNode:
+    """Return the small statement at a position in its line; for any other node, the node itself."""
     return statement.body[place] if isinstance(statement, cst.SimpleStatementLine) else statement
 
 
-def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements in order of the text, with those in their blocks."""
+def _nested_statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield statements in order of the text, each followed by the statements in its blocks."""
     for one in body:
         yield one
         for name in ("body", "handlers", "cases", "orelse", "finalbody"):
             for inner in getattr(one, name, ()):
-                yield from _statements([inner] if isinstance(inner, ast.stmt) else inner.body)
+                yield from _nested_statements([inner] if isinstance(inner, ast.stmt) else inner.body)
 
 
 @cache
 def module_name(path: str) -> str:
-    """Dotted name of the module at a posix path relative to the root; a notebook's is one that nothing can import."""
+    """Return the dotted name of the module at a path relative to the root; no code can import that of a notebook."""
     pure = PurePosixPath(path)
     parts = list(pure.parts if pure.suffix == ".ipynb" else pure.with_suffix("").parts)
     return ".".join(parts[:-1] if parts and parts[-1] == "__init__" else parts)
@@ -424,12 +429,15 @@ def module_name(path: str) -> str:
 
 @cache
 def package_name(path: str) -> str:
-    """Dotted name of the package that relative imports of the module at ``path`` start from."""
+    """Return the dotted name of the package that relative imports of the module at ``path`` start from."""
     return ".".join(PurePosixPath(path).parent.parts)
 
 
 def _path(node: cst.CSTNode) -> str | None:
-    """Dotted path of a name, attribute, or what a call or subscript is made of; ``None`` for other expressions."""
+    """Return the dotted path of a name or attribute, or of the callee or subscripted value.
+
+    The result is ``None`` for other expressions.
+    """
     if isinstance(node, cst.Call):
         node = node.func
     while isinstance(node, cst.Subscript):
@@ -444,14 +452,14 @@ def _path(node: cst.CSTNode) -> str | None:
 
 
 def _never_loads(source: str) -> bool:
-    """Return whether a module is known to have no data loading among the names ``import *`` takes from it."""
+    """Return whether ``import *`` from a module is known to bind no name of data loading."""
     first = source.partition(".")[0]
     return first in sys.stdlib_module_names or source in ("torch", "torch.nn", "torch.nn.functional", "numpy")
 
 
 @cache
 def _code_fields(kind: type[cst.CSTNode]) -> Callable[[cst.CSTNode], tuple[Any, ...]]:
-    """Return a getter of the fields of a node that contain code, in order of the text."""
+    """Return a function that returns the fields of a node that contain code, in order of the text."""
     names = [one.name for one in fields(kind) if not _LAYOUT.search(one.name) and one.type not in _TEXTS]
     if not names:
         return lambda node: ()
@@ -465,7 +473,7 @@ def _is_statement(kind: type[cst.CSTNode]) -> bool:
 
 
 class _NodeTypes(dict[type, bool]):
-    """Whether a type is one of nodes; isinstance of an abstract class is slow for hundreds of thousands of values."""
+    """A cache of which types are nodes; ``isinstance`` of an abstract class is slow for 100,000s of values."""
 
     def __missing__(self, kind: type) -> bool:
         self[kind] = issubclass(kind, cst.CSTNode)
@@ -476,7 +484,7 @@ _IS_NODE = _NodeTypes()
 
 
 def code_children(node: cst.CSTNode) -> list[cst.CSTNode]:
-    """Child nodes in order of the text, white space, commas and brackets left out."""
+    """Yield child nodes in order of the text, without white space, commas and brackets."""
     children: list[cst.CSTNode] = []
     for value in _code_fields(type(node))(node):
         kind = type(value)
@@ -497,5 +505,5 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def find_in(node: cst.CSTNode, *types: type[Node]) -> list[Node]:
-    """Return every node of just these types at or below ``node``, in order of the text."""
+    """Return every node of exactly these types at or below ``node``, in order of the text."""
     return [one for one in walk(node) if type(one) in types]  # type: ignore[misc]

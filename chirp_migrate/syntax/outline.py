@@ -1,6 +1,7 @@
-"""A module as Python's own ``ast`` reads it: enough to decide for which rules LibCST has to read it.
+"""A module as parsed by Python's own ``ast``: enough to decide for which rules LibCST has to parse it.
 
-Reading with LibCST takes ten times as long. What is said here of names may only err towards "perhaps".
+Parsing with LibCST takes ten times as long. Answers about names in this module may be wrong in one direction only: they
+include too many possible meanings.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _NO_CODE = frozenset(
 )
 
 
-class _Nodes:
+class _NodeIndex:
     """The nodes of a text in its order, with their parents; read-only.
 
     Attributes:
         all: every node.
-        ends: for each the positions in ``all`` where it stands, and after what is in it.
-        parents: for each what it is in; the module has none.
+        ends: for each node, its position in ``all``, and the position after the last node inside it.
+        parents: the parent of each node; the module has none.
     """
 
     def __init__(self, text: str) -> None:
@@ -66,9 +67,9 @@ class _Nodes:
 
 
 @lru_cache(maxsize=2)
-def _nodes_of(text: str) -> _Nodes:
+def _nodes_of(text: str) -> _NodeIndex:
     """Return the nodes of a text, cached: the text before and after a rewrite is used more than once."""
-    return _Nodes(text)
+    return _NodeIndex(text)
 
 
 class Outline:
@@ -76,10 +77,10 @@ class Outline:
 
     Args:
         path: posix path relative to the root of the backend.
-        text: its source.
+        text: source of the module.
 
     Raises:
-        UnparsableModule: it is not Python.
+        UnparsableModule: the text is not Python.
     """
 
     def __init__(self, path: str, text: str) -> None:
@@ -106,7 +107,7 @@ class Outline:
 
     @property
     def name(self) -> str:
-        """Dotted module name as the backend imports it from its root."""
+        """Return the dotted module name as the backend imports it from its root."""
         return module_name(self.path)
 
     @property
@@ -116,7 +117,7 @@ class Outline:
 
     @property
     def nesting(self) -> int:
-        """Return how many functions and lambdas are inside one another at most."""
+        """Return the greatest depth of nested functions and lambdas."""
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
         depths: dict[ast.AST, int] = {}
         for node in (self.tree, *self.inside(self.tree)):  # parents first
@@ -124,7 +125,7 @@ class Outline:
         return max(depths.values())
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Parents of ``node`` from the nearest to the module."""
+        """Yield the parents of ``node``, from the nearest one to the module."""
         while (parent := self.parents.get(node)) is not None:
             yield parent
             node = parent
@@ -146,7 +147,7 @@ class Outline:
         return found
 
     def possible_names(self, node: ast.AST) -> set[str]:
-        """Qualified names that an expression may stand for, re-exports not followed, and some that it may not."""
+        """Return the possible qualified names of an expression, without following re-exports, and maybe others."""
         path = dotted_name(node)
         if path is None:
             return set()
@@ -157,7 +158,7 @@ class Outline:
 
     @cached_property
     def bound(self) -> frozenset[str]:
-        """Return names that the module gives a value anywhere."""
+        """Return the names to which the module assigns a value anywhere."""
         named = [*self.functions, *self.find(ast.ClassDef)]
         stored = (one.id for one in self.find(ast.Name) if not isinstance(one.ctx, ast.Load))
         return frozenset(
@@ -166,7 +167,10 @@ class Outline:
 
 
 def dotted_name(node: ast.AST) -> str | None:
-    """Dotted path of a name, attribute, or what a call or subscript is made of; ``None`` for other expressions."""
+    """Return the dotted path of a name or attribute, or of the callee or subscripted value.
+
+    The result is ``None`` for other expressions.
+    """
     if isinstance(node, ast.Call):
         node = node.func
     while isinstance(node, ast.Subscript):
@@ -188,7 +192,7 @@ def functions_of(node: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFun
 
 
 class _CodeFields(dict[type, tuple[str, ...]]):
-    """For each type of node the fields that may hold code."""
+    """For each type of node, the fields that may contain code."""
 
     def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
         self[kind] = tuple(field for field in kind._fields if field not in _NO_CODE)

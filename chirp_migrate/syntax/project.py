@@ -1,4 +1,4 @@
-"""The backend as a whole: which module defines a name, and who imports it."""
+"""The backend as a whole: which module defines a name, and which modules import it."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ class Project:
     Args:
         texts: decoded source by posix path relative to the root.
         notebooks: raw text of the notebooks by path; only searched for imports.
-        name: dotted name of the package that the root itself is, if it is one.
-        import_style: how its imports are sorted; None: as isort does where there are no settings.
-        code_style: how its code is laid out; None: as each file is.
-        settings: texts of files of settings (YAML, JSON, TOML, INI, gin) by path; only searched for names.
+        name: dotted name of the package that the root itself is, if it is a package.
+        import_style: how its imports are sorted; None: as isort sorts without settings.
+        code_style: how its code is laid out; None: each file keeps its own layout.
+        settings: texts of configuration files (YAML, JSON, TOML, INI, gin) by path; only searched for names.
     """
 
     def __init__(
@@ -111,13 +111,13 @@ class Project:
 
     @cached_property
     def _paths(self) -> dict[str, str]:
-        """Path by the dotted name of each module: seen from the root, and by the name of the package that it is in."""
+        """Return the path of each module by its dotted names: from the root, and as part of the root's package."""
         named = {f"{self._name}.{module_name(path)}".rstrip("."): path for path in self._texts if self._name}
         return {**named, **{module_name(path): path for path in self._texts}}
 
     @cached_property
     def _below(self) -> dict[str, set[str]]:
-        """For each module of a package that lies in another folder, by its name from there, its names from the root."""
+        """Map the name of a module as seen from a folder below the root to its possible names from the root."""
         packages = {PurePosixPath(path).parent for path in self._texts if path.endswith("__init__.py")}
         found: dict[str, set[str]] = defaultdict(set)
         for path in self._texts:
@@ -134,7 +134,7 @@ class Project:
 
     @cached_property
     def _within(self) -> dict[tuple[str, str], set[str]]:
-        """Return names from the root of the modules that are called so from a folder of that (last) name."""
+        """Return the names from the root of the modules that have this name from a folder with that (last) name."""
         found: dict[tuple[str, str], set[str]] = defaultdict(set)
         for name in map(module_name, self._texts):
             parts = name.split(".")
@@ -144,7 +144,7 @@ class Project:
 
     @cached_property
     def _packages(self) -> set[str]:
-        """Dotted names of all modules, and of the packages around them."""
+        """Return the dotted names of all modules, and of the packages that contain them."""
         parts = (name.split(".") for name in (*self._paths, *self._below))
         return {".".join(one[:length]) for one in parts for length in range(1, len(one) + 1)}
 
@@ -158,7 +158,7 @@ class Project:
         self.import_style.load()
 
     def has_package(self, name: str) -> bool:
-        """Return whether modules of the backend are imported under the package ``name``, or a module has that name."""
+        """Return whether the backend has a package or a module called ``name``."""
         return name == self._name or name in self._packages
 
     @cached_property
@@ -167,23 +167,23 @@ class Project:
         return "setup.py" in self._texts or self.settings_match(_METADATA)
 
     def text(self, path: str) -> str:
-        """Current text of the file at ``path``."""
+        """Return the current text of the file at ``path``."""
         return self._texts[path]
 
     def has_file(self, path: str) -> bool:
-        """Return whether there is a file at ``path`` that could be read."""
+        """Return whether there is a readable file at ``path``."""
         return path in self._texts
 
     def texts(self, word: str) -> Iterator[str]:
-        """Current texts of the files that hold a word."""
+        """Return the current texts of the files that contain a word."""
         return (text for text in self._texts.values() if word in text)
 
-    def holding(self, *words: str) -> Iterator[str]:
-        """Paths of the files in which one of ``words`` is a whole word."""
-        return self._words.holding(*words)
+    def paths_containing(self, *words: str) -> Iterator[str]:
+        """Return the paths of the files in which one of ``words`` is a whole word."""
+        return self._words.paths_containing(*words)
 
     def update(self, path: str, text: str) -> None:
-        """Replace the text of one file (other modules then see the rewritten module)."""
+        """Replace the text of one file; later analyses of other modules see the rewritten module."""
         before = self._texts[path]
         if before == text:
             return
@@ -198,17 +198,17 @@ class Project:
     def _forget(self, path: str) -> None:
         module = self._modules.pop(path, None)
         if module is not None:
-            module.forget()
+            module.drop_cache()
 
     def module(self, path: str, *, in_work: bool = False) -> Module:
         """Return the parsed module at ``path``.
 
         Args:
-            path: that of a file of the backend.
-            in_work: it is what the others are asked about for, and is kept until another one is.
+            path: path of a file of the backend.
+            in_work: whether rules are analysing this module; it stays parsed until the next such module.
 
         Raises:
-            UnparsableModule: when the text is not Python.
+            UnparsableModule: the text is not Python.
         """
         self._in_work = path if in_work else self._in_work
         if path not in self._modules:
@@ -239,15 +239,18 @@ class Project:
         """Follow re-exports through modules of the backend to the name's origin.
 
         ``utils.common.DataLoader`` becomes ``torch.utils.data.DataLoader`` when ``utils/common.py`` imports it from
-        there. A name defined in the backend comes back as its own module calls it, by the path from the root, however
-        it was imported, with a dot in front where that is how a library calls it; one from outside, or that may be one
-        of several, as it is.
+        there. For a name defined in the backend, the result is its name in its own module, by the path from the root,
+        with a dot in front if a library has the same name. A name from outside, or with several possible meanings, is
+        returned unchanged.
         """
         known = self._origins.get(qualified)
-        return _keep(self._origins, qualified, self._origin(qualified)) if known is None else known
+        return _cache_answer(self._origins, qualified, self._origin(qualified)) if known is None else known
 
     def _origin(self, qualified: str, around: frozenset[str] = frozenset()) -> str:
-        """The same, looked up; ``around``: names being followed, of which this one is part (``from ._C import *``)."""
+        """Resolve as ``resolve``, uncached.
+
+        ``around``: the names that are being followed (``from ._C import *`` may form a cycle).
+        """
         for _ in range(_REEXPORT_LIMIT):
             owner, _, name = qualified.rpartition(".")
             path = self._paths.get(owner.lstrip("."))
@@ -272,7 +275,7 @@ class Project:
         return name in text or "*" in text
 
     def _imported_meanings(self, table: ImportTable, name: str) -> set[str]:
-        """What an imported name of a module may stand for: one that a later ``import *`` may bind anew is several."""
+        """Return the possible meanings of an imported name: several if a later ``import *`` may rebind it."""
         bound = table.imports.get(name, set())
         stars = table.later_stars.get(name, ()) if bound else table.stars
         return bound | {f"{source}.{name}" for source in stars if self._star_may_give(source, name)}
@@ -280,7 +283,7 @@ class Project:
     def meanings_from_elsewhere(self, module: Module, name: str) -> set[str]:
         """Return the possible meanings of ``name`` in ``module`` by an ``import *`` from the backend.
 
-        In a package it may also be a module of it, which becomes an attribute when it is imported.
+        In a package, ``name`` may also be a module of the package, which becomes an attribute when it is imported.
         """
         written = {f"{module.absolute(source)}.*" for source, _ in module.scopes.stars}
         sources = {one.rpartition(".")[0] for star in written for one in self._from_root(module.path, star)}
@@ -289,15 +292,15 @@ class Project:
         return found | ({inside} if module.path.endswith("__init__.py") and inside in self._packages else set())
 
     def means_otherwise(self, besides: str, name: str, qualified: str) -> bool:
-        """Return whether the top level of a file other than ``besides`` has ``name`` for anything but ``qualified``."""
-        tables = (self.table(path) or _NO_TABLE for path in self.holding(name) if path != besides)
+        """Return whether ``name`` means anything but ``qualified`` at the top level of a file except ``besides``."""
+        tables = (self.table(path) or _NO_TABLE for path in self.paths_containing(name) if path != besides)
         return any(
             table.defines(name) or any(self.resolve(one) != qualified for one in table.imports.get(name, ()))
             for table in tables
         )
 
     def _own_star_may_give(self, source: str, name: str, depth: int = 0) -> bool:
-        """Return whether ``from source import *`` may bind ``name`` to what a module of the backend names so."""
+        """Return whether ``from source import *`` may bind ``name`` to an object of a module of the backend."""
         path = self._paths.get(source)
         table = self.table(path) if path is not None else _NO_TABLE
         if table is None or not table.exports(name):
@@ -333,17 +336,17 @@ class Project:
         return {self.resolve(one) for name in names for one in self._from_root(module.path, name)}
 
     def possible_names(self, outline: Outline, node: ast.AST) -> set[str]:
-        """All that :meth:`resolved_names` may give for an expression of a module that LibCST has not read, and more."""
+        """Return a superset of :meth:`resolved_names` for an expression of a module that LibCST has not parsed."""
         names = outline.possible_names(node)
         return {self.resolve(one) for name in names for one in self._from_root(outline.path, name)}
 
     def possible_class(self, outline: Outline, node: ast.AST) -> bool:
-        """Return whether an expression may be a class: one of the backend, or by its spelling."""
+        """Return whether an expression may be a class: of the backend, or by the spelling of its name."""
         names = self.possible_names(outline, node)
         return any(_CAPITAL.search(one.rpartition(".")[2]) or self.is_class(one) for one in names)
 
     def _instead_of_builtin(self, module: Module, qualified: str) -> set[str]:
-        """What a name of Python's own may stand for, if an ``import *`` brings the backend's own of that name."""
+        """Return the possible meanings of a built-in name that an ``import *`` of the backend may rebind."""
         owner, _, path = qualified.partition(".")
         first, dot, rest = path.partition(".")
         return (
@@ -351,7 +354,7 @@ class Project:
         )
 
     def _is_possible(self, module: Module, name: str) -> bool:
-        """Return whether a name that ``import *`` may have brought can come from there."""
+        """Return whether a name that ``import *`` may have bound can come from that module."""
         for source in {module.absolute(source) for source, _ in module.scopes.stars}:
             if name.startswith(f"{source}."):
                 first = name.removeprefix(f"{source}.").partition(".")[0]
@@ -362,12 +365,12 @@ class Project:
         return True
 
     def _from_root(self, path: str, name: str) -> set[str]:
-        """What a qualified name in the file at ``path`` may be from the root: its module may lie in several places."""
+        """Return the possible names from the root of a qualified name in the file at ``path``."""
         owner = name
         while owner := owner.rpartition(".")[0]:
             modules = self._meant.get((owner, path))
             if modules is None:
-                modules = _keep(self._meant, (owner, path), self._possible_modules(owner, path))
+                modules = _cache_answer(self._meant, (owner, path), self._possible_modules(owner, path))
             if modules:
                 return {f"{one}{name[len(owner) :]}" for one in modules}
         return {name}
@@ -376,7 +379,8 @@ class Project:
         """Return the place in the backend of ``name`` in an import of the file at ``path``.
 
         Returns:
-            Paths of modules, each with the part of the name that is to be looked up in the module ("" for itself).
+            Paths of modules, each with the rest of the name, which is looked up in the module ("" for the module
+            itself).
         """
         found: list[tuple[str, str]] = []
         for full in sorted(self._from_root(path, f"{name}.*")):
@@ -389,10 +393,11 @@ class Project:
         return found
 
     def _possible_modules(self, name: str, path: str) -> set[str]:
-        """Modules of the backend, seen from the root, that an import of ``name`` in the file at ``path`` may mean.
+        """Return the modules, by names from the root, that an import of ``name`` in the file at ``path`` may mean.
 
-        Scripts import what lies in their own folder, or in one that they put on ``sys.path``, and packages from the
-        folders that hold them. A module in any other folder is not what an import means: a library may have that name.
+        Scripts import modules from their own folder, or from a folder that they put on ``sys.path``; packages import
+        from the folders that contain them. An import does not mean a module in any other folder: a library may have
+        that name.
         """
         folder = package_name(path)
         folders = list(accumulate(folder.split("."), "{}.{}".format)) if folder else []
@@ -410,7 +415,10 @@ class Project:
         return {nearest} if nearest else below
 
     def _in_named_folders(self, name: str, path: str) -> set[str]:
-        """Modules called ``name`` in folders that the file at ``path`` may put on ``sys.path``, by their last name."""
+        """Return the modules called ``name`` in folders that the file at ``path`` may put on ``sys.path``.
+
+        The search uses the last names of the folders.
+        """
         if path not in self._on_path:
             changes = _PATH_CHANGE.findall(self._texts.get(path, ""))  # of a file that cannot be read nothing is known
             self._on_path[path] = [_FOLDER.findall(change)[::-1] for change in changes]
@@ -420,21 +428,24 @@ class Project:
         return found
 
     def _binder(self, qualified: str) -> tuple[str, str, ImportTable]:
-        """The last part of a qualified name, and path and table of the module that may bind it, else an empty one."""
+        """Return the last part of a qualified name, with path and table of the module that may bind it.
+
+        The table is empty if there is no such module.
+        """
         owner, _, name = self.resolve(qualified).rpartition(".")
         path = self._paths.get(owner.lstrip("."))
         table = self.table(path) if path is not None and name in self._texts[path] else None
         return name, path or "", table or _NO_TABLE
 
     def defines(self, qualified: str) -> bool:
-        """Return whether a qualified name is that of something at the top level of a module of the backend."""
+        """Return whether a module of the backend defines a qualified name at its top level."""
         name, _, table = self._binder(qualified)
         return table.defines(name)
 
     def base_classes(self, qualified: str) -> set[str] | None:
         """Return the possible bases of a top-level class of the backend; ``None`` if there is no such class.
 
-        Read from the import table, so that a class can be followed through the backend without LibCST.
+        The bases come from the import table, so that bases can be followed through the backend without LibCST.
         """
         name, path, table = self._binder(qualified)
         if name not in table.classes:
@@ -449,16 +460,19 @@ class Project:
         return {self.resolve(one) for one in names}
 
     def is_class(self, qualified: str) -> bool:
-        """Return whether ``qualified`` names a top-level class of the backend; LibCST reads nothing for it."""
+        """Return whether ``qualified`` names a top-level class of the backend, without parsing by LibCST."""
         name, _, table = self._binder(qualified)
         return name in table.classes
 
     def class_definition(self, qualified: str) -> tuple[Module, cst.ClassDef] | None:
-        """Module and definition of a top-level class of the backend, if ``qualified`` names one."""
+        """Return module and definition of the top-level class ``qualified`` of the backend; None if there is none."""
         return self._definition(qualified, cst.ClassDef)
 
     def function_definition(self, qualified: str) -> tuple[Module, cst.FunctionDef] | None:
-        """Module and definition of a top-level function of the backend, if ``qualified`` names one."""
+        """Return module and definition of the top-level function ``qualified`` of the backend.
+
+        The result is None if there is none.
+        """
         return self._definition(qualified, cst.FunctionDef)
 
     def parameter_names(self, qualified: str) -> tuple[str, ...]:
@@ -481,7 +495,7 @@ class Project:
     def aliases(self, name: str) -> set[str]:
         """Return other names under which modules of the backend imported ``name``, cached.
 
-        Also those under which others imported these.
+        The result includes names under which other modules imported these aliases.
         """
         if name not in self._named:
             pending, found = [name], {name}
@@ -494,7 +508,7 @@ class Project:
 
     @cached_property
     def _aliases(self) -> dict[str, set[str]]:
-        """Return the aliases of each name, or last part of one, by spelling."""
+        """Return the aliases of each name (its last part), by spelling alone."""
         found: dict[str, set[str]] = defaultdict(set)
         for text in self._texts.values():
             for match in _AS.finditer(text):
@@ -502,11 +516,11 @@ class Project:
                     found[name.group(1)].add(match.group(1))
         return found
 
-    def heirs(self, *bases: str) -> frozenset[str]:
-        """Return the classes that, by their spelling, descend from one with any of ``bases`` in its name.
+    def descendants(self, *bases: str) -> frozenset[str]:
+        """Return the classes that, by spelling alone, descend from a class with any of ``bases`` in its name.
 
-        Also what these classes and ``bases`` are imported as; as it was when first asked. A file that imports a class
-        need not say what it descends from.
+        The result includes names under which these classes and ``bases`` are imported, because a file that imports a
+        class does not show its bases. It is computed at the first call and not updated.
         """
         if bases not in self._heirs:
             inheriting: dict[str, set[str]] = defaultdict(set)
@@ -527,44 +541,48 @@ class Project:
 
         Args:
             pattern: the expression.
-            words: whole words of which every match holds one: files without them are not searched. None: all are.
+            words: every match contains one of these whole words; files without them are not searched. None: all files
+                are searched.
         """
         return any(self.matching(re.compile(pattern), *words))
 
     def holds(self, pattern: str, *words: str) -> bool:
-        """Return whether a pattern matches in the project, cached: for text that no rewrite adds."""
+        """Return whether a pattern matches in the project.
+
+        The result is cached, so use it for text that no rewrite adds.
+        """
         if pattern not in self._held:
             self._held[pattern] = self.search(pattern, *words)
         return self._held[pattern]
 
-    def captured(self, pattern: str, *words: str) -> frozenset[str]:
-        """Return the captures of the one group of a regular expression in all files (see :meth:`holds`)."""
+    def captured_groups(self, pattern: str, *words: str) -> frozenset[str]:
+        """Return the captures of the only group of a regular expression in all files, cached (see :meth:`holds`)."""
         if pattern not in self._captured:
             searched = re.compile(pattern)
-            texts = (self._texts[path] for path in self.holding(*words))
+            texts = (self._texts[path] for path in self.paths_containing(*words))
             self._captured[pattern] = frozenset(found for text in texts for found in searched.findall(text))
         return self._captured[pattern]
 
     def matching(self, pattern: re.Pattern[str], *words: str) -> Iterator[tuple[str, str]]:
-        """Path and text of every file of the backend in which a regular expression matches (see :meth:`search`)."""
-        paths = self.holding(*words) if words else iter(self._texts)
+        """Yield path and text of every file in which a regular expression matches (see :meth:`search`)."""
+        paths = self.paths_containing(*words) if words else iter(self._texts)
         return ((path, self._texts[path]) for path in paths if pattern.search(self._texts[path]))
 
     def settings_match(self, pattern: re.Pattern[str]) -> bool:
-        """Return whether a regular expression matches in a file of settings of the backend."""
+        """Return whether a regular expression matches in a configuration file of the backend."""
         return any(pattern.search(text) for text in self._settings.values())
 
     def imported_elsewhere(self, module: Module, name: str) -> bool:
-        """Return whether another file of the backend may take ``name`` from ``module`` (notebooks included).
+        """Return whether another file of the backend, notebooks included, may import or read ``name`` from ``module``.
 
-        Errs on the side of yes: a star import or an attribute on a module of that name counts.
+        The answer may be True by mistake: a star import, or an attribute of a module of that name, counts.
         """
         if module.path not in self._taken:
             self._taken[module.path] = frozenset(self._words_taken(module))
         return not self._taken[module.path].isdisjoint((name, "*"))
 
     def _words_taken(self, module: Module) -> Iterator[str]:
-        """Return words of imports from a module in other files, and of attributes read from it."""
+        """Return the words in other files' imports from a module, and the attributes that they read from it."""
         full = module.name or self._name
         last = full.rpartition(".")[2]
         imports = re.compile(
@@ -580,7 +598,7 @@ class Project:
             yield from self._words_taken_inside(module)
 
     def _words_taken_inside(self, package: Module) -> Iterator[str]:
-        """Return words of relative imports inside a package."""
+        """Return the words of relative imports inside a package."""
         folder = package.path.removesuffix("__init__.py")
         for path, text in chain(self._texts.items(), self._notebooks.items()):
             if path != package.path and path.startswith(folder):
@@ -589,16 +607,16 @@ class Project:
                         yield from _names_imported(text, statement.end())
 
     def is_replaced(self, module: str, name: str) -> bool:
-        """Return whether a file puts something else in the place of ``name`` in a module, as tests do.
+        """Return whether a file patches ``name`` in a module, as tests do.
 
         Args:
-            module: the last part of its name.
-            name: what stands for something in it.
+            module: last part of the module's name.
+            name: a name in that module.
         """
         return not self._replaced_names.isdisjoint({(module, name), ("", name), (module, "")})
 
     def is_changed(self, title: str) -> bool:
-        """Whether a file puts something else in the place of a method or attribute of the class called ``title``."""
+        """Return whether a file patches a method or attribute of the class called ``title``."""
         assigned = rf"\b{re.escape(title)}\s*\.\s*\w+\s*=(?!=)"
         return title in self._changed_attributes or self.holds(assigned, title)
 
@@ -608,7 +626,7 @@ class Project:
 
     @cached_property
     def _replaced_names(self) -> frozenset[tuple[str, str]]:
-        """Return the replaced names, by the last name of the module ("" for any) and the name itself."""
+        """Return the patched names: pairs of the module's last name ("" for any module) and the name itself."""
         texts = chain(self._texts.values(), self._notebooks.values())
         return frozenset(one for text in texts if may_replace(text) for one in replacements(text))
 
@@ -618,19 +636,19 @@ class Project:
         return any(pattern.search(text) for text in self._other_texts(besides, attribute))
 
     def named_elsewhere(self, name: str, besides: str) -> bool:
-        """Return whether any other file, notebook or file of settings contains a name as a word."""
+        """Return whether any other file, notebook or configuration file contains a name as a whole word."""
         word = re.compile(rf"\b{re.escape(name)}\b")
         return any(word.search(text) for text in self._other_texts(besides, name)) or self.settings_match(word)
 
     def _other_texts(self, besides: str, word: str) -> Iterator[str]:
-        """Yield texts of other files that contain a whole word, and of notebooks that contain it anywhere."""
-        paths = self.holding(word) if word else iter(self._texts)
+        """Yield the texts of other files with ``word`` as a whole word, and of notebooks that contain it anywhere."""
+        paths = self.paths_containing(word) if word else iter(self._texts)
         held = (self._texts[path] for path in paths if path != besides)
         books = (text for path, text in self._notebooks.items() if path != besides and word in text)
         return chain(held, books)
 
 
-def _keep(known: dict[_Key, _Answer], key: _Key, answer: _Answer) -> _Answer:
+def _cache_answer(known: dict[_Key, _Answer], key: _Key, answer: _Answer) -> _Answer:
     """Return ``answer`` and cache it; the oldest answers are dropped."""
     if len(known) >= _ANSWERS_KEPT:
         known.clear()
@@ -644,7 +662,7 @@ def _has_globals(text: str) -> bool:
 
 
 def _bases(named: str) -> Iterator[str]:
-    """Words of what a class inherits from that are no index of another one."""
+    """Return the words in the bases of a class, without subscripts."""
     depth = 0
     for part in _BASES.findall(named):
         if part in "[]":
@@ -654,13 +672,13 @@ def _bases(named: str) -> Iterator[str]:
 
 
 def _names_imported(text: str, start: int) -> list[str]:
-    """Words of what ``from … import`` takes, from where that word ends."""
+    """Return the words that ``from … import`` takes; ``start`` is the offset after ``import``."""
     clause = _IMPORTED.match(text, start)
     return re.findall(r"\w+|\*", clause.group()) if clause is not None else []
 
 
 def _names_given(module: str, text: str) -> Iterator[str]:
-    """Yield names that a text may give a module besides the last part of its own."""
+    """Yield the aliases that a text may give a module, besides the last part of the module's name."""
     word = rf"{re.escape(module)}\b(?<!\w{re.escape(module)})"
     yield from re.findall(rf"{word}{_GAP}\bas\b{_GAP}(\w+)", text)
     for mention in re.finditer(rf"{word}(?!{_GAP}[.(\[])", text):
@@ -671,25 +689,28 @@ def _names_given(module: str, text: str) -> Iterator[str]:
 
 
 def _attributes_of(name: str, text: str) -> Iterator[str]:
-    """Words after a dot after a name, also where it stands in brackets or quotes, and in a ``getattr`` of it."""
+    """Return the attributes of ``name`` in a text: words after a dot, and arguments of ``getattr``.
+
+    The name may be in brackets or quotes.
+    """
     word = rf"{re.escape(name)}\b(?<!\w{re.escape(name)})"
     after = rf"{word}(?:{_BEHIND}\.{_GAP}(\w+)|{_GAP},{_GAP}[\"'](\w+))"
     yield from (first or second for first, second in re.findall(after, text))
 
 
 def _own_name(path: str) -> str:
-    """Dotted name of the module at ``path``, with a dot in front where a library has that name."""
+    """Return the dotted name of the module at ``path``, with a dot in front if a library has that name."""
     name = module_name(path)
     return f".{name}" if name.partition(".")[0] in _LIBRARIES else name
 
 
 def _is_elsewhere(name: str) -> bool:
-    """Whether an import of ``name`` means a library, though a module deep in the backend may have that name, too."""
+    """Return whether an import of ``name`` means a library, although a module in the backend has that name."""
     return name.partition(".")[0] in _ELSEWHERE
 
 
 def _may_name(written: str, name: str) -> bool:
-    """Whether an import of ``written`` may be one of the module ``name``: each may leave out where packages begin."""
+    """Return whether an import of ``written`` may mean the module ``name``: each may omit leading packages."""
     parts, own = written.lstrip(".").split("."), name.split(".")
     shared = min(len(parts), len(own))
     return parts[-shared:] == own[-shared:]

@@ -1,4 +1,4 @@
-"""Small questions about nodes of a LibCST tree: dotted names, parameters, what a scope binds, and its own code."""
+"""Small queries of LibCST nodes: dotted names, parameters, bindings of a scope, and a scope's own code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def dotted(node: cst.CSTNode) -> str | None:
 
 
 def plain_source(module: Module, node: cst.CSTNode) -> str:
-    """The source of a statement or expression as Python's ``ast`` lays it out, without comments and extra brackets."""
+    """Return the source of a statement or expression as ``ast.unparse`` writes it."""
     source = module.source(node).strip()
     return ast.unparse(ast.parse(f"({source})" if isinstance(node, cst.BaseExpression) else source))
 
@@ -36,17 +36,17 @@ def one_line(module: Module, node: cst.CSTNode) -> str:
 
 
 def is_name(node: cst.CSTNode | None, *values: str) -> bool:
-    """Return whether a node is one of these bare names (``None``, ``True`` …)."""
+    """Return whether a node is one of these plain names (``None``, ``True``, …)."""
     return isinstance(node, cst.Name) and node.value in values
 
 
 def is_integer(node: cst.CSTNode | None, value: str) -> bool:
-    """Return whether a node is this number, as it is written."""
+    """Return whether a node is the literal of this number."""
     return isinstance(node, cst.Integer) and node.value == value
 
 
 def is_on_self(node: cst.CSTNode | None, *names: str) -> bool:
-    """Return whether a node is ``self.name``; where names are given, one of these."""
+    """Return whether a node is ``self.name``; with ``names``, whether the name is one of these."""
     match node:
         case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=name)):
             return not names or name in names
@@ -54,7 +54,10 @@ def is_on_self(node: cst.CSTNode | None, *names: str) -> bool:
 
 
 def owner_name(node: cst.CSTNode) -> str:
-    """Return the name whose attributes and items are read: ``a`` of ``a.b[0]``, and of ``a``; "" of others."""
+    """Return the name whose attributes and items are read: ``a`` for ``a.b[0]`` and for ``a``.
+
+    The result is "" for other expressions.
+    """
     while isinstance(node, cst.Attribute | cst.Subscript):
         node = node.value
     return node.value if isinstance(node, cst.Name) else ""
@@ -79,7 +82,7 @@ def is_docstring(statement: cst.CSTNode) -> bool:
 
 
 def method_called(node: cst.CSTNode) -> str:
-    """Return the name of the method that a node calls; "" where it is no such call."""
+    """Return the name of the method that a node calls; "" if it is no method call."""
     match node:
         case cst.Call(func=cst.Attribute(attr=cst.Name(value=name))):
             return name
@@ -102,12 +105,12 @@ def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def find_own(scope: cst.CSTNode, *types: type[Node]) -> list[Node]:
-    """Of :func:`own_nodes` those of just these types."""
+    """Return the nodes of :func:`own_nodes` that have exactly these types."""
     return [node for node in own_nodes(scope) if type(node) in types]  # type: ignore[misc]
 
 
 def parameters(scope: cst.CSTNode) -> dict[str, cst.Param]:
-    """Parameters of a function by name, all kinds; none for a module."""
+    """Return the parameters of a function by name, of all kinds; empty for a module."""
     if not isinstance(scope, cst.FunctionDef | cst.Lambda):
         return {}
     found = [*scope.params.posonly_params, *scope.params.params, *scope.params.kwonly_params]
@@ -124,10 +127,10 @@ def holds(module: Module, outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
 class Mention(Enum):
     """The role of a name at its place.
 
-    ``READ``: its value is asked for. ``BOUND``: it gets a value, also as a part of a target. ``CHANGED``: it is the
-    target of ``+=`` and the like. ``DELETED``: it loses its value. ``DECLARED``: a definition, parameter or import has
-    that name. ``SHARED``: it is said to be ``global`` or ``nonlocal``. ``LABEL``: it is no variable, but an attribute
-    or keyword of that spelling.
+    ``READ``: its value is used. ``BOUND``: it gets a value, also as a part of a target. ``CHANGED``: it is the target
+    of ``+=`` or a similar statement. ``DELETED``: it is deleted. ``DECLARED``: a definition, parameter or import has
+    that name. ``SHARED``: it is declared ``global`` or ``nonlocal``. ``LABEL``: it is no variable, but an attribute or
+    keyword of that spelling.
     """
 
     READ = "read"
@@ -170,17 +173,20 @@ def mention(module: Module, name: cst.CSTNode) -> Mention:
 
 
 def is_read(module: Module, name: cst.CSTNode) -> bool:
-    """Return whether code needs the present value of a name or attribute, if only to change or delete it."""
+    """Return whether code uses the current value of a name or attribute, including changes and deletion."""
     return mention(module, name) in (Mention.READ, Mention.CHANGED, Mention.DELETED)
 
 
 def methods_of(definition: cst.ClassDef) -> dict[str, cst.FunctionDef]:
-    """Methods of a class by name; of several of one name the last, as Python has it."""
+    """Return the methods of a class by name; of several with one name, the last, which Python uses."""
     return {one.name.value: one for one in definition.body.body if isinstance(one, cst.FunctionDef)}
 
 
 def only_methods(definition: cst.ClassDef) -> dict[str, cst.FunctionDef] | None:
-    """Methods by name of a class that has nothing else but docstrings, and each once; ``None`` of any other class."""
+    """Return the methods by name of a class that contains only methods of different names, and docstrings.
+
+    The result is ``None`` for any other class.
+    """
     methods: dict[str, cst.FunctionDef] = {}
     for statement in definition.body.body:
         if isinstance(statement, cst.FunctionDef) and statement.name.value not in methods:
@@ -191,7 +197,7 @@ def only_methods(definition: cst.ClassDef) -> dict[str, cst.FunctionDef] | None:
 
 
 def target_of(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """Return the part that an assignment, a loop, ``as`` or the like binds; ``None`` of any other node."""
+    """Return the target that an assignment, a loop, ``as`` or similar code binds; ``None`` for any other node."""
     match node:
         case cst.AssignTarget() | cst.AnnAssign() | cst.AugAssign() | cst.NamedExpr() | cst.For() | cst.CompFor():
             return node.target
@@ -206,7 +212,10 @@ def keywords(call: cst.Call) -> dict[str, cst.BaseExpression]:
 
 
 def argument(call: cst.Call, position: int, keyword: str = "") -> cst.BaseExpression | None:
-    """Return the argument at a position, or with a keyword; ``None`` without one, or with a star."""
+    """Return the argument at a position, or with a keyword.
+
+    The result is ``None`` if it is missing, or a starred argument may supply it.
+    """
     for place, one in enumerate(call.args):
         if one.keyword.value == keyword if one.keyword else place == position and not one.star:
             return one.value
@@ -226,7 +235,10 @@ def assigned_pairs(
 
 
 def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
-    """Where ``name`` gets its value: the class for ``self.…``, else the nearest scope that binds it, or the module."""
+    """Return the scope that binds ``name``: the class for ``self.…``, else the nearest scope with a binding.
+
+    That is the module if no other scope has a binding.
+    """
     first = name.partition(".")[0]
     if first == "self" and "." in name:
         return module.enclosing_class(node) or module.tree
@@ -235,7 +247,7 @@ def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
 
 
 def is_super_init(statement: cst.CSTNode) -> bool:
-    """Whether a statement is just ``super().__init__()`` in one of its spellings, or ``Dataset.__init__(self)``."""
+    """Return whether a statement is ``super().__init__()`` in any spelling, or ``Dataset.__init__(self)``."""
     match statement:
         case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(func=cst.Attribute(value=of), args=given) as call)]):
             known = method_called(call) == "__init__" and (is_super(of) or is_name(of, "Dataset"))
@@ -244,7 +256,7 @@ def is_super_init(statement: cst.CSTNode) -> bool:
 
 
 def looks_at_names(module: Module, scope: cst.CSTNode) -> str | None:
-    """The function of Python's by which the code of a function, or of a module, may look at its own names, if any."""
+    """Return the built-in function, such as ``locals``, with which code may inspect its own names, if any."""
     for word in ("eval", "exec", "dir", "locals", "vars"):
         for name in module.named(word):
             call = module.parents[name]

@@ -34,10 +34,11 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
     """Yield names that a file may replace, each with the last part of its module; "" is any module.
 
     ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``, ``patch.multiple(train, DataLoader=…)``,
-    ``patch.dict(train.__dict__, {"DataLoader": …})``, ``monkeypatch.setattr(train, "DataLoader", …)`` and the like, and
-    every string that ends as a dotted path, which may be given to any of them through a name. Of a text that is no
-    Python, such as a notebook, every string that is a name or a path counts. What is not known by an import or a
-    definition, as a parameter, may be any module. A name that is put together, as ``"Data" + "Loader"``, is "".
+    ``patch.dict(train.__dict__, {"DataLoader": …})``, ``monkeypatch.setattr(train, "DataLoader", …)`` and similar calls
+    count, and every string that ends with a dotted path, because a variable may pass it to such a call. In a text that
+    is no Python, such as a notebook, every string that is a name or a path counts. An object that no import or
+    definition of the file binds, such as a parameter, may be any module. A computed name, such as ``"Data" +
+    "Loader"``, is "".
     """
     try:
         tree = syntax_tree(text)
@@ -67,11 +68,11 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
         if _takes_names(call):  # by `setattr` objects get attributes of computed names, modules hardly ever
             named = modules or (set() if _last(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""})
             yield from ((module, name) for module in named for name in written)
-            yield from ((module, "") for module in named if module and _puts_together(call))
+            yield from ((module, "") for module in named if module and _computes_name(call))
 
 
 def assignments(text: str, name: str) -> Iterator[str]:
-    """Modules whose attribute ``name`` a file assigns, as ``train.DataLoader = …`` does: what each may be called.
+    """Yield the possible names of modules whose attribute ``name`` a file assigns, as ``train.DataLoader = …`` does.
 
     Raises:
         UnparsableModule: the text is not Python.
@@ -110,9 +111,7 @@ def _last(node: ast.expr) -> str:
 
 
 def _modules(call: ast.Call, known: dict[str, set[str]]) -> set[str]:
-    """Last parts of the names of the modules that the first argument of a call may stand for; of one that is not known
-    none.
-    """
+    """Return the last parts of the names of the modules that the first argument of a call may be; empty if unknown."""
     target = call.args[0] if call.args else next((one.value for one in call.keywords if one.arg == "target"), None)
     match target:
         case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
@@ -144,18 +143,18 @@ def _first(node: ast.expr) -> str:
 
 
 def _takes_names(call: ast.Call) -> bool:
-    """Return whether a call may be given names that are written somewhere else in the file."""
+    """Return whether a call may get names that are written elsewhere in the file."""
     named = (one.value for one in call.keywords if one.arg in (None, "attribute", "values"))
     return any(not isinstance(one, ast.Constant | ast.Dict) for one in (*call.args[1:2], *named))
 
 
-def _puts_together(call: ast.Call) -> bool:
-    """Return whether the name that a call is given is put together of others."""
+def _computes_name(call: ast.Call) -> bool:
+    """Return whether the name in the arguments of a call is computed from parts."""
     return any(isinstance(one, ast.BinOp | ast.JoinedStr | ast.Call) for one in call.args[1:2])
 
 
 def _names(call: ast.Call) -> Iterator[str]:
-    """Yield names that may be replaced by a call: in its strings, also as parts of them, and its keywords."""
+    """Yield names that a call may replace: in its strings, also as parts of them, and its keywords."""
     for node in ast.walk(call):
         match node:
             case ast.keyword(arg=str(name)):

@@ -1,6 +1,6 @@
 """The meaning of names in a module: Python's scopes, computed from the tree for the requested names.
 
-LibCST's own providers resolve every name of a file, which costs several times the parsing; rules ask about few.
+LibCST's own providers resolve every name of a file, which takes several times as long as parsing. Rules need few names.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Binding:
     """One place that gives a name its value.
 
     Attributes:
-        kind: what it is.
+        kind: how the name gets its value.
         node: the import, definition, parameter, or the node that holds the target.
-        qualified: for an import, the dotted name it stands for, leading dots of a relative import kept.
+        qualified: for an import, the dotted name of the imported object, with the leading dots of a relative import.
     """
 
     kind: Kind
@@ -63,9 +63,9 @@ class Scope:
     """A scope of Python: a module, class, function, lambda or comprehension.
 
     Attributes:
-        node: what makes it.
+        node: the node that creates the scope.
         parent: the scope around it; ``None`` for the module.
-        bindings: places that bind each name here, in no particular order.
+        bindings: the bindings of each name in this scope, in no particular order.
         elsewhere: names declared ``global`` (to the module) or ``nonlocal``, by the declaration.
     """
 
@@ -76,7 +76,7 @@ class Scope:
 
     @property
     def prefix(self) -> str:
-        """Return the prefix of the names bound here in their qualified names."""
+        """Return the prefix of qualified names of this scope's names."""
         if self.parent is None:
             return ""
         if isinstance(self.node, cst.ClassDef):
@@ -87,12 +87,12 @@ class Scope:
 
 
 def _as_read(name: str) -> str:
-    """Return a name as Python spells it, for which letters that look alike may be one."""
+    """Return a name as Python normalises it (NFKC), in which similar letters become one."""
     return name if name.isascii() else unicodedata.normalize("NFKC", name)
 
 
 def _keep(scope: Scope, name: str, binding: Binding) -> None:
-    """Bind a name in a scope, also as it is spelled by Python."""
+    """Bind a name in a scope, also in Python's normalised spelling."""
     for spelled in {name, _as_read(name)}:
         scope.bindings.setdefault(spelled, []).append(binding)
 
@@ -108,9 +108,9 @@ class Scopes:
     """The scopes of one module.
 
     Args:
-        tree: its tree.
+        tree: LibCST tree of the module.
         parents: parent of every node of code.
-        find: every node of the given types.
+        find: returns every node of the given types.
     """
 
     def __init__(
@@ -196,9 +196,9 @@ class Scopes:
         return (one for one in self._scopes.values() if one.parent and name in one.bindings)
 
     def names_bound(self, node: cst.CSTNode, *, nested: bool = False) -> set[str]:
-        """Return names that a function or class binds, parameters and those of comprehensions included.
+        """Return the names that a function or class binds, including parameters and names of comprehensions.
 
-        ``nested``: also those that the functions and classes inside it bind.
+        ``nested``: include names that the functions and classes inside it bind.
         """
         names: set[str] = set()
         for scope in self._scopes.values():
@@ -210,7 +210,7 @@ class Scopes:
         return names
 
     def is_builtin(self, name: str) -> bool:
-        """Return whether a name that nothing binds is one of Python's own."""
+        """Return whether an unbound name is one of Python's built-in names."""
         return name in _BUILTINS
 
     def _bind(self, node: cst.CSTNode) -> None:
@@ -267,7 +267,7 @@ class Scopes:
 
 
 def _target_names(node: cst.CSTNode) -> Iterator[str]:
-    """Yield names that an assignment, loop, ``with``, ``except`` or pattern binds (not what it stores into)."""
+    """Yield names that an assignment, loop, ``with``, ``except`` or pattern binds, without attributes and items."""
     pending: list[cst.CSTNode | None] = [getattr(node, TARGETS[type(node)])]
     while pending:
         one = pending.pop()

@@ -1,9 +1,9 @@
 """The place of every node of a LibCST tree in the text, found in the pass that generates the code.
 
-LibCST keeps no positions and is not lossless for every file: it drops some form feeds, blanks and trailing lines. The
-spans are those of the text as it was: where the tree writes other white space, its other characters are matched up.
-The state that a tree is written with is not part of LibCST's public interface; its own position provider, which takes
-four times as long, extends it in the same way.
+LibCST keeps no positions and is not lossless for every file: it drops some form feeds, blanks and trailing lines. Spans
+refer to the original text: if the tree generates other white space, the other characters are matched. The class that
+generates code from a tree is not part of LibCST's public interface. LibCST's own position provider, which takes four
+times as long, extends it in the same way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class NotReproduced(ValueError):
 
 
 def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, int]]:
-    """Offsets ``(start, end)`` of every node in ``text``, without the white space around it.
+    """Return the offsets ``(start, end)`` of every node in ``text``, without the white space around it.
 
     Raises:
         NotReproduced: ``tree`` is not a tree of ``text``.
@@ -52,15 +52,16 @@ def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, i
 def statement_spans(
     tree: cst.Module, statement: Statement, inside: cst.CSTNode, text: str, start: int, indentation: str
 ) -> Mapping[cst.CSTNode, tuple[int, int]] | None:
-    """Offsets of every node in one statement of a module; None where the tree does not write it as the text has it.
+    """Return the offsets of every node in one statement of a module; None if the generated code differs from the text.
 
     Args:
         tree: the module.
-        statement: one that is in it.
-        inside: it, or the child of it that is asked for; where that stands in front of a block, the block is left out.
-        text: what ``tree`` was made from.
-        start: where the statement itself begins, comments above it left out.
-        indentation: what its line begins with.
+        statement: a statement of the module.
+        inside: the statement, or the requested node in it. If that node precedes a block, no code is generated for the
+            block.
+        text: the text from which ``tree`` was parsed.
+        start: offset at which the statement itself begins, without the comments above it.
+        indentation: leading white space of its line.
     """
     state = _SpanState(tree.default_indent, tree.default_newline)
     state.increase_indent(indentation)
@@ -76,7 +77,7 @@ def statement_spans(
 
 
 def _head(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatement | None:
-    """Return a statement without its blocks, where ``inside`` is something else in it; None of other statements."""
+    """Return a statement without its blocks, if ``inside`` is not in a block; None for other statements."""
     if not isinstance(statement, _HEADED):
         return None
     blocks = {name: getattr(statement, name) for name in ("body", "orelse") if hasattr(statement, name)}
@@ -86,7 +87,7 @@ def _head(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatemen
 
 
 def _match_offsets(written: str, text: str) -> tuple[list[int], list[int]]:
-    """For every offset of ``written``: where a node that starts there starts in ``text``, and where one ends."""
+    """Return two offsets in ``text`` for every offset of ``written``: for nodes that start, and that end there."""
     if _BLANK.sub("", written) != _BLANK.sub("", text):
         raise NotReproduced
     solid = [offset for offset, character in enumerate(text) if not character.isspace()]
@@ -97,7 +98,7 @@ def _match_offsets(written: str, text: str) -> tuple[list[int], list[int]]:
 
 
 class _SpanState(CodegenState):
-    """Writes a tree out and notes where each node starts and ends."""
+    """Generates the code of a tree and records where each node starts and ends."""
 
     def __init__(self, default_indent: str, default_newline: str) -> None:
         super().__init__(default_indent, default_newline)

@@ -18,7 +18,7 @@ class WordIndex:
     """Find the files that contain a whole word without searching the other files.
 
     Args:
-        texts: text by path; code that changes one calls :meth:`changed`.
+        texts: text by path; code that changes a text calls :meth:`changed`.
     """
 
     def __init__(self, texts: Mapping[str, str]) -> None:
@@ -33,12 +33,15 @@ class WordIndex:
                 places.append(number)
 
     def changed(self, path: str, before: str) -> None:
-        """The text at ``path`` is another one than ``before`` now."""
+        """Update the index after the text at ``path`` changed from ``before``."""
         if self._first.setdefault(path, before) == self._texts[path]:
             del self._first[path]
 
-    def holding(self, *words: str) -> Iterator[str]:
-        """Paths of the files in which one of ``words`` occurs, in their order; of a changed file, as any part."""
+    def paths_containing(self, *words: str) -> Iterator[str]:
+        """Return the paths, in order, of the files with one of ``words``.
+
+        In changed files, parts of words count as well.
+        """
         numbers = {number for word in words for number in self._places.get(word, ())}
         if self._first:
             changed = {number for number, path in enumerate(self._paths) if path in self._first}

@@ -1,4 +1,4 @@
-"""Training run in child processes and watched: shared by ``verify`` and ``tune``.
+"""Running and watching of trainings in child processes, shared by ``verify`` and ``tune``.
 
-It knows what to train, runs it in processes of its own, and watches its loaders; it may import ``source``.
+The package finds the training, runs it in separate processes, and watches its loaders. It may import ``source``.
 """

@@ -31,15 +31,15 @@ class InvalidData(ChirpMigrateError):
 
 
 class NotMigrated(ChirpMigrateError):
-    """There is no applied migration to compare with (exit code 2, as wherever nothing was applied)."""
+    """There is no applied migration to compare with (exit code 2)."""
 
 
 class NotUsable(Exception):
-    """In a child: the request cannot be run. The message explains it: no traceback would add to it."""
+    """In a child: the task cannot be run. The message explains it without a traceback."""
 
 
 class NotFound(NotUsable):
-    """In a child: an object that the user named does not exist, and no code of the user has failed."""
+    """In a child: an object that the user named does not exist; the user's code has not failed."""
 
 
 class Raised(Exception):
@@ -48,7 +48,7 @@ class Raised(Exception):
 
 @contextmanager
 def user_code(doing: str) -> Iterator[None]:
-    """In a child, while the user's code runs: turn its errors into :class:`Raised`, "``doing`` raised …"."""
+    """Return a context for the user's code in a child, in which errors become :class:`Raised`, "``doing`` raised …"."""
     try:
         yield
     except NotUsable:
@@ -58,13 +58,13 @@ def user_code(doing: str) -> Iterator[None]:
 
 
 class WorkloadFailed(ChirpMigrateError):
-    """The project's own code crashed, hung or gave no result (exit code 14).
+    """The project's own code crashed, hung or returned no result (exit code 14).
 
     Attributes:
         log_tail: the last lines that the process printed.
-        side: ``before`` or ``after``; empty where that is not known.
-        ending: how the process was lost, in words: ``ended with signal SIGSEGV and gave no result``; empty where it
-            named the failure itself.
+        side: ``before`` or ``after``; empty if it is not known.
+        ending: how the process ended: ``ended with signal SIGSEGV and gave no result``; empty if the process reported
+            its failure itself.
         hung: whether it was ended because it took too long.
     """
 
@@ -81,10 +81,10 @@ class WorkloadFailed(ChirpMigrateError):
 
     @property
     def shown_tail(self) -> str:
-        """Return ``log_tail`` with control characters spelled out, so that they do nothing to a terminal."""
+        """Return ``log_tail`` with escaped control characters, so that they have no effect on a terminal."""
         return "\n".join(map(visible, self.log_tail.split("\n")))
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first non-empty line of a message; empty for none."""
+    """Return the first non-empty line of a message; empty if there is none."""
     return next(filter(None, map(str.strip, str(error).splitlines())), "")

@@ -1,4 +1,4 @@
-"""A plan written to its tree, all or nothing, and taken back: journal, lock, commit, recovery, rollback.
+"""Writing of a plan to its tree, all or nothing, and its undoing: journal, lock, commit, recovery, rollback.
 
-It may import ``source`` and ``plans`` only.
+The package may import ``source`` and ``plans`` only.
 """

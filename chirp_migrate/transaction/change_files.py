@@ -1,10 +1,10 @@
 """Moving the files of a recorded run from one version to another.
 
-:func:`perform` changes all of them, or raises midway; :func:`settle` then brings them to one side, from wherever they
-are. Neither keeps anything in memory that the journal does not have, so that another process can take over after a
-kill: new contents are first written beside their places, then only renamed, and each file's own bytes say whether that
-has happened. What is added comes before the code that needs it and what is removed goes after it, so that the tree can
-be imported at every instant.
+:func:`perform_changes` changes all of them, or raises an error midway. :func:`complete_changes` then brings all files
+to one version, from any state. Both keep no state in memory that the journal lacks, so that another process can
+continue after a kill: new contents are first written next to their places and then only renamed, and the bytes of each
+file show whether that has happened. Files are added before the code that needs them, and removed after it, so that the
+tree can be imported at every moment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.console.progress import Step, no_progress
+from chirp_migrate.console.progress import ProgressStep, no_progress
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import discard, read_file, sync_folder, write_new
 from chirp_migrate.transaction.journal import JournalRun
@@ -28,13 +28,13 @@ __all__ = [
     "NOT_A_FILE",
     "Change",
     "ChangedMeanwhile",
+    "changed_by_others",
     "changes_of",
+    "complete_changes",
     "fingerprint",
-    "perform",
+    "perform_changes",
     "remove_bytecode",
     "remove_folders",
-    "settle",
-    "strays",
 ]
 
 #: In the place of a hash: something is there that is not a file of the backend.
@@ -43,11 +43,11 @@ NOT_A_FILE = "not a regular file"
 
 @dataclass(frozen=True)
 class Change:
-    """A file that goes from ``old`` to ``new``; None is no file.
+    """The change of a file from the version ``old`` to ``new``; None is no file.
 
     Attributes:
         path: posix path relative to the root.
-        temporary: path of the file beside it that new bytes are written to first.
+        temporary: path of a file next to it, to which new bytes are written first.
     """
 
     path: str
@@ -57,12 +57,12 @@ class Change:
 
     @property
     def reversed(self) -> Change:
-        """Return the way back."""
+        """Return the opposite change."""
         return replace(self, old=self.new, new=self.old)
 
 
 class ChangedMeanwhile(Exception):
-    """Another program wrote to the file ``path`` just before it was to be replaced."""
+    """Another program wrote to the file ``path`` just before its replacement."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -70,7 +70,7 @@ class ChangedMeanwhile(Exception):
 
 
 def changes_of(run: JournalRun) -> tuple[Change, ...]:
-    """Return the changes of a run: applying, or (found in place → before) rolling back."""
+    """Return the changes of applying a run, or of rolling it back (from the found version to the version before)."""
     rolling_back = run.state is State.ROLLING_BACK
     versions = ((f.path, f.found, f.before) if rolling_back else (f.path, f.before, f.after) for f in run.files)
     changed = [(path, old, new) for path, old, new in versions if (old, new) != (None, None)]
@@ -81,9 +81,9 @@ def changes_of(run: JournalRun) -> tuple[Change, ...]:
 
 
 def fingerprint(root: Path, path: str) -> str | None:
-    """SHA-256 of the file at ``path``, None if there is nothing, :data:`NOT_A_FILE` if there is something else.
+    """Return the SHA-256 of the file at ``path``, None if nothing is there, :data:`NOT_A_FILE` for anything else.
 
-    Anything behind a link to a folder counts as something else: a journal names no place that way.
+    A path through a link to a folder counts as no file, because journals contain no such paths.
     """
     place = root / path
     if not _in_place(root, path):
@@ -98,39 +98,39 @@ def fingerprint(root: Path, path: str) -> str | None:
         return NOT_A_FILE
 
 
-def perform(run: JournalRun, changes: Sequence[Change], on_step: Callable[[Step], None]) -> None:
+def perform_changes(run: JournalRun, changes: Sequence[Change], on_step: Callable[[ProgressStep], None]) -> None:
     """Bring all files from ``old`` to ``new``.
 
     Raises:
-        ChangedMeanwhile: a file is not ``old`` any more.
-        OSError: something cannot be written. In both cases some files may be changed: :func:`settle` them.
+        ChangedMeanwhile: a file is no longer ``old``.
+        OSError: a file cannot be written. In both cases some files may be changed: :func:`complete_changes` them.
     """
     steps = 2 * len(changes)
     for done, change in enumerate(changes, start=1):
         if change.new is not None:
             _stage(run, change, change.new)
-            on_step(Step(f"prepared {change.path}", done, steps))
+            on_step(ProgressStep(f"prepared {change.path}", done, steps))
     for done, change in enumerate(_importable_order(changes), start=len(changes) + 1):
         if fingerprint(run.root, change.path) != _hash(change.old):
             raise ChangedMeanwhile(change.path)
         _move(run.root, change)
-        on_step(Step(f"{'removed' if change.new is None else 'replaced'} {change.path}", done, steps))
+        on_step(ProgressStep(f"{'removed' if change.new is None else 'replaced'} {change.path}", done, steps))
     _sync_folders(run.root, changes)
 
 
-def settle(
+def complete_changes(
     run: JournalRun,
     changes: Iterable[Change],
     *,
     force: bool = False,
-    on_step: Callable[[Step], None] = no_progress,
+    on_step: Callable[[ProgressStep], None] = no_progress,
 ) -> None:
     """Bring files that may be ``old`` or ``new`` to ``new``; harmless when repeated.
 
-    A file that is neither belongs to the user: it stays, unless ``force``.
+    A file that is neither has edits of the user. It is not changed, unless ``force``.
 
     Raises:
-        OSError: something cannot be written.
+        OSError: a file cannot be written.
     """
     ordered = _importable_order(changes)
     for done, change in enumerate(ordered, start=1):
@@ -143,12 +143,12 @@ def settle(
             if change.new is not None:
                 _stage(run, change, change.new)
             _move(run.root, change)
-            on_step(Step(f"settled {change.path}", done, len(ordered)))
+            on_step(ProgressStep(f"settled {change.path}", done, len(ordered)))
     _sync_folders(run.root, ordered)
 
 
-def strays(run: JournalRun, changes: Iterable[Change]) -> list[str]:
-    """Files that are neither ``old`` nor ``new``: another program wrote to them after the run was interrupted."""
+def changed_by_others(run: JournalRun, changes: Iterable[Change]) -> list[str]:
+    """Return the files that are neither ``old`` nor ``new``, because another program has changed them."""
     known = {change.path: {_hash(change.old), _hash(change.new)} for change in changes}
     return [path for path, hashes in known.items() if fingerprint(run.root, path) not in hashes]
 
@@ -171,7 +171,7 @@ def remove_folders(root: Path, folders: Sequence[str]) -> None:
 
 
 def remove_bytecode(root: Path, created: Iterable[str]) -> None:
-    """Remove what Python compiled from modules that a run had added: it keeps folders alive that hold nothing else."""
+    """Remove the bytecode of modules that a run had added, so that their folders become empty."""
     for path in map(PurePosixPath, created):
         cache = root / path.parent / "__pycache__"
         if path.suffix != ".py" or not _in_place(root, str(path)) or cache.is_symlink() or not cache.is_dir():
@@ -199,7 +199,7 @@ def _move(root: Path, change: Change) -> None:
 
 
 def _importable_order(changes: Iterable[Change]) -> list[Change]:
-    """Files that come to be, then those that are rewritten, then those that go."""
+    """Return the changes in order: created files, then rewritten files, then removed files."""
     return sorted(changes, key=lambda change: 2 if change.new is None else int(change.old is not None))
 
 
@@ -211,7 +211,7 @@ def _sync_folders(root: Path, changes: Iterable[Change]) -> None:
 
 
 def _in_place(root: Path, path: str) -> bool:
-    """Return whether no link is on the way to ``path``: behind one there is no file of ours."""
+    """Return whether no parent folder of ``path`` is a link."""
     folder = (root / path).parent
     return os.path.realpath(folder) == str(folder)
 

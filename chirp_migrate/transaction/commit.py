@@ -1,4 +1,4 @@
-"""A plan written to its tree, all or nothing."""
+"""Writing of a plan to its tree, all or nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.console.progress import Step, no_progress
+from chirp_migrate.console.progress import ProgressStep, no_progress
 from chirp_migrate.errors import CommitFailed, Refused
 from chirp_migrate.plans.plan import FilePlan, Plan, Skipped, sha256
 from chirp_migrate.source.files import read_file
@@ -16,13 +16,13 @@ from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.change_files import (
     ChangedMeanwhile,
     changes_of,
-    perform,
+    complete_changes,
+    perform_changes,
     remove_folders,
-    settle,
 )
 from chirp_migrate.transaction.journal import JournalRun
 from chirp_migrate.transaction.journal_schema import JournalFile, State, Version, checked_path
-from chirp_migrate.transaction.recovery import alone_at_work, reason
+from chirp_migrate.transaction.recovery import locked_after_recovery, reason
 
 __all__ = ["CommitResult", "commit"]
 
@@ -34,10 +34,10 @@ class CommitResult:
     Attributes:
         applied: files that were written, in the order of the plan.
         skipped: files that were skipped because this user may not write them.
-        run: number of the run, such as ``0001``; empty when there was nothing to write.
-        linked: paths of written files that had other names (hard links): those keep the old bytes, and are separate
-            files from now on.
-        found: one sentence on an interrupted run that was brought to an end first; None when there was none.
+        run: number of the run, such as ``0001``; empty if there was nothing to write.
+        linked: paths of written files with other names (hard links). The other names keep the old bytes and are now
+            separate files.
+        found: one sentence on an interrupted run that was recovered first; None if there was none.
     """
 
     applied: tuple[FilePlan, ...]
@@ -51,29 +51,29 @@ def commit(
     plan: Plan,
     *,
     wait_s: float = 0.0,
-    on_step: Callable[[Step], None] = no_progress,
+    on_step: Callable[[ProgressStep], None] = no_progress,
     documents: Mapping[str, bytes] | None = None,
 ) -> CommitResult:
     """Write all files of ``plan``, or none.
 
-    The journal is on disk before the first file changes. Each file is replaced in one step and keeps its mode, and
-    its owner where this user may give it away; a link is written through when its target is under the root; other
-    hard links to a file keep the old bytes. Added files come first, so that the tree can be imported at every instant.
-    A process killed at any instant leaves a tree that :func:`.recovery.recover` puts back.
+    The journal is on disk before the first file changes. Each file is replaced atomically and keeps its mode, and its
+    owner if this user may set it. For a link, the target is replaced if it is under the root. Other hard links to a
+    file keep the old bytes. Added files are first, so that the tree can be imported at every moment. If the process is
+    killed at any moment, :func:`.recovery.recover` restores the tree.
 
     Args:
-        plan: what to write; files that would not change are left out.
-        wait_s: seconds to wait for another run that is at work.
-        on_step: called after every step. What it raises stops the commit, which is then undone.
-        documents: what is kept in the journal besides, by name (see :meth:`.JournalRun.document`).
+        plan: the plan to write; files that would not change are omitted.
+        wait_s: seconds to wait for another running process.
+        on_step: called after every step. An error of it stops the commit, which is then undone.
+        documents: further documents for the journal, by name (see :meth:`.JournalRun.document`).
 
     Raises:
-        Refused: a file is not what it was when it was planned, leads outside the root, or another run is at work;
+        Refused: a file has changed since it was planned or leads outside the root, or another process is running;
             nothing is written.
-        CommitFailed: the system did not let us write; everything is undone, unless the message says otherwise.
+        CommitFailed: a file cannot be written; everything is undone, unless the message reports otherwise.
     """
     root = plan.root.resolve()
-    with alone_at_work(root, wait_s=wait_s, on_step=on_step) as found:
+    with locked_after_recovery(root, wait_s=wait_s, on_step=on_step) as found:
         targets, skipped = _targets(root, plan.files)
         if not targets:
             return CommitResult((), skipped, "", found=found)
@@ -86,14 +86,14 @@ def commit(
             on_step,
             documents,
         )
-        _apply(run, on_step)
+        _apply_run(run, on_step)
         linked = tuple(target.plan.path for target in targets if target.linked)
         return CommitResult(tuple(target.plan for target in targets), skipped, run.name, linked, found)
 
 
 @dataclass(frozen=True)
 class _Target:
-    """A file of the plan, as the journal has it (its place once links are followed), and whether it has other names."""
+    """A file of the plan as recorded in the journal (path with links resolved), and whether it has other names."""
 
     plan: FilePlan
     file: JournalFile
@@ -113,7 +113,7 @@ def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tupl
             raise Refused(f"{file.path} is planned twice: nothing was written.")
         version, linked = None, False
         if file.before is None:
-            as_planned = not os.path.lexists(root / file.path) and _free(root, path)
+            as_planned = not os.path.lexists(root / file.path) and _can_create_file(root, path)
         else:
             try:
                 now = place.stat()
@@ -135,7 +135,7 @@ def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tupl
 
 
 def _new_folders(root: Path, targets: Sequence[_Target]) -> tuple[str, ...]:
-    """Folders that have to be made for the targets, parents first."""
+    """Return the folders to create for the targets, parents first."""
     above = (parent for target in targets for parent in reversed(PurePosixPath(target.file.path).parents))
     return tuple(str(folder) for folder in dict.fromkeys(above) if not (root / folder).exists())
 
@@ -151,14 +151,14 @@ def _resolve_links(root: Path, path: str) -> str:
         raise Refused(f"{error}, so nothing was written: leave it out of what is migrated in {root}.") from None
 
 
-def _free(root: Path, path: str) -> bool:
-    """Return whether a file can come to be at ``path``: nothing there, and no file where a folder must be."""
+def _can_create_file(root: Path, path: str) -> bool:
+    """Return whether a file can be created at ``path``: nothing is there, and no parent is a file."""
     above = [root / parent for parent in PurePosixPath(path).parents]
     return not os.path.lexists(root / path) and all(p.is_dir() for p in above if os.path.lexists(p))
 
 
 def _unwritable(place: Path) -> str | None:
-    """Return why this user should not write ``place``; mode bits count for root too, who could write everything."""
+    """Return why this user should not write ``place``; mode bits also count for root, who could write everything."""
     if place.exists() and not (place.stat().st_mode & stat.S_IWUSR and os.access(place, os.W_OK)):
         return "it is read-only; make it writable and run apply again"
     folder = next(parent for parent in place.parents if parent.exists())
@@ -167,16 +167,16 @@ def _unwritable(place: Path) -> str | None:
     return None
 
 
-def _apply(run: JournalRun, on_step: Callable[[Step], None]) -> None:
+def _apply_run(run: JournalRun, on_step: Callable[[ProgressStep], None]) -> None:
     changes = changes_of(run)
     try:
         for folder in run.folders:
             (run.root / folder).mkdir()
-            on_step(Step(f"made {folder}"))
-        perform(run, changes, on_step)
+            on_step(ProgressStep(f"made {folder}"))
+        perform_changes(run, changes, on_step)
         journal.change_state(run, State.APPLIED)
     except BaseException as error:
-        _undo(run, error)
+        _undo_commit(run, error)
         if isinstance(error, ChangedMeanwhile):
             raise Refused(
                 f"{error.path} changed while the migration was applied: everything was undone, run apply again."
@@ -186,12 +186,12 @@ def _apply(run: JournalRun, on_step: Callable[[Step], None]) -> None:
         raise
 
 
-def _undo(run: JournalRun, cause: BaseException) -> None:
+def _undo_commit(run: JournalRun, cause: BaseException) -> None:
     try:
         if journal.read_run(run.root, run.name).state is not State.PENDING:
             # Sealed, but not known to be on disk: from now on it is to be undone, by this run or a later one.
             journal.change_state(run, State.PENDING)
-        settle(run, [change.reversed for change in changes_of(run)])
+        complete_changes(run, [change.reversed for change in changes_of(run)])
         remove_folders(run.root, run.folders)
         journal.retire(run)
     except OSError as error:

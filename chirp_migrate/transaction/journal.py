@@ -1,10 +1,10 @@
-"""The record of runs in a tree: ``.chirp-migrate/NNNN/journal.json`` and the bytes from before and after.
+"""The record of runs in a tree: ``.chirp-migrate/NNNN/journal.json``, and the bytes before and after.
 
-One folder per applied run, numbered in order; ``journal_schema`` says what ``journal.json`` holds. The bytes
-are in files beside it, named by their SHA-256. A run's folder appears complete under its number (``new-NNNN`` until
-then) and goes as ``old-NNNN``, so that a number always stands for a readable journal. Beside them are documents that
-only reports read: ``plan.json``, the plan as it was applied, and ``verify.json`` and ``doctor.json``, what the last
-``verify`` and the last ``doctor`` found.
+There is one folder for each applied run, numbered in order. ``journal_schema`` defines ``journal.json``. The bytes are
+in files next to it, named by their SHA-256. The folder of a run is called ``new-NNNN`` until it is complete, and
+``old-NNNN`` while it is removed, so that a folder with a plain number is always a readable journal. The folder also
+contains documents that only reports read: ``plan.json`` (the applied plan), and ``verify.json`` and ``doctor.json``
+(the last results of these commands).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from msgspec import structs
 
 from chirp_migrate import __version__
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.errors import JournalDamaged
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import discard, read_file, replace_file, sync_folder, write_new
@@ -69,7 +69,7 @@ _IGNORE_ALL = b"*\n"
 
 @dataclass(frozen=True)
 class JournalRun:
-    """One run in its journal: ``name`` is its number, such as ``0001``; ``root`` has its links resolved."""
+    """A run in the journal: ``name`` is its number, such as ``0001``; links in ``root`` are resolved."""
 
     root: Path
     name: str
@@ -82,22 +82,22 @@ class JournalRun:
 
     @property
     def number(self) -> int:
-        """Return its number, as users name it."""
+        """Return the number of the run, as users write it."""
         return int(self.name)
 
     @property
     def created(self) -> str:
-        """When it was begun, ISO 8601 in UTC."""
+        """Return the time of its beginning, ISO 8601 in UTC."""
         return self.record.created
 
     @property
     def files(self) -> tuple[JournalFile, ...]:
-        """Return its files, in the order in which they are written."""
+        """Return the files of the run, in the order in which they are written."""
         return self.record.files
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Posix paths of folders it made, parents first."""
+        """Return the posix paths of the folders that it created, parents first."""
         return self.record.folders
 
     @property
@@ -106,11 +106,11 @@ class JournalRun:
         return journal_folder(self.root) / self.name
 
     def original(self, path: str) -> bytes:
-        """Bytes of a file of the run as they were before it.
+        """Return the bytes of a file before the run.
 
         Raises:
             KeyError: the run did not rewrite such a file.
-            JournalDamaged: the bytes are gone or are not what they were.
+            JournalDamaged: the bytes are missing or were changed.
         """
         for file in self.files:
             if file.path == path and file.before is not None:
@@ -118,7 +118,7 @@ class JournalRun:
         raise KeyError(path)
 
     def document(self, name: str) -> bytes | None:
-        """Return a document that was kept with the run, such as ``APPLIED_PLAN``; None where it has none.
+        """Return a stored document of the run, such as ``APPLIED_PLAN``; None if there is none.
 
         Raises:
             JournalDamaged: it cannot be read.
@@ -131,10 +131,10 @@ class JournalRun:
             raise _damage_error(self.folder, f"{name} cannot be read: {error.strerror}") from error
 
     def content(self, digest: str) -> bytes:
-        """Return the kept bytes with this SHA-256.
+        """Return the stored bytes with this SHA-256.
 
         Raises:
-            JournalDamaged: they are gone or are not what they were.
+            JournalDamaged: they are missing or were changed.
         """
         try:
             content = read_file(self.folder / digest)
@@ -188,7 +188,7 @@ def read_run(root: Path, name: str) -> JournalRun:
 
 
 def is_unfinished(root: Path) -> bool:
-    """Return whether a run on ``root`` was interrupted, or is still at work.
+    """Return whether a run on ``root`` was interrupted, or is still running.
 
     Raises:
         JournalDamaged: a journal cannot be read or trusted.
@@ -197,7 +197,7 @@ def is_unfinished(root: Path) -> bool:
 
 
 def applied_runs(root: Path) -> tuple[JournalRun, ...]:
-    """Return the runs that stand, in their order.
+    """Return the runs that are still applied, in order.
 
     Raises:
         JournalDamaged: a journal cannot be read or trusted.
@@ -206,7 +206,7 @@ def applied_runs(root: Path) -> tuple[JournalRun, ...]:
 
 
 def leftovers(root: Path) -> list[str]:
-    """Folders of runs that were interrupted while they were being recorded (``new-…``) or removed (``old-…``)."""
+    """Return the folders of runs whose recording (``new-…``) or removal (``old-…``) was interrupted."""
     return _names(root, _LEFTOVER)
 
 
@@ -215,21 +215,21 @@ def begin(
     files: tuple[JournalFile, ...],
     folders: tuple[str, ...],
     contents: Mapping[str, bytes],
-    on_step: Callable[[Step], None],
+    on_step: Callable[[ProgressStep], None],
     documents: Mapping[str, bytes] | None = None,
 ) -> JournalRun:
-    """Record a run that is about to be applied; when this returns, all of it is on disk.
+    """Record a run before it is applied; after the call, the whole record is on disk.
 
     Args:
         root: the tree, with links resolved.
-        files: what will be written.
-        folders: what will be made for it, parents first.
-        contents: the bytes from before and after by their SHA-256.
+        files: the files to write.
+        folders: the folders to create for them, parents first.
+        contents: the bytes before and after, by their SHA-256.
         on_step: called after every step.
-        documents: what else is kept with the run, by name (see :meth:`JournalRun.document`).
+        documents: further documents of the run, by name (see :meth:`JournalRun.document`).
 
     Raises:
-        OSError: it cannot be written; nothing is recorded then.
+        OSError: it cannot be written; then nothing is recorded.
     """
     home = journal_folder(root)
     number = max((int(name) for name in _names(root, _RUN)), default=0) + 1
@@ -240,20 +240,20 @@ def begin(
     try:
         if not ignore.exists():
             write_new(ignore, _IGNORE_ALL)
-            on_step(Step("hid the journal from git"))
+            on_step(ProgressStep("hid the journal from git"))
         staging.mkdir()
-        on_step(Step("began the journal"))
+        on_step(ProgressStep("began the journal"))
         kept = {**contents, **(documents or {})}
         for done, (name, content) in enumerate(kept.items(), start=1):
             write_new(staging / name, content)
-            on_step(Step(f"kept {name}", done, len(kept)))
+            on_step(ProgressStep(f"kept {name}", done, len(kept)))
         write_new(staging / _JOURNAL, write_record(record))
         sync_folder(staging)
-        on_step(Step("wrote the journal"))
+        on_step(ProgressStep("wrote the journal"))
         staging.rename(run.folder)
         sync_folder(home)
         sync_folder(root)  # the journal folder may be new
-        on_step(Step("recorded the run"))
+        on_step(ProgressStep("recorded the run"))
     except BaseException:
         remove_leftovers(root)
         if run.folder.exists():
@@ -270,17 +270,17 @@ def change_state(
     folders: tuple[str, ...] | None = None,
     contents: Mapping[str, bytes] | None = None,
 ) -> JournalRun:
-    """Record that a run now stands elsewhere, in one step.
+    """Record a new state of a run, atomically.
 
     Args:
         run: the run as recorded.
-        state: where it stands now.
-        files: its files, where more is known about them now.
-        folders: its folders, where they are others now.
-        contents: bytes to keep with it before that, by their SHA-256.
+        state: the new state.
+        files: its files, if they have new data; None keeps the recorded files.
+        folders: its folders, if they changed; None keeps the recorded folders.
+        contents: bytes to store with it first, by their SHA-256.
 
     Raises:
-        OSError: it cannot be written; the run is then recorded as before.
+        OSError: it cannot be written; then the record does not change.
     """
     for digest, content in (contents or {}).items():
         if not (run.folder / digest).exists():
@@ -296,7 +296,7 @@ def change_state(
 
 
 def keep_document(run: JournalRun, name: str, content: bytes) -> None:
-    """Keep a document with a run, in the place of an earlier one of that name, in one step.
+    """Store a document with a run, or replace an earlier document of that name, atomically.
 
     Raises:
         OSError: it cannot be written, or the run has been rolled back meanwhile.
@@ -305,7 +305,7 @@ def keep_document(run: JournalRun, name: str, content: bytes) -> None:
 
 
 def retire(run: JournalRun) -> None:
-    """Forget a run whose files are as they were before it.
+    """Remove the record of a run whose files have their earlier versions again.
 
     Raises:
         OSError: it cannot be removed.
@@ -317,10 +317,10 @@ def retire(run: JournalRun) -> None:
 
 
 def remove_leftovers(root: Path) -> None:
-    """Remove what interrupted runs left in the journal folder, and all that is ours in it when no run is recorded.
+    """Remove remains of interrupted runs from the journal folder; without recorded runs, also its other files.
 
     Raises:
-        OSError: something cannot be removed.
+        OSError: a file or folder cannot be removed.
     """
     home = journal_folder(root)
     for name in leftovers(root):

@@ -36,7 +36,7 @@ _Mode = Annotated[int, msgspec.Meta(ge=0, le=0o7777)]
 
 
 class NewerRecord(ValueError):
-    """A newer version of chirp-migrate wrote it; ``tool`` names it, if known."""
+    """A newer version of chirp-migrate wrote the record; ``tool`` is that version, if known."""
 
     def __init__(self, schema: int, tool: object) -> None:
         super().__init__(f"its form is {schema}, and this version of chirp-migrate reads {SCHEMA}")
@@ -44,7 +44,7 @@ class NewerRecord(ValueError):
 
 
 class State(str, Enum):
-    """The state of a run. Without an interruption, only ``APPLIED`` is seen while no run is at work."""
+    """The state of a run. Other states than ``APPLIED`` only occur during a run or after an interruption."""
 
     PENDING = "pending"
     APPLIED = "applied"
@@ -53,7 +53,7 @@ class State(str, Enum):
 
 @dataclass(frozen=True)
 class Version:
-    """Content and permission bits of a file at one time; ``mode`` is None where a file gets what the umask gives."""
+    """Content and permission bits of a file at one time; ``mode`` None: the bits follow from the umask."""
 
     sha256: str
     mode: int | None
@@ -63,13 +63,13 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """One file of a run.
 
     Attributes:
-        path: posix path relative to the root, with every link on the way already followed.
-        action: ``create`` when the run created it.
-        mode: permission bits before the run, or those that a rollback which keeps later edits gives it.
-        sha256_before: hash of what it was, or of what such a rollback makes of it; None when the run created it.
+        path: posix path relative to the root, with links resolved.
+        action: ``create`` if the run created it.
+        mode: permission bits before the run, or those that a rollback with merged edits sets.
+        sha256_before: hash before the run, or after a rollback with merged edits; None if the run created the file.
         sha256_after: hash of the bytes that the run wrote.
-        sha256_found, mode_found: what a rollback that is under way found in its place; None otherwise, and when it
-            found nothing.
+        sha256_found, mode_found: the version that a running rollback found; None without a running rollback, or if it
+            found no file.
     """
 
     path: str
@@ -82,7 +82,7 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @classmethod
     def of(cls, path: str, before: Version | None, after: str, found: Version | None = None) -> JournalFile:
-        """Return a file that was ``before`` (None: nothing) and gets bytes with the hash ``after``."""
+        """Return the record of a file that was ``before`` (None: nothing) and gets bytes with the hash ``after``."""
         return cls(
             path=path,
             action="create" if before is None else "rewrite",
@@ -119,13 +119,13 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """All that ``journal.json`` says.
+    """The contents of ``journal.json``.
 
     Attributes:
         tool: version of chirp-migrate that wrote it.
-        state: where the run stands.
-        created: when it was begun, ISO 8601 in UTC.
-        folders: posix paths of folders it made, parents first.
+        state: the state of the run.
+        created: time of its beginning, ISO 8601 in UTC.
+        folders: posix paths of the folders that it created, parents first.
         files: its files, in the order in which they are written.
     """
 
@@ -153,7 +153,7 @@ def read_record(content: bytes) -> Record:
 
     Raises:
         NewerRecord: a newer version wrote it.
-        ValueError: it is not one, or it names a path that no journal may touch.
+        ValueError: it is no record, or it contains a path that no journal may change.
     """
     found = read_json(content)
     schema = found.get("schema")
@@ -166,7 +166,7 @@ def checked_path(path: str) -> str:
     """Return ``path`` itself if it is a plain relative posix path that stays below its root.
 
     Raises:
-        ValueError: it is not, or it leads into a journal or into git's own files.
+        ValueError: it is not such a path, or it leads into a journal or into git's own files.
     """
     if not path or "\0" in path:
         raise ValueError(f"{path!r} is not a path")

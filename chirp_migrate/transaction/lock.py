@@ -1,7 +1,7 @@
-"""One run at a time in one tree.
+"""A lock that permits only one running process in a tree.
 
-The operating system holds the lock for the process, so it goes with the process however that ends; the file's text
-(process number and machine) only says who it is.
+The operating system holds the lock for the process, so the lock ends with the process. The file's text (process number
+and machine) only identifies the process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from chirp_migrate.errors import Refused
 from chirp_migrate.source.files import discard
 
-__all__ = ["LOCK_NAME", "hold"]
+__all__ = ["LOCK_NAME", "hold_lock"]
 
 LOCK_NAME = "lock"
 
@@ -38,15 +38,15 @@ _POLL_S = 0.05
 
 
 @contextlib.contextmanager
-def hold(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
-    """Be the only one at work in ``folder``, which is made if need be and removed in the end if it is empty.
+def hold_lock(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
+    """Return a context that holds the lock in ``folder``, which is created if necessary and removed if empty.
 
     Args:
-        folder: where the lock is.
-        wait_s: seconds to wait for another process that is at work there.
+        folder: folder of the lock.
+        wait_s: seconds to wait for another process that holds the lock.
 
     Raises:
-        Refused: another process is (still) at work there, or ``folder`` is not a folder of its own.
+        Refused: another process (still) holds the lock, or ``folder`` is a link or no folder.
         OSError: the folder or the lock cannot be written.
     """
     descriptor = _wait_for(folder, wait_s)
@@ -61,7 +61,7 @@ def _wait_for(folder: Path, wait_s: float) -> int:
     while True:
         try:
             return _acquire(folder)
-        except _Held as held:
+        except _HeldByOther as held:
             left = deadline - time.monotonic()
             if left <= 0:
                 waited = f" (waited {wait_s:g} s)" if wait_s > 0 else ""
@@ -69,8 +69,8 @@ def _wait_for(folder: Path, wait_s: float) -> int:
             time.sleep(min(_POLL_S, left))
 
 
-class _Held(Exception):
-    """Another process has the lock; the message says which."""
+class _HeldByOther(Exception):
+    """Another process has the lock; the message names it."""
 
     def __init__(self, folder: Path, holder: tuple[int, str] | None) -> None:
         who = "" if holder is None else f" (process {holder[0]} on {holder[1]})"
@@ -97,7 +97,7 @@ def _acquire(folder: Path) -> int:
             raise
         try:
             if not _lock(descriptor):
-                raise _Held(folder, _holder(descriptor))
+                raise _HeldByOther(folder, _holder(descriptor))
             # The file may have been removed by its holder between our opening and our locking it.
             ours = _is_at(descriptor, path)
         except BaseException:
@@ -105,16 +105,16 @@ def _acquire(folder: Path) -> int:
             raise
         if ours:
             try:
-                _sign(descriptor)
+                _write_holder(descriptor)
             except BaseException:  # a full disk: what we made must not stay
                 _release(folder, descriptor)
                 raise
             return descriptor
         os.close(descriptor)
-    raise _Held(folder, None)
+    raise _HeldByOther(folder, None)
 
 
-def _sign(descriptor: int) -> None:
+def _write_holder(descriptor: int) -> None:
     os.ftruncate(descriptor, 0)
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
@@ -135,7 +135,7 @@ def _release(folder: Path, descriptor: int) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Take the lock without waiting; false when another process has it."""
+    """Take the lock without waiting; return False if another process has it."""
     try:
         _take(descriptor)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Later edits kept while what they were made to is undone: git's three-way merge of a file."""
+"""Keeping of later edits while an earlier change is undone, by git's three-way merge of a file."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Conflict(Exception):
 
 
 def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> bytes:
-    """Return ``edited`` with what makes ``base`` into ``other`` done to it, by ``git merge-file``.
+    """Apply the changes from ``base`` to ``other`` to ``edited``, with ``git merge-file``, and return the result.
 
     Args:
-        path: name of the file: Python has to stay Python, and a notebook JSON.
+        path: name of the file, which determines the format of a valid result: Python, or JSON for a notebook.
         edited: the file with later edits.
-        base: what they began with.
-        other: what ``base`` is to be.
+        base: the file before the later edits.
+        other: the file that ``base`` should become.
 
     Raises:
-        Conflict: the same lines were edited, or what git makes of them is no Python.
-        Refused: there is no git.
+        Conflict: the same lines were edited, or git's result is no Python.
+        Refused: git is not installed.
     """
     if edited == base:
         return other
@@ -55,7 +55,7 @@ def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> byte
 
 
 def _first(merged: bytes) -> int:
-    """Number of the line at which the first conflict begins."""
+    """Return the number of the line at which the first conflict begins."""
     lines = merged.split(b"\n")
     return next((number for number, line in enumerate(lines, 1) if line.startswith(_MARKER)), 1)
 

@@ -7,55 +7,61 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from chirp_migrate.console.progress import Step, no_progress
+from chirp_migrate.console.progress import ProgressStep, no_progress
 from chirp_migrate.errors import CommitFailed, JournalDamaged, Refused
 from chirp_migrate.transaction import journal
-from chirp_migrate.transaction.change_files import changes_of, remove_bytecode, remove_folders, settle, strays
+from chirp_migrate.transaction.change_files import (
+    changed_by_others,
+    changes_of,
+    complete_changes,
+    remove_bytecode,
+    remove_folders,
+)
 from chirp_migrate.transaction.journal import journal_folder
 from chirp_migrate.transaction.journal_schema import State
-from chirp_migrate.transaction.lock import hold
+from chirp_migrate.transaction.lock import hold_lock
 
-__all__ = ["alone_at_work", "reason", "recover"]
+__all__ = ["locked_after_recovery", "reason", "recover"]
 
 
 def recover(
-    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[Step], None] = no_progress
+    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[ProgressStep], None] = no_progress
 ) -> str | None:
-    """Bring to an end what was interrupted in ``root``: an apply is undone, a rollback is finished.
+    """Recover from an interrupted run in ``root``: undo an apply, or finish a rollback.
 
     Args:
         root: the tree.
         force: also restore files with later edits; these edits are lost.
-        wait_s: seconds to wait for another run that is at work.
+        wait_s: seconds to wait for another running process.
         on_step: called for every restored file.
 
     Returns:
-        One sentence on what was found and done; None when nothing was interrupted.
+        One sentence on the interruption and its recovery; None if nothing was interrupted.
 
     Raises:
-        Refused: a file was edited since, or another run is at work; nothing is changed.
-        CommitFailed: a file cannot be written; the journal stays, so that it can be tried again.
+        Refused: a file was edited since, or another process is running; nothing is changed.
+        CommitFailed: a file cannot be written; the journal stays, so that recovery can be tried again.
     """
     root = root.resolve()
     if not _needs_recovery(root):
         return None
-    with _explain_interruption(), hold(journal_folder(root), wait_s=wait_s):
+    with _explain_interruption(), hold_lock(journal_folder(root), wait_s=wait_s):
         return _finish_interrupted(root, force, on_step)
 
 
 @contextlib.contextmanager
-def alone_at_work(
-    root: Path, *, force: bool = False, wait_s: float, on_step: Callable[[Step], None]
+def locked_after_recovery(
+    root: Path, *, force: bool = False, wait_s: float, on_step: Callable[[ProgressStep], None]
 ) -> Iterator[str | None]:
-    """Be the only one at work on ``root`` (links resolved), with what was interrupted there brought to an end.
+    """Return a context that holds the lock of ``root`` (links resolved), after recovery from an interruption.
 
-    Gives what :func:`recover` returns, and takes its arguments.
+    The arguments, and the value of the context, are those of :func:`recover`.
 
     Raises:
-        Refused, CommitFailed: see there; and where the system does not let us write.
+        Refused, CommitFailed: as :func:`recover`; and if the lock cannot be written.
     """
     try:
-        with hold(journal_folder(root), wait_s=wait_s):
+        with hold_lock(journal_folder(root), wait_s=wait_s):
             with _explain_interruption():
                 found = _finish_interrupted(root, force, on_step)
             yield found
@@ -63,14 +69,14 @@ def alone_at_work(
         raise CommitFailed(f"{reason(error)}: nothing was changed.") from error
 
 
-def _finish_interrupted(root: Path, force: bool, on_step: Callable[[Step], None]) -> str | None:
+def _finish_interrupted(root: Path, force: bool, on_step: Callable[[ProgressStep], None]) -> str | None:
     said = _finish_leftovers(root)
     for run in journal.read_runs(root):
         if run.state is State.APPLIED:
             continue
         was_rollback = run.state is State.ROLLING_BACK
         changes = [change if was_rollback else change.reversed for change in changes_of(run)]
-        edited = [] if force else strays(run, changes)
+        edited = [] if force else changed_by_others(run, changes)
         if edited:
             raise Refused(
                 f"run {run.name} was interrupted, and edited since then: {', '.join(edited)}; nothing was changed. "
@@ -79,7 +85,7 @@ def _finish_interrupted(root: Path, force: bool, on_step: Callable[[Step], None]
         for change in changes:  # what cannot be restored must be known before anything changes
             if change.new is not None:
                 run.content(change.new.sha256)
-        settle(run, changes, force=force, on_step=on_step)
+        complete_changes(run, changes, force=force, on_step=on_step)
         remove_bytecode(root, (file.path for file in run.files if file.before is None))
         remove_folders(root, run.folders)
         journal.retire(run)
@@ -111,7 +117,7 @@ def _finish_leftovers(root: Path) -> str | None:
 
 
 def _needs_recovery(root: Path) -> bool:
-    """Whether to look closer, with the lock. Another process may be at work, so what is seen may be half done."""
+    """Return whether recovery may be needed; another process may be running, so check it again with the lock."""
     if not os.path.lexists(journal_folder(root)):
         return False
     try:
@@ -122,6 +128,6 @@ def _needs_recovery(root: Path) -> bool:
 
 
 def reason(error: OSError) -> str:
-    """Return the system's error with its place."""
+    """Return the text of a system error with its path."""
     where = f"{error.filename} " if error.filename else ""
     return f"{where}cannot be written: {error.strerror or error}"

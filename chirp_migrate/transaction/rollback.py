@@ -1,4 +1,4 @@
-"""Applied runs taken back: every byte, every mode, and what they added."""
+"""Undoing of applied runs: every byte, every mode, and every added file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.console.progress import Step, no_progress
+from chirp_migrate.console.progress import ProgressStep, no_progress
 from chirp_migrate.errors import ChirpMigrateError, CommitFailed, Refused, UsageProblem
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
@@ -17,16 +17,16 @@ from chirp_migrate.transaction.change_files import (
     NOT_A_FILE,
     ChangedMeanwhile,
     changes_of,
+    complete_changes,
     fingerprint,
-    perform,
+    perform_changes,
     remove_bytecode,
     remove_folders,
-    settle,
 )
 from chirp_migrate.transaction.journal import JournalRun, journal_folder
 from chirp_migrate.transaction.journal_schema import JournalFile, State, Version
 from chirp_migrate.transaction.merging import Conflict, three_way_merge
-from chirp_migrate.transaction.recovery import alone_at_work, reason
+from chirp_migrate.transaction.recovery import locked_after_recovery, reason
 
 __all__ = ["RollbackResult", "later_runs", "nothing_applied", "rollback"]
 
@@ -39,7 +39,7 @@ class RollbackResult:
         restored: files that have their earlier bytes and mode again.
         removed: files that the run had added.
         run: number of the run that was undone, such as ``0001``.
-        merged: files that have what the run did to them undone, and later edits kept.
+        merged: files in which the changes of the run are undone and later edits are kept.
     """
 
     restored: tuple[str, ...]
@@ -56,43 +56,41 @@ def rollback(
     force: bool = False,
     merge: bool = False,
     wait_s: float = 0.0,
-    on_step: Callable[[Step], None] = no_progress,
+    on_step: Callable[[ProgressStep], None] = no_progress,
 ) -> tuple[RollbackResult, ...]:
-    """Undo the last applied run in ``root``, or others, newest first; each of them wholly or not at all.
+    """Undo the last applied run in ``root``, or several runs, newest first; each run completely or not at all.
 
-    Folders that a run made go too if nothing else is in them, and the journal once no run is left. Where an earlier
-    run was interrupted, bringing that to an end comes first. It is refused before anything changes where one of the
-    runs would be.
+    Folders that a run created are removed if they are empty, and the journal if no run is left. Recovery from an
+    interrupted run comes first. If the rollback of one of the runs is refused, nothing changes.
 
     Args:
         root: the tree.
-        run: number of the only run to undo, while no later run has written to one of its files; the later runs can
-            still be undone.
+        run: number of the only run to undo, if no later run has written to one of its files. The later runs can still
+            be undone.
         back_to: number of the run to undo with all later ones, in place of ``run``.
-        force: also restore files that were edited since; those edits are lost.
-        merge: keep those edits, by git's three-way merge.
+        force: also restore files that were edited since; these edits are lost.
+        merge: keep such edits, by git's three-way merge.
         wait_s: seconds to wait for another run that is at work.
-        on_step: called after every step. What it raises stops the rollback of that run, which is then
-            undone.
+        on_step: called after every step. An error of it stops the rollback of that run, which is then undone.
 
     Returns:
-        What was done, by run, newest first.
+        The result for each run, newest first.
 
     Raises:
-        UsageProblem: nothing is applied in ``root``, or no such run.
-        Refused: files were edited since (named), or cannot be merged (named), a later run wrote to the same files
-            (named), or another run is at work; nothing is changed.
-        CommitFailed: the system did not let us write; the message says how the tree stands.
+        UsageProblem: no run is applied in ``root``, or there is no such run.
+        Refused: files were edited since or cannot be merged, a later run wrote to the same files, or another process is
+            running. The message names the files, and nothing is changed.
+        CommitFailed: a file cannot be written; the message describes the state of the tree.
     """
     root = root.resolve()
     if not os.path.lexists(journal_folder(root)):
         raise nothing_applied(root)
-    with alone_at_work(root, force=force, wait_s=wait_s, on_step=on_step):
+    with locked_after_recovery(root, force=force, wait_s=wait_s, on_step=on_step):
         runs = journal.applied_runs(root)
         if not runs:
             raise nothing_applied(root)
         number = run if back_to is None else back_to
-        first = len(runs) - 1 if number is None else _index(runs, number)
+        first = len(runs) - 1 if number is None else _index_of_run(runs, number)
         chosen = runs[first : first + 1] if back_to is None else runs[first:]
         last, later = chosen[-1], runs[first + len(chosen) :]
         overlapping = later_runs(last, later)
@@ -124,13 +122,13 @@ def nothing_applied(root: Path) -> UsageProblem:
 
 
 def later_runs(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
-    """Return the runs after ``run`` that wrote to its files: their names, and which files."""
+    """Return the names of the later runs that wrote to files of ``run``, and these files."""
     own = {file.path for file in run.files}
     later = {one.name: [file.path for file in one.files if file.path in own] for one in runs if one.number > run.number}
     return {name: paths for name, paths in later.items() if paths}
 
 
-def _index(runs: Sequence[JournalRun], number: int) -> int:
+def _index_of_run(runs: Sequence[JournalRun], number: int) -> int:
     for index, run in enumerate(runs):
         if run.number == number:
             return index
@@ -141,7 +139,7 @@ def _index(runs: Sequence[JournalRun], number: int) -> int:
 
 
 def _transfer_folder_ownership(run: JournalRun, later: Iterable[JournalRun]) -> None:
-    """Folders that ``run`` made are to go with the last run that has files in them."""
+    """Transfer the folders that ``run`` created to the last run with files in them, whose rollback removes them."""
     for heir in later:
         above = {str(parent) for file in heir.files for parent in PurePosixPath(file.path).parents}
         inherited = above.intersection(run.folders).difference(heir.folders)
@@ -151,13 +149,13 @@ def _transfer_folder_ownership(run: JournalRun, later: Iterable[JournalRun]) -> 
 
 
 @dataclass
-class _Undoing:
-    """How a run is to be undone.
+class _UndoPlan:
+    """The plan for undoing a run.
 
     Attributes:
         run: the run.
-        files: its files with what is found in their places, and what becomes of that.
-        contents: bytes by their SHA-256 that the journal lacks: of files that were edited, and what merging gives.
+        files: its files, with the found versions and the versions to restore.
+        contents: bytes that the journal lacks, by their SHA-256: of edited files, and of merged files.
         merged: paths of files in which later edits are kept.
     """
 
@@ -167,25 +165,25 @@ class _Undoing:
     merged: list[str] = field(default_factory=list)
 
 
-def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> list[_Undoing]:
-    """Return how ``runs``, newest first, are undone one after the other; nothing is changed.
+def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> list[_UndoPlan]:
+    """Plan the undoing of ``runs``, newest first, without changing anything.
 
     Raises:
-        Refused: files were edited and these edits are not to be lost, or cannot be kept, or there is no git.
-        JournalDamaged: bytes are gone that a run had kept.
+        Refused: files were edited, without ``force`` and ``merge``; or edits cannot be merged; or git is not installed.
+        JournalDamaged: bytes that a run had stored are missing.
     """
     versions: dict[str, Version | None] = {}  # what is in the place of each file once the runs before are undone
     bytes_of: dict[str, bytes] = {}
     edited: dict[str, None] = {}
     conflicts: dict[str, str] = {}
-    planned: list[_Undoing] = []
+    planned: list[_UndoPlan] = []
     keeps_edits = merge and not force
     for run in runs:
-        undoing = _Undoing(run)
+        undoing = _UndoPlan(run)
         planned.append(undoing)
         for file in run.files:
             if file.path not in versions:
-                versions[file.path], content = _look(run.root, file.path)
+                versions[file.path], content = _current_version(run.root, file.path)
                 bytes_of[sha256(content)] = content
             found, goal = versions[file.path], file.before
             if goal is not None:
@@ -233,11 +231,11 @@ def _without_run(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
     return three_way_merge(file.path, edited, run.content(file.sha256_after), run.content(file.before.sha256))
 
 
-def _look(root: Path, path: str) -> tuple[Version | None, bytes]:
-    """Return the file at ``path`` as it is now, and its bytes; None where there is none.
+def _current_version(root: Path, path: str) -> tuple[Version | None, bytes]:
+    """Return the current version of the file at ``path``, and its bytes; None if there is no file.
 
     Raises:
-        Refused: something else is in its place.
+        Refused: ``path`` is no regular file.
     """
     now = fingerprint(root, path)
     if now == NOT_A_FILE:
@@ -251,16 +249,16 @@ def _look(root: Path, path: str) -> tuple[Version | None, bytes]:
     return Version(sha256(content), stat.S_IMODE((root / path).stat().st_mode)), content
 
 
-def _roll_back(undoing: _Undoing, on_step: Callable[[Step], None]) -> RollbackResult:
+def _roll_back(undoing: _UndoPlan, on_step: Callable[[ProgressStep], None]) -> RollbackResult:
     run, files = undoing.run, tuple(undoing.files)
     rolling = journal.change_state(run, State.ROLLING_BACK, files=files, contents=undoing.contents)
     try:
-        on_step(Step("recorded the rollback"))
-        perform(rolling, changes_of(rolling), on_step)
+        on_step(ProgressStep("recorded the rollback"))
+        perform_changes(rolling, changes_of(rolling), on_step)
         remove_bytecode(run.root, (file.path for file in files if file.before is None))
         remove_folders(run.root, run.folders)
     except BaseException as error:
-        _undo(rolling, run, error)
+        _undo_rollback(rolling, run, error)
         if isinstance(error, ChangedMeanwhile):
             raise Refused(f"{error.path} changed during the rollback: nothing was rolled back, run it again.") from None
         if isinstance(error, OSError):
@@ -284,9 +282,9 @@ def _shorten_paths(paths: Sequence[str]) -> str:
     return few if len(paths) <= 3 else f"{few} and {len(paths) - 3} more"
 
 
-def _undo(rolling: JournalRun, applied: JournalRun, cause: BaseException) -> None:
+def _undo_rollback(rolling: JournalRun, applied: JournalRun, cause: BaseException) -> None:
     try:
-        settle(rolling, [change.reversed for change in changes_of(rolling)])
+        complete_changes(rolling, [change.reversed for change in changes_of(rolling)])
         journal.change_state(applied, State.APPLIED)
     except OSError as error:
         why = reason(cause) if isinstance(cause, OSError) else "it was stopped"

@@ -1,7 +1,8 @@
 """The training's own configuration file, as in R-004: YAML, TOML or JSON.
 
-Read are ``training.batch_size``, ``data.num_workers``, ``data.prefetch_factor`` and ``system.output_dir``; every key of
-``data`` and ``training`` can fill a parameter of the dataset and of the functions that give its transforms.
+The keys ``training.batch_size``, ``data.num_workers``, ``data.prefetch_factor`` and ``system.output_dir`` are read.
+Every key of ``data`` and ``training`` can be an argument of the dataset and of the functions that return its
+transforms.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ class TuneConfig:
     """The part of a configuration that concerns loading.
 
     Attributes:
-        file: its path as given, for messages.
+        file: its path as the user wrote it, for messages.
         location: its absolute path.
-        data, training, system: its sections; empty where it has none.
-        batch_size, num_workers, prefetch_factor: as they stand there; None where they do not.
+        data, training, system: its sections; empty if it lacks them.
+        batch_size, num_workers, prefetch_factor: the values in the file; None if it lacks them.
     """
 
     file: str
@@ -57,10 +58,11 @@ class TuneConfig:
 
 
 def read_config(path: Path) -> TuneConfig:
-    """Read a configuration by its suffix; YAML by ``yaml.safe_load``, where PyYAML is installed.
+    """Read a configuration by its suffix; YAML with ``yaml.safe_load``, which requires PyYAML.
 
     Raises:
-        UsageProblem: it cannot be read, is of no known kind, is no mapping of sections, or has a wrong number.
+        UsageProblem: it cannot be read, has an unknown suffix, is no mapping of sections, or contains an invalid
+            number.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """The results of ``tune`` as one document: ``--json`` writes it, the terminal shows it.
 
-docs/json.md says what each field is. A field that is added has a default.
+docs/json.md describes each field. A new field gets a default.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = [
     "Comparison",
     "LoaderReport",
     "Measured",
-    "Place",
+    "Outcome",
     "Recommendation",
     "Training",
     "TuneReport",
@@ -25,13 +25,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way of loading.
+    """A configuration to measure.
 
     Attributes:
-        num_workers: worker processes; 0 loads in the training's own process.
+        num_workers: number of worker processes; 0 loads in the training's own process.
         prefetch_factor: batches that each worker loads ahead; None without workers.
-        prefetch_threads: threads that load ahead in the process; 0 with workers.
-        batch_size: samples in a batch; None where a batch sampler decides.
+        prefetch_threads: number of prefetching threads in the process; 0 with workers.
+        batch_size: samples in a batch; None if a batch sampler decides.
     """
 
     num_workers: int
@@ -46,12 +46,12 @@ class Candidate:
 
     @property
     def at_once(self) -> int:
-        """Batches that are loaded at the same time."""
+        """Return the number of batches that are loaded at the same time."""
         return max(self.num_workers, self.prefetch_threads, 1)
 
     @property
     def alone(self) -> bool:
-        """Return whether it loads in the process, when a batch is asked for: what everything is compared with."""
+        """Return whether batches are loaded in the process on request: the reference of all comparisons."""
         return not (self.num_workers or self.prefetch_threads)
 
     def __str__(self) -> str:
@@ -68,11 +68,11 @@ class Measured:
     """The measurements of one candidate, a value for each of its rounds.
 
     Attributes:
-        candidate: the way of loading.
-        rates: samples a second, once running.
-        first_batch_s: seconds to the first batch, the start of workers included; no part of the rates.
-        batches: batches that were counted, over all rounds.
-        error: why it could not be measured; None where it could.
+        candidate: the configuration.
+        rates: samples per second after the start.
+        first_batch_s: seconds to the first batch, including the start of workers; not part of the rates.
+        batches: number of counted batches, over all rounds.
+        error: why it could not be measured; None if it was measured.
     """
 
     candidate: Candidate
@@ -82,45 +82,46 @@ class Measured:
     error: str | None = None
 
 
-class Place(str, Enum):
-    """The place of a configuration: the best, tied with it, below it, or not measured."""
+class Outcome(str, Enum):
+    """The outcome for a configuration: the best, tied with the best, below the best, or not measured."""
 
     BEST = "best"
-    LEVEL = "level"
+    TIED = "tied"
     BELOW = "below"
     FAILED = "failed"
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """One configuration beside the best.
+    """The comparison of a configuration with the best one.
 
     Attributes:
-        configuration: in words.
-        place, settled: the outcome, and whether further rounds are unlikely to change it.
-        samples_per_s, interval, batches_per_s: its throughput; None where it failed, was not repeated, or a batch
-            sampler decides.
-        beside_best, beside_best_interval: its rate / the best one's; None for the best, and after a single round.
+        configuration: its description.
+        outcome, conclusive: the outcome, and whether further rounds are unlikely to change it.
+        samples_per_s, interval, batches_per_s: its throughput; None if it failed, was not repeated, or a batch sampler
+            decides.
+        ratio_to_best, ratio_to_best_interval: its rate / the rate of the best; None for the best, and after a single
+            round.
     """
 
     configuration: str
-    place: Place
-    settled: bool
+    outcome: Outcome
+    conclusive: bool
     samples_per_s: float | None = None
     interval: tuple[float, float] | None = None
     batches_per_s: float | None = None
-    beside_best: float | None = None
-    beside_best_interval: tuple[float, float] | None = None
+    ratio_to_best: float | None = None
+    ratio_to_best_interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """One thing to do.
+    """A recommended change.
 
     Attributes:
-        setting: what to change, such as ``num_workers`` or ``data.num_workers in config.yaml``.
-        value: what to set it to, or what to do with it.
-        why: the measurement behind it.
-        warning: whether something is out of the required range.
+        setting: the setting, such as ``num_workers`` or ``data.num_workers in config.yaml``.
+        value: the recommended value, or what to do with the setting.
+        why: the measurement that is the reason.
+        warning: whether a measured value is out of the required range.
     """
 
     setting: str
@@ -139,27 +140,27 @@ class LoaderReport:
     Attributes:
         name: class names of its dataset, outermost first.
         role: ``training`` or ``validation``.
-        batch_size: samples in a batch; None where a batch sampler decides.
+        batch_size: samples in a batch; None if a batch sampler decides.
         samples: samples in the dataset.
-        migrated: whether the loader measured was that of ``chirpid_patch``, else PyTorch's.
-        now: how the training loads today; None where that is not known.
-        setting: what the user's settings are called, by the argument of the loader: ``num_workers`` may be
-            ``data.num_workers in config.yaml``.
-        measured: every candidate.
-        batch_sizes: what was picked, at other batch sizes.
-        rounds: rounds made.
-        cpu_share: CPU time / wall time of loading in the process; None where that failed.
-        with_s, without_s: seconds a batch with and without augmentation, by round; empty where not measured.
-        not_augmented: why they are empty; None where they are not.
-        others: share of the CPUs that other processes used meanwhile, the median; None where that is not known.
-        waited_share: share of the training's time spent waiting for it; None without a training.
-        saved: profile that the pick was kept in; None where it was not.
-        not_saved: why not, where it was asked for.
-        picked: the configuration that is recommended; None where all failed.
-        settled: whether further rounds are unlikely to change it.
-        standings: those of ``measured``, in its order.
-        augmentation_share: of the time of loading that augmentation takes; None where not measured.
-        recommendations: what to change.
+        migrated: whether the measured loader was that of ``chirpid_patch``, else PyTorch's.
+        now: the current configuration of the training; None if it is not known.
+        setting: argument of the loader → name of the user's setting: ``num_workers`` may be ``data.num_workers in
+            config.yaml``.
+        measured: the measurements of all candidates.
+        batch_sizes: the measurements of the pick at other batch sizes.
+        rounds: number of rounds.
+        cpu_share: CPU time / wall time of loading in the process; None if that failed.
+        with_s, without_s: seconds per batch with and without augmentation, by round; empty if not measured.
+        not_augmented: why these are empty; None if they are not.
+        others: median share of the CPUs that other processes used meanwhile; None if it is not known.
+        waited_share: share of the training's time spent waiting for this loader; None without a training.
+        saved: profile in which the pick was saved; None if it was not saved.
+        not_saved: why the pick was not saved, if that was requested.
+        picked: the recommended configuration; None if all failed.
+        conclusive: whether further rounds are unlikely to change the pick.
+        comparisons: the comparisons of ``measured``, in the same order.
+        augmentation_share: share of the loading time that augmentation takes; None if not measured.
+        recommendations: the recommended changes.
     """
 
     name: str
@@ -181,8 +182,8 @@ class LoaderReport:
     saved: str | None = None
     not_saved: str | None = None
     picked: Candidate | None = None
-    settled: bool = True
-    standings: list[Comparison] = field(default_factory=list)
+    conclusive: bool = True
+    comparisons: list[Comparison] = field(default_factory=list)
     augmentation_share: float | None = None
     recommendations: list[Recommendation] = field(default_factory=list)
 
@@ -192,9 +193,9 @@ class Training:
     """The training that was watched.
 
     Attributes:
-        seconds: wall time of the training calls.
-        gpu_percent: mean utilisation of the GPUs meanwhile; None where there is none to read.
-        gpu: the GPUs, or why there is none, in words.
+        seconds: wall time of the training calls in seconds.
+        gpu_percent: mean utilisation of the GPUs meanwhile; None if none can be read.
+        gpu: description of the GPUs, or why there is none.
     """
 
     seconds: float
@@ -203,7 +204,7 @@ class Training:
 
 
 class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All raw values, and what is concluded from them; ``described`` says in words what it was measured on."""
+    """All raw values and the conclusions; ``described`` describes the machine of the measurement."""
 
     schema: Literal[1] = 1
     tool: str

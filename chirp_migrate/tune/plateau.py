@@ -1,11 +1,12 @@
-"""The rule by which a configuration is picked; docs/tune.md states it. Pure: rates in, standings out.
+"""The rule that picks a configuration, as in docs/tune.md: pure functions from rates to comparisons.
 
-The best configuration is the one with the highest mean rate. Every other one is compared with it round by round, which
-takes out what slowed both down: the ratio of the two rates of a round, averaged as logarithms, with Student's interval.
-A configuration is level with the best if that ratio is at least 0.95. Picked is the smallest that is level: fewest
-worker processes, then fewest threads, then fewest batches ahead. Rounds go on until the pick could not well change, or
-time is up: the intervals of the pick and of all that is smaller lie wholly on one side of 0.95, and no larger
-configuration may be so much faster than the best that the pick would fall below it.
+The best configuration has the highest mean rate. Every other configuration is compared with the best round by round,
+which removes common disturbances: the ratio of the two rates of a round, averaged as logarithms, with Student's
+interval. A configuration is tied with the best if that ratio is at least 0.95. The pick is the smallest tied
+configuration: fewest worker processes, then fewest threads, then fewest batches ahead. Rounds continue until the pick
+is unlikely to change, or time is up. The pick is unlikely to change if the intervals of the pick and of all smaller
+configurations are completely above or below 0.95, and no larger configuration may be so much faster than the best that
+the pick would no longer be tied.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.tune.document import Candidate, Comparison, Measured, Place
+from chirp_migrate.tune.document import Candidate, Comparison, Measured, Outcome
 
-__all__ = ["TOLERANCE", "mean_rate", "mean_rates", "pick", "settled", "standings"]
+__all__ = ["TOLERANCE", "compare_with_best", "is_conclusive", "mean_rate", "mean_rates", "pick"]
 
 TOLERANCE = 0.05
 """Share of the best throughput that a smaller configuration may be short of."""
@@ -24,10 +25,10 @@ _CONFIDENCE = 0.95
 
 
 def mean_rate(rates: Sequence[float]) -> Ratio:
-    """Geometric mean of positive rates, with Student's interval of the mean of their logarithms; of one, no width.
+    """Return the geometric mean of positive rates, with Student's interval of the mean logarithm (one rate: no width).
 
     Raises:
-        ValueError: there is none, or one is not positive.
+        ValueError: there are no rates, or one is not positive.
     """
     if not rates or min(rates) <= 0:
         raise ValueError("a mean rate needs at least one rate, all of them positive")
@@ -43,11 +44,11 @@ def mean_rates(measured: Sequence[Measured]) -> dict[Candidate, Ratio]:
     }
 
 
-def standings(measured: Sequence[Measured]) -> list[Comparison]:
-    """Return each configuration beside the best, in the order given.
+def compare_with_best(measured: Sequence[Measured]) -> list[Comparison]:
+    """Return the comparison of each configuration with the best one, in the same order.
 
-    Rounds are paired by their number: one that was given up after some rounds is compared over those, and cannot be the
-    best.
+    Rounds are paired by their number. A configuration that was given up after some rounds is compared over these
+    rounds, and cannot be the best.
     """
     rounds = max((len(configuration.rates) for configuration in measured), default=0)
     to_the_end = [configuration for configuration in measured if 0 < len(configuration.rates) == rounds]
@@ -58,46 +59,47 @@ def standings(measured: Sequence[Measured]) -> list[Comparison]:
 def _compare(configuration: Measured, best: Measured | None) -> Comparison:
     rates, candidate = configuration.rates, configuration.candidate
     if best is None or not rates:
-        return Comparison(configuration=str(candidate), place=Place.FAILED, settled=True)
+        return Comparison(configuration=str(candidate), outcome=Outcome.FAILED, conclusive=True)
     rate, ratio = mean_rate(rates), None
     rounds = min(len(rates), len(best.rates))
     bound = 1 - TOLERANCE
     if configuration is best:
-        place, is_settled = Place.BEST, True
+        outcome, conclusive = Outcome.BEST, True
     elif rounds < 2:
-        place, is_settled = Place.LEVEL if rates[0] >= bound * best.rates[0] else Place.BELOW, False
+        outcome, conclusive = Outcome.TIED if rates[0] >= bound * best.rates[0] else Outcome.BELOW, False
     else:
         ratio = paired_ratio(best.rates[:rounds], rates[:rounds], _CONFIDENCE)
-        place = Place.LEVEL if ratio.value >= bound else Place.BELOW
-        is_settled = ratio.low >= bound or ratio.high < bound
+        outcome = Outcome.TIED if ratio.value >= bound else Outcome.BELOW
+        conclusive = ratio.low >= bound or ratio.high < bound
     return Comparison(
         configuration=str(candidate),
-        place=place,
-        settled=is_settled,
+        outcome=outcome,
+        conclusive=conclusive,
         samples_per_s=rate.value,
         interval=None if rate.rounds < 2 else (rate.low, rate.high),
         batches_per_s=rate.value / candidate.batch_size if candidate.batch_size else None,
-        beside_best=None if ratio is None else ratio.value,
-        beside_best_interval=None if ratio is None else (ratio.low, ratio.high),
+        ratio_to_best=None if ratio is None else ratio.value,
+        ratio_to_best_interval=None if ratio is None else (ratio.low, ratio.high),
     )
 
 
 def pick(measured: Sequence[Measured]) -> Measured | None:
-    """Return the smallest configuration that is the best or level with it; None where all failed."""
-    placed = zip(measured, standings(measured), strict=True)
-    level = [configuration for configuration, beside in placed if beside.place in (Place.BEST, Place.LEVEL)]
-    return min(level, key=lambda configuration: configuration.candidate.size, default=None)
+    """Return the smallest configuration that is the best or tied with it; None if all failed."""
+    placed = zip(measured, compare_with_best(measured), strict=True)
+    tied = [configuration for configuration, comparison in placed if comparison.outcome in (Outcome.BEST, Outcome.TIED)]
+    return min(tied, key=lambda configuration: configuration.candidate.size, default=None)
 
 
-def settled(measured: Sequence[Measured]) -> bool:
-    """Return whether no further round could well change the pick."""
+def is_conclusive(measured: Sequence[Measured]) -> bool:
+    """Return whether further rounds are unlikely to change the pick."""
     chosen = pick(measured)
     return chosen is None or all(
-        beside.settled or (configuration.candidate.size > chosen.candidate.size and not _may_be_much_faster(beside))
-        for configuration, beside in zip(measured, standings(measured), strict=True)
+        comparison.conclusive
+        or (configuration.candidate.size > chosen.candidate.size and not _may_be_much_faster(comparison))
+        for configuration, comparison in zip(measured, compare_with_best(measured), strict=True)
     )
 
 
-def _may_be_much_faster(beside: Comparison) -> bool:
-    """Return whether a configuration may be so much faster than the best that the pick would not be level with it."""
-    return beside.beside_best_interval is None or beside.beside_best_interval[1] >= 1 / (1 - TOLERANCE)
+def _may_be_much_faster(comparison: Comparison) -> bool:
+    """Return whether a configuration may be so much faster than the best that the pick would not be tied with it."""
+    return comparison.ratio_to_best_interval is None or comparison.ratio_to_best_interval[1] >= 1 / (1 - TOLERANCE)

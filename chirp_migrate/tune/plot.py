@@ -1,4 +1,4 @@
-"""Throughput over worker processes, as a picture, drawn with matplotlib where it is installed.
+"""A picture of throughput over worker processes, drawn with matplotlib if it is installed.
 
 Colours are those of Okabe and Ito, which colour-blind people can distinguish; markers differ as well.
 """
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.console.text import in_picture, percent
+from chirp_migrate.console.text import escape_for_matplotlib, percent
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.tune.document import Candidate, LoaderReport, Place
+from chirp_migrate.tune.document import Candidate, LoaderReport, Outcome
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
 
 __all__ = ["check", "draw"]
@@ -24,10 +24,10 @@ _LONGEST_TITLE = 70
 
 
 def check(target: Path) -> None:
-    """See, before anything is measured, that a picture can be drawn and written.
+    """Check, before the measurement, that a picture can be drawn and written.
 
     Raises:
-        UsageProblem: another suffix, no such folder, or matplotlib is not installed.
+        UsageProblem: the suffix is unknown, the folder does not exist, or matplotlib is not installed.
     """
     if target.suffix.lower() not in _SUFFIXES:
         raise UsageProblem(f"{target} is no picture: give --plot a file that ends in {', '.join(_SUFFIXES)}.")
@@ -45,9 +45,9 @@ def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
     """Draw one panel for each loader.
 
     Args:
-        target: file whose suffix says the format; it is replaced.
-        loaders: what was measured.
-        machine: one line for the caption.
+        target: the file to write or replace; its suffix defines the format.
+        loaders: the results of the loaders.
+        machine: description of the machine, one line for the caption.
 
     Raises:
         UsageProblem: the file cannot be written.
@@ -59,7 +59,7 @@ def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
     panels = figure.subplots(len(loaders), 1, squeeze=False)[:, 0]
     for axes, loader in zip(panels, loaders, strict=True):
         _panel(axes, loader)
-    figure.supxlabel(in_picture(machine), fontsize=7, color="#555555", wrap=True)
+    figure.supxlabel(escape_for_matplotlib(machine), fontsize=7, color="#555555", wrap=True)
     metadata = {"Date": None} if target.suffix.lower() == ".svg" else None
     try:
         figure.savefig(target, dpi=150, metadata=metadata)
@@ -69,10 +69,12 @@ def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
 
 def _panel(axes: Any, loader: LoaderReport) -> None:
     rates = mean_rates(loader.measured)
-    placed = zip(loader.measured, loader.standings, strict=True)
-    fastest = next((configuration.candidate for configuration, beside in placed if beside.place is Place.BEST), None)
+    placed = zip(loader.measured, loader.comparisons, strict=True)
+    fastest = next(
+        (configuration.candidate for configuration, comparison in placed if comparison.outcome is Outcome.BEST), None
+    )
     if fastest is None:
-        axes.set_title(in_picture(f"{loader.name}: nothing could be measured"), fontsize=10, loc="left")
+        axes.set_title(escape_for_matplotlib(f"{loader.name}: nothing could be measured"), fontsize=10, loc="left")
         return
     best = rates[fastest].value
     counts = sorted({way.num_workers for way in rates})
@@ -101,20 +103,20 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
             linestyle="-" if len(ways) > 1 else "none",
             color=_COLOURS[number % len(_COLOURS)],
             capsize=3,
-            label=in_picture(label),
+            label=escape_for_matplotlib(label),
         )
         if loader.picked in ways:
             ring = {"markerfacecolor": "none", "markeredgecolor": _PICK, "markeredgewidth": 2.5, "linestyle": "none"}
             at = (place[loader.picked.num_workers] + shift, rates[loader.picked].value)
             axes.plot(*at, "o", markersize=16, zorder=3, **ring)
-            axes.plot([], [], "o", markersize=8, label=in_picture(f"picked: {loader.picked}"), **ring)
+            axes.plot([], [], "o", markersize=8, label=escape_for_matplotlib(f"picked: {loader.picked}"), **ring)
     axes.set_xticks(range(len(counts)), [str(workers) for workers in counts])
     axes.set_xlim(-0.4, len(counts) - 0.4)
     highest = max(rate.high for rate in rates.values())
     axes.set_ylim(0, 1.15 * max(min(highest, 1.7 * best), best))  # an interval far beyond is cut off
     size = "" if loader.batch_size is None else f", batch size {loader.batch_size}"
     name = loader.name if len(loader.name) <= _LONGEST_TITLE else f"{loader.name[: _LONGEST_TITLE - 1]}…"
-    axes.set_title(in_picture(f"{name}: {loader.role}{size}"), fontsize=10, loc="left")
+    axes.set_title(escape_for_matplotlib(f"{name}: {loader.role}{size}"), fontsize=10, loc="left")
     axes.set_xlabel("worker processes", fontsize=9)
     axes.set_ylabel("samples/s, loading alone", fontsize=9)
     axes.tick_params(labelsize=8)
@@ -131,7 +133,7 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
 
 
 def _series(ways: Sequence[Candidate]) -> dict[str, list[Candidate]]:
-    """Return lines of the plot: a prefetch factor each, from loading in the process on; threads are points."""
+    """Return the lines of the plot, one for each prefetch factor, beginning without workers; threads are points."""
     alone = [way for way in ways if way.alone]
     series: dict[str, list[Candidate]] = {}
     for way in ways:

@@ -7,8 +7,8 @@ import statistics
 from chirp_migrate.console.text import percent
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.training.watch.augmentation_cost import share_of_loading
-from chirp_migrate.tune.document import LoaderReport, Measured, Place, Recommendation, Training
-from chirp_migrate.tune.plateau import mean_rate, mean_rates, pick, settled, standings
+from chirp_migrate.tune.document import LoaderReport, Measured, Outcome, Recommendation, Training
+from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, mean_rates, pick
 from chirp_migrate.verify.measures.targets import (
     AUGMENTATION_PERCENT,
     AUGMENTATION_WARNING,
@@ -26,21 +26,26 @@ _WORTH_IT = 1.05
 
 
 def conclude(loader: LoaderReport, training: Training | None) -> None:
-    """Fill in what follows from what was measured, with what to change for the training, too, where one is given.
+    """Add the conclusions from the measurements; with ``training``, also recommendations for the training.
 
-    Nothing is recommended where all ways of loading failed.
+    If all configurations failed, there are no recommendations.
     """
     chosen = pick(loader.measured)
     loader.picked = None if chosen is None else chosen.candidate
-    loader.settled = settled(loader.measured)
-    loader.standings = standings(loader.measured)
+    loader.conclusive = is_conclusive(loader.measured)
+    loader.comparisons = compare_with_best(loader.measured)
     loader.augmentation_share = share_of_loading(loader.with_s, loader.without_s)
     if chosen is not None:
-        advice = [*_workers(loader, chosen), *_failures(loader), *_batch_sizes(loader), *_augmentation(loader)]
-        loader.recommendations = [*advice, *_limits(loader, chosen), *_gpu(training)]
+        advice = [
+            *_recommend_workers(loader, chosen),
+            *_describe_failures(loader),
+            *_recommend_batch_size(loader),
+            *_recommend_for_augmentation(loader),
+        ]
+        loader.recommendations = [*advice, *_recommend_at_limits(loader, chosen), *_recommend_for_gpu(training)]
 
 
-def _workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
+def _recommend_workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     way = chosen.candidate
     rates = {way: rate.value for way, rate in mean_rates(loader.measured).items()}
     if loader.waited_share is not None and loader.waited_share < _WAITS_LITTLE:
@@ -68,15 +73,15 @@ def _workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
         advice.append(Recommendation("prefetch_threads", str(way.prefetch_threads), why))
     if way.num_workers:
         if loader.now is None or loader.now.prefetch_factor != way.prefetch_factor:
-            level = loader.standings[loader.measured.index(chosen)].place is Place.LEVEL
+            level = loader.comparisons[loader.measured.index(chosen)].outcome is Outcome.TIED
             same = "the smallest that is tied with the best" if level else "the fastest measured"
             advice.append(Recommendation(_name(loader, "prefetch_factor"), str(way.prefetch_factor), same))
-        advice += _persistent(loader, chosen)
+        advice += _recommend_persistent_workers(loader, chosen)
     return advice
 
 
-def _persistent(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
-    """Keep the workers where starting them takes a noticeable part of an epoch."""
+def _recommend_persistent_workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
+    """Recommend to keep the workers, if starting them takes a noticeable part of an epoch."""
     start_s = statistics.median(chosen.first_batch_s)
     epoch_s = loader.samples / mean_rate(chosen.rates).value
     if start_s < _START_SHARE * epoch_s:
@@ -85,7 +90,7 @@ def _persistent(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     return [Recommendation("persistent_workers", "True", why)]
 
 
-def _failures(loader: LoaderReport) -> list[Recommendation]:
+def _describe_failures(loader: LoaderReport) -> list[Recommendation]:
     failed = next((measured for measured in loader.measured if measured.error is not None), None)
     if failed is None:
         return []
@@ -93,15 +98,15 @@ def _failures(loader: LoaderReport) -> list[Recommendation]:
     return [Recommendation("num_workers", f"not {failed.candidate.num_workers}", why, warning=True)]
 
 
-def _batch_sizes(loader: LoaderReport) -> list[Recommendation]:
-    """Another size, where the training's own is clearly below it."""
+def _recommend_batch_size(loader: LoaderReport) -> list[Recommendation]:
+    """Recommend another batch size, if the rate with the training's own size is clearly lower."""
     placed = {
-        measured.candidate.batch_size: beside
-        for measured, beside in zip(loader.batch_sizes, standings(loader.batch_sizes), strict=True)
+        measured.candidate.batch_size: comparison
+        for measured, comparison in zip(loader.batch_sizes, compare_with_best(loader.batch_sizes), strict=True)
     }
     own = placed.get(loader.batch_size)
-    best = next((size for size, beside in placed.items() if beside.place is Place.BEST), None)
-    if own is None or best is None or own.place is not Place.BELOW or not own.settled:
+    best = next((size for size, comparison in placed.items() if comparison.outcome is Outcome.BEST), None)
+    if own is None or best is None or own.outcome is not Outcome.BELOW or not own.conclusive:
         return []
     why = (
         f"it loads {placed[best].samples_per_s:.0f} samples/s against {own.samples_per_s:.0f} at {loader.batch_size}; "
@@ -110,7 +115,7 @@ def _batch_sizes(loader: LoaderReport) -> list[Recommendation]:
     return [Recommendation(_name(loader, "batch_size"), f"{best} would load faster", why)]
 
 
-def _augmentation(loader: LoaderReport) -> list[Recommendation]:
+def _recommend_for_augmentation(loader: LoaderReport) -> list[Recommendation]:
     share = loader.augmentation_share
     if share is None or 100 * share < AUGMENTATION_PERCENT:
         return []
@@ -120,7 +125,7 @@ def _augmentation(loader: LoaderReport) -> list[Recommendation]:
     return [Recommendation("the transform of the dataset", what, f"{percent(share)} of loading, {bound}", warning=high)]
 
 
-def _limits(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
+def _recommend_at_limits(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     advice = []
     # Comparison busy processes waiting is for a CPU, and says nothing of files.
     quiet = loader.others is None or loader.others < BUSY_ABOVE
@@ -137,7 +142,7 @@ def _limits(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     return advice
 
 
-def _gpu(training: Training | None) -> list[Recommendation]:
+def _recommend_for_gpu(training: Training | None) -> list[Recommendation]:
     if training is None or training.gpu_percent is None or training.gpu_percent >= GPU_PERCENT:
         return []
     why = f"the GPU was busy {training.gpu_percent:.0f} % of the training, the target is above {GPU_PERCENT:.0f} %"

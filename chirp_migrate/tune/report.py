@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, percent, sentence
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
-from chirp_migrate.tune.document import Comparison, LoaderReport, Measured, Place, Training, TuneReport
+from chirp_migrate.tune.document import Comparison, LoaderReport, Measured, Outcome, Training, TuneReport
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
 
 __all__ = ["show"]
 
 
 def show(report: TuneReport, screen: Screen) -> None:
-    """Print the report; with -q the recommendations alone, with -v every round, too."""
+    """Print the report: with -q only the recommendations, with -v also every round."""
     for loader in report.loaders:
         screen.line()
         if not screen.quiet:
@@ -40,22 +40,22 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
     size = "batches as sampled" if loader.batch_size is None else f"batch size {loader.batch_size}"
     screen.text(f"{loader.name}: {loader.samples} samples, {loader.role}, {size}, {kind}", style="bold", hang=2)
     screen.line()
-    measured = list(zip(loader.measured, loader.standings, strict=True))
-    worked = [(way, beside) for way, beside in measured if beside.samples_per_s]
+    measured = list(zip(loader.measured, loader.comparisons, strict=True))
+    worked = [(way, comparison) for way, comparison in measured if comparison.samples_per_s]
     shown = worked if screen.verbose else [each for each in worked if _is_shown(*each, loader)]
-    rows = [_row(way, beside, beside.samples_per_s or 0.0, loader) for way, beside in shown]
+    rows = [_row(way, comparison, comparison.samples_per_s or 0.0, loader) for way, comparison in shown]
     if rows:
         header = ("", "samples/s", "interval", "of best", "first batch", *(["batches/s"] if screen.verbose else []))
         screen.table(header, [row[: len(header)] for row in rows], left=(0, 2), indent=0)
     if len(shown) < len(worked):
         screen.text(f"{len(worked) - len(shown)} more: -v shows them, and --json has them.", 2, "dim")
-    for configuration, beside in measured:
-        if not beside.samples_per_s:
+    for configuration, comparison in measured:
+        if not comparison.samples_per_s:
             now = " (now)" if configuration.candidate == loader.now else ""
-            screen.text(f"{beside.configuration}{now}: failed: {configuration.error}", 2, hang=2)
+            screen.text(f"{comparison.configuration}{now}: failed: {configuration.error}", 2, hang=2)
         elif screen.verbose:
             rates = ", ".join(f"{rate:.0f}" for rate in configuration.rates)
-            screen.text(f"{beside.configuration}, samples/s of each round: {rates}", 2, "dim", hang=2)
+            screen.text(f"{comparison.configuration}, samples/s of each round: {rates}", 2, "dim", hang=2)
     screen.line()
     if loader.picked is not None:
         screen.text(_describe_pick(loader), hang=2)
@@ -63,30 +63,36 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
         screen.text(line, hang=2)
 
 
-def _is_shown(measured: Measured, beside: Comparison, loader: LoaderReport) -> bool:
-    """Whether it is shown without -v: the pick, the best, what the training has now, and loading in the process."""
+def _is_shown(measured: Measured, comparison: Comparison, loader: LoaderReport) -> bool:
+    """Return whether a configuration is shown without -v: the pick, the best, the current one, and no workers."""
     way = measured.candidate
-    return way in (loader.picked, loader.now) or way.alone or beside.place is Place.BEST
+    return way in (loader.picked, loader.now) or way.alone or comparison.outcome is Outcome.BEST
 
 
-def _row(measured: Measured, beside: Comparison, rate: float, loader: LoaderReport) -> list[str]:
-    ratio = "" if beside.beside_best is None else f"{beside.beside_best:.2f}{'' if beside.settled else '?'}"
+def _row(measured: Measured, comparison: Comparison, rate: float, loader: LoaderReport) -> list[str]:
+    ratio = (
+        ""
+        if comparison.ratio_to_best is None
+        else f"{comparison.ratio_to_best:.2f}{'' if comparison.conclusive else '?'}"
+    )
     marks = [name for name, way in (("picked", loader.picked), ("now", loader.now)) if measured.candidate == way]
     return [
-        f"{beside.configuration} ({', '.join(marks)})" if marks else beside.configuration,
+        f"{comparison.configuration} ({', '.join(marks)})" if marks else comparison.configuration,
         f"{rate:.0f}",
-        "" if beside.interval is None else "[{:.0f}, {:.0f}]".format(*beside.interval),
-        "1" if beside.place is Place.BEST else ratio,
+        "" if comparison.interval is None else "[{:.0f}, {:.0f}]".format(*comparison.interval),
+        "1" if comparison.outcome is Outcome.BEST else ratio,
         f"{statistics.median(measured.first_batch_s):.2f} s",
-        f"{rate if beside.batches_per_s is None else beside.batches_per_s:.1f}",
+        f"{rate if comparison.batches_per_s is None else comparison.batches_per_s:.1f}",
     ]
 
 
 def _describe_pick(loader: LoaderReport) -> str:
     rounds = count(loader.rounds, "round")
-    picked = "Picked" if loader.settled else "Picked for now"
-    sure = "" if loader.settled else "; where the share of the best has a ?, more time (--time-budget) would settle it"
-    best = next(beside.configuration for beside in loader.standings if beside.place is Place.BEST)
+    picked = "Picked" if loader.conclusive else "Picked for now"
+    sure = (
+        "" if loader.conclusive else "; where the share of the best has a ?, more time (--time-budget) would settle it"
+    )
+    best = next(comparison.configuration for comparison in loader.comparisons if comparison.outcome is Outcome.BEST)
     if best == str(loader.picked):
         return f"{picked}: {loader.picked}, the fastest, by {rounds}{sure}."
     near = f"the smallest that is within {percent(TOLERANCE)} of the best ({best})"

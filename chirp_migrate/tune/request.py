@@ -1,4 +1,4 @@
-"""The request of the parent process to the child: plain data."""
+"""The task that the parent process sends to the child, as plain data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from chirp_migrate.training.workload.entry_points import Discovery, Sizes
 from chirp_migrate.tune.config import TuneConfig
 
-__all__ = ["Grid", "Request"]
+__all__ = ["Grid", "TuneTask"]
 
 
 @dataclass(frozen=True)
@@ -16,11 +16,12 @@ class Grid:
 
     Attributes:
         workers: numbers of worker processes.
-        prefetch: batches that each worker loads ahead.
-        batch_sizes: further batch sizes to try with what was picked; empty for none.
-        seconds: time for everything; where three rounds of a loader take longer, there are fewer.
-        thread_safe: whether the datasets and their collation may be used by several threads at once.
-        migrated: whether the loader of ``chirpid_patch`` is measured, or PyTorch's; None for what the training has.
+        prefetch: numbers of batches that each worker loads ahead.
+        batch_sizes: further batch sizes to try with the pick; may be empty.
+        seconds: time limit of everything; if three rounds of a loader take longer, there are fewer rounds.
+        thread_safe: whether several threads may use the datasets and their collation at once.
+        migrated: whether the loader of ``chirpid_patch`` is measured, or PyTorch's; None for the loader of the
+            training.
     """
 
     workers: tuple[int, ...] = (0, 2, 4, 8)
@@ -32,21 +33,22 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Request:
-    """One run of the child. The dataset comes from ``dataset``, else from ``config``, else from a training.
+class TuneTask:
+    """The task of the child. The dataset comes from ``dataset``, else from ``config``, else from a training.
 
     Attributes:
-        tree: folder that it works in and imports from.
-        grid: what is swept.
-        dataset: ``MODULE:CALLABLE`` that gives a dataset or a loader; empty for none.
-        unaugmented: the same for the dataset without its augmentation; empty for none.
-        config: the training's configuration, if one was given.
-        discovery: training calls whose loaders are measured, in a copy; None for none.
-        sizes: how much is trained.
-        lost: entry points that took an earlier process with them, or gave no batch in time → how; not entered again.
-        profile: file that what was picked is kept in; empty for none.
-        ends_at: when the time budget is used up (``time.time()``); None: ``grid.seconds`` after the child began.
-        uses_runtime: whether the code at ``tree`` loads by ``chirpid_patch``, for datasets that come without a loader.
+        tree: working directory of the child, from which it imports.
+        grid: the settings to sweep.
+        dataset: ``MODULE:CALLABLE`` that returns a dataset or a loader; may be empty.
+        unaugmented: ``MODULE:CALLABLE`` that returns the dataset without its augmentation; may be empty.
+        config: the training's configuration, if the user named one.
+        discovery: training calls in a copy whose loaders are measured; None if there is no training.
+        sizes: numbers of samples and epochs of the training.
+        lost: entry points that ended an earlier process, or yielded no batch in time → description; they do not run
+            again.
+        profile: file in which the picks are saved; may be empty.
+        ends_at: end of the time budget (``time.time()``); None: ``grid.seconds`` after the start of the child.
+        uses_runtime: whether the code at ``tree`` loads with ``chirpid_patch``, for datasets without a loader.
     """
 
     tree: str

@@ -1,4 +1,4 @@
-"""The child process: it runs the user's code and measures."""
+"""The child process, which runs the user's code and measures."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pathlib import Path
 import torch
 
 from chirp_migrate import __version__
-from chirp_migrate.console.progress import Progress, Step
-from chirp_migrate.console.text import shortened
+from chirp_migrate.console.progress import Progress, ProgressStep
+from chirp_migrate.console.text import shorten_list
 from chirp_migrate.training.errors import Raised, user_code
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
-from chirp_migrate.training.process.protocol import Found
+from chirp_migrate.training.process.protocol import PartialResult
 from chirp_migrate.training.watch.augmentation_cost import time_both
-from chirp_migrate.training.watch.samples import unaugmented, varying
+from chirp_migrate.training.watch.samples import unaugmented, varying_places
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.training.workload.hook import call_names
 from chirp_migrate.tune.document import Candidate, LoaderReport, Measured, Training, TuneReport
 from chirp_migrate.tune.plateau import pick
 from chirp_migrate.tune.recommend import conclude
-from chirp_migrate.tune.request import Request
+from chirp_migrate.tune.request import TuneTask
 from chirp_migrate.tune.saving import save
 from chirp_migrate.tune.sources import from_config, from_reference
 from chirp_migrate.tune.subject import Subject
@@ -48,33 +48,33 @@ _LEAST_S = 1.0
 
 
 def run(
-    request: Request, show: Progress, begin: Callable[[str, int], None] = lambda _label, _others: None
+    request: TuneTask, show: Progress, begin: Callable[[str, int], None] = lambda _label, _others: None
 ) -> TuneReport:
-    """Get the loaders, measure each, and conclude; what concerns the training as a whole stands with the first loader.
+    """Measure each loader and draw the conclusions; those on the whole training are in the first loader's report.
 
     Args:
-        request: what is measured.
+        request: the task.
         show: called with the progress.
-        begin: called before an entry point is entered, with its label and how many others there are; with an empty
-            label before anything is measured.
+        begin: called before an entry point runs, with its label and the number of other entry points; with an empty
+            label before the measurement.
 
     Raises:
-        NotUsable: what was asked for cannot be measured.
-        Raised: the user's code raised.
+        NotUsable: the requested dataset or training cannot be measured.
+        Raised: the user's code raised an error.
     """
     seed_everything(_SEED)
     ends_at = request.ends_at or time.time() + request.grid.seconds
-    subjects, training, notes = _subjects(request, show, begin, max(_LEAST_S, ends_at - time.time()))
+    subjects, training, notes = _find_subjects(request, show, begin, max(_LEAST_S, ends_at - time.time()))
     begin("", 0)
     loaders: list[LoaderReport] = []
     for number, subject in enumerate(subjects):
         if loaders and request.discovery and time.time() > ends_at:
-            names = shortened([one.report.name for one in subjects[number:]], 4)
+            names = shorten_list([one.report.name for one in subjects[number:]], 4)
             notes.append(f"not measured, as the time budget was used up: {names}")
             break
         seed_everything(_SEED)
         left_s = max(_LEAST_S, ends_at - time.time())
-        show(Step("measuring", most_s=left_s))
+        show(ProgressStep("measuring", most_s=left_s))
         try:
             with user_code(f"reading a batch of {subject.report.name}"):
                 report = _measure_subject(subject, request, left_s / (len(subjects) - number), show)
@@ -98,8 +98,8 @@ def run(
     )
 
 
-def _subjects(
-    request: Request, show: Progress, begin: Callable[[str, int], None], seconds: float
+def _find_subjects(
+    request: TuneTask, show: Progress, begin: Callable[[str, int], None], seconds: float
 ) -> tuple[list[Subject], Training | None, list[str]]:
     """Return the subjects of the measurement, the watched training, if any, and notes."""
     if request.dataset:
@@ -128,7 +128,7 @@ def _subjects(
     return subjects, training, lost + notes
 
 
-def _measure_subject(subject: Subject, request: Request, seconds: float, show: Progress) -> LoaderReport:
+def _measure_subject(subject: Subject, request: TuneTask, seconds: float, show: Progress) -> LoaderReport:
     wanted = request.grid
     report, batch_size = subject.report, subject.report.batch_size
     if wanted.migrated is not None:
@@ -136,10 +136,10 @@ def _measure_subject(subject: Subject, request: Request, seconds: float, show: P
     if not report.migrated and report.now is not None and report.now.prefetch_threads:
         report.now = None  # PyTorch's loader has no threads
     show(f"measuring {report.name}, batch size {batch_size}, {report.samples} samples")
-    show(Step("with and without augmentation"))
-    shown = _augmentation(subject, seconds * _FOR_AUGMENTATION)
+    show(ProgressStep("with and without augmentation"))
+    shown = _measure_augmentation(subject, seconds * _FOR_AUGMENTATION)
     report.with_s, report.without_s, report.not_augmented = shown
-    threads = _threads(subject, wanted.thread_safe) if report.migrated else ()
+    threads = _thread_counts(subject, wanted.thread_safe) if report.migrated else ()
     candidates = grid(wanted.workers, wanted.prefetch, threads, batch_size, report.now)
     sizes = [size for size in wanted.batch_sizes if size != batch_size and batch_size is not None]
     share = 1 - _FOR_AUGMENTATION - (_FOR_BATCH_SIZES if sizes else 0)
@@ -148,7 +148,7 @@ def _measure_subject(subject: Subject, request: Request, seconds: float, show: P
     report.rounds, report.cpu_share, report.others = sweep.rounds, sweep.cpu_share, sweep.others
     chosen = pick(report.measured)
     if chosen is not None and sizes:
-        report.batch_sizes = _at_sizes(subject, chosen.candidate, sizes, seconds * _FOR_BATCH_SIZES, show)
+        report.batch_sizes = _measure_batch_sizes(subject, chosen.candidate, sizes, seconds * _FOR_BATCH_SIZES, show)
     if request.profile and report.migrated:
         report.not_saved = save(subject, report.measured, Path(request.profile), wanted.thread_safe)
         report.saved = request.profile if report.not_saved is None else None
@@ -157,16 +157,16 @@ def _measure_subject(subject: Subject, request: Request, seconds: float, show: P
     return report
 
 
-def _augmentation(subject: Subject, seconds: float) -> tuple[list[float], list[float], str | None]:
-    """Seconds a batch with and without augmentation, by round, or why they are not measured.
+def _measure_augmentation(subject: Subject, seconds: float) -> tuple[list[float], list[float], str | None]:
+    """Return the seconds per batch with and without augmentation, by round, or why they are not measured.
 
-    There are five rounds, fewer where ``seconds`` are over, one at least.
+    There are five rounds; fewer if ``seconds`` are over, but at least one.
     """
     if subject.options.get("batch_sampler") is not None:
         return [], [], "its batch sampler may yield indices that another dataset does not have"
     plain = subject.unaugmented
     if plain is None:
-        if not varying(subject.dataset, subject.collate):
+        if not varying_places(subject.dataset, subject.collate):
             return [], [], "it does not augment, as its samples are the same each time they are read"
         plain = unaugmented(subject.dataset, subject.collate)
     if plain is None:
@@ -182,28 +182,30 @@ def _augmentation(subject: Subject, seconds: float) -> tuple[list[float], list[f
     return *time_both(subject, replace(subject, dataset=plain), batch_s, _AUGMENTATION_ROUNDS, until), None
 
 
-def _at_sizes(subject: Subject, chosen: Candidate, sizes: list[int], seconds: float, show: Progress) -> list[Measured]:
-    """Return the pick at its own and the other batch sizes, in turns."""
+def _measure_batch_sizes(
+    subject: Subject, chosen: Candidate, sizes: list[int], seconds: float, show: Progress
+) -> list[Measured]:
+    """Measure the pick at its own and at other batch sizes, in turns."""
     ways = [replace(chosen, batch_size=size) for size in (subject.report.batch_size, *sizes)]
     show(f"{chosen} at batch sizes {', '.join(str(way.batch_size) for way in ways)}")
     return Sweep(subject, ways, seconds, show).run()
 
 
-def _threads(subject: Subject, thread_safe: bool) -> tuple[int, ...]:
-    """Numbers of prefetch threads worth trying: none where a user's code would run in them unasked."""
+def _thread_counts(subject: Subject, thread_safe: bool) -> tuple[int, ...]:
+    """Return the numbers of prefetching threads to try: none if they would run user code without permission."""
     if not thread_safe and not (is_in_memory(subject.dataset) and stacks_samples(subject.collate)):
         return ()
     most = usable_cpus()
     return tuple(sorted({1, min(2, most), most}))
 
 
-def _as_child(request: Request, parent: Parent) -> TuneReport:
+def _as_child(request: TuneTask, parent: Parent) -> TuneReport:
     def begin(label: str, others: int) -> None:
-        parent.send(Found(label, others))
+        parent.send(PartialResult(label, others))
         parent.wait_for_turn()
 
     return run(request, parent.show, begin)
 
 
 if __name__ == "__main__":
-    sys.exit(serve(Request, _as_child))
+    sys.exit(serve(TuneTask, _as_child))

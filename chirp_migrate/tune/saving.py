@@ -11,7 +11,7 @@ from chirp_migrate.tune.document import Measured
 from chirp_migrate.tune.plateau import mean_rate, pick
 from chirp_migrate.tune.subject import Subject
 from chirpid_patch.loader_speed.profiles import recall, remember, signature
-from chirpid_patch.loader_speed.search import LoaderChoice, Trial
+from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial
 from chirpid_patch.machine.accelerator import pinning_device
 
 __all__ = ["factory_arguments", "save"]
@@ -21,10 +21,10 @@ _WIDEST = 10.0
 
 
 def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_safe: bool) -> str | None:
-    """Keep the pick for the calls of the factory that make this loader; one sentence where it cannot be kept.
+    """Save the pick for the factory's calls that build this loader; return one sentence if it cannot be saved.
 
-    Kept twice where they differ: for a call that says nothing of workers, and for a migrated one, whose
-    ``num_workers`` is what the original had; there, only as many workers are picked.
+    The pick is saved twice if these calls differ: for a call without ``num_workers``, and for a migrated call with the
+    ``num_workers`` of the original call, which is then the upper bound of the pick.
     """
     chosen = pick(measured)
     if chosen is not None:
@@ -47,7 +47,7 @@ def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_s
 
 
 def factory_arguments(subject: Subject, thread_safe: bool) -> list[dict[str, Any]]:
-    """Return the options by which the factory looks a choice up, for the calls that make the loader of ``subject``."""
+    """Return the options with which the factory looks up a choice for the loader of ``subject``."""
     options = {**subject.options, "batch_size": subject.report.batch_size, "thread_safe": thread_safe}
     if options.get("batch_sampler") is not None:
         options = {name: value for name, value in options.items() if name not in ("batch_size", "drop_last")}
@@ -57,13 +57,16 @@ def factory_arguments(subject: Subject, thread_safe: bool) -> list[dict[str, Any
 
 
 def _choice_of(measured: Sequence[Measured]) -> LoaderChoice | None:
-    """The pick as the factory remembers it; None where there is none, or loading in the process was not measured."""
+    """Return the pick as the factory stores it.
+
+    The result is None if there is no pick, or loading in the process was not measured.
+    """
     chosen = pick(measured)
-    trials: dict[tuple[int, int], Trial] = {}
+    trials: dict[tuple[int, int], LoadingTrial] = {}
     for way in sorted(measured, key=lambda way: (way is not chosen, way.candidate.size)):
         at_once = way.candidate.num_workers, way.candidate.prefetch_threads
         if way.rates and at_once not in trials:
-            trials[at_once] = Trial(*at_once, mean_rate(way.rates).value, way.first_batch_s[0])
+            trials[at_once] = LoadingTrial(*at_once, mean_rate(way.rates).value, way.first_batch_s[0])
     if chosen is None or (0, 0) not in trials:
         return None
     ordered = sorted(trials.values(), key=lambda trial: (trial.num_workers, trial.prefetch_threads))

@@ -1,4 +1,4 @@
-"""One run of ``tune``: the request to the child, and the use of its answer."""
+"""One run of ``tune``: the task of the child, and the use of its results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from chirp_migrate.console.progress import Progress, Step
+from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.engine.discover import discover as python_files
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
@@ -17,7 +17,7 @@ from chirp_migrate.training.process.run_child import Child, Role
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.tune.document import TuneReport
-from chirp_migrate.tune.request import Request
+from chirp_migrate.tune.request import TuneTask
 from chirp_migrate.verify.options import VerifyOptions, training_of
 
 __all__ = ["tune_tree"]
@@ -28,19 +28,19 @@ _ENTERING_SHARE, _LEAST_ENTERING_S = 1 / 4, 5.0
 _ROLE = Role("The process that measures", "", "--time-budget and fewer --num-workers")
 
 
-def tune_tree(request: Request, training: VerifyOptions | None, timeout_s: float, progress: Progress) -> TuneReport:
-    """Run the user's code in a process of its own and measure ways of loading its datasets.
+def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: float, progress: Progress) -> TuneReport:
+    """Run the user's code in a separate process and measure configurations for its datasets.
 
-    A training runs in a temporary copy, since it may write; a dataset alone is read where it is, with the data there.
+    A training runs in a temporary copy, because it may write files. A dataset alone is read in place, with its data.
 
     Args:
-        request: what was asked for; ``tree`` is the folder of the backend. Of a training nothing is said in it yet.
-        training: what is trained; None where the request names a dataset or configuration.
+        request: the task without a training; ``tree`` is the folder of the backend.
+        training: the training; None if the request names a dataset or configuration.
         timeout_s: seconds after which the process counts as hung.
         progress: called with the current and the finished steps.
 
     Raises:
-        UsageProblem: what was asked for cannot be measured.
+        UsageProblem: the requested dataset or training cannot be measured.
         WorkloadFailed: the user's code failed.
     """
     root = Path(request.tree)
@@ -52,13 +52,13 @@ def tune_tree(request: Request, training: VerifyOptions | None, timeout_s: float
             request = _of_training(request, training, folder / "tree", progress)
         place = "a temporary copy" if request.discovery else str(root)
         progress(f"tune runs your own code, in {place}, in a process of its own")
-        progress(Step("starting the process that measures"))
+        progress(ProgressStep("starting the process that measures"))
         with signals_as_one_interrupt():
             return _run_measurement(request, timeout_s, progress)
 
 
-def _run_measurement(request: Request, timeout_s: float, progress: Progress) -> TuneReport:
-    """Run the process that measures; where it is lost with an entry point, run another one without that."""
+def _run_measurement(request: TuneTask, timeout_s: float, progress: Progress) -> TuneReport:
+    """Run the process that measures; if an entry point ends it, run another process without that entry point."""
     while True:
         with Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child:
             try:
@@ -77,20 +77,20 @@ def _run_measurement(request: Request, timeout_s: float, progress: Progress) -> 
                 request = replace(request, lost={**request.lost, label: failed.ending})
 
 
-def _longest_s(request: Request, timeout_s: float) -> float:
-    """Seconds that one of several entry points may take until its loaders have given a few batches."""
+def _longest_s(request: TuneTask, timeout_s: float) -> float:
+    """Return the seconds that an entry point may take until its loaders have yielded a few batches."""
     left_s = (request.ends_at or math.inf) - time.time()
     return min(timeout_s, max(_LEAST_ENTERING_S, _ENTERING_SHARE * left_s))
 
 
-def _of_training(request: Request, options: VerifyOptions, tree: Path, progress: Progress) -> Request:
-    """Return the request with what is trained, in a copy of the backend at ``tree``."""
+def _of_training(request: TuneTask, options: VerifyOptions, tree: Path, progress: Progress) -> TuneTask:
+    """Return the request with the training, in a copy of the backend at ``tree``."""
     root = Path(request.tree)
     if options.source is Source.COMMAND:
         raise UsageProblem(
             "the settings for verify name a command, whose loaders cannot be seen: give tune a --workload or --dataset."
         )
-    progress(Step("finding and copying what is trained"))
+    progress(ProgressStep("finding and copying what is trained"))
     discovery = training_of(root, root, options, "tune")
     too_large = copy_tree(root, tree)
     if too_large:
@@ -99,5 +99,5 @@ def _of_training(request: Request, options: VerifyOptions, tree: Path, progress:
 
 
 def _uses_runtime(root: Path) -> bool:
-    """Return whether a file of the backend mentions the runtime: it loads by it, then."""
+    """Return whether a file of the backend mentions the runtime, so that the backend loads with it."""
     return any(b"chirpid_patch" in (root / name).read_bytes() for name in python_files(root, notebooks=False).files)

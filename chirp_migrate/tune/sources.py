@@ -1,4 +1,4 @@
-"""The dataset to measure, in the child process: from the user's function or class, or by R-004's script."""
+"""The dataset to measure, in the child process: from the user's function or class, or built as by R-004's script."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _TRANSFORM = "transform"
 
 
 def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, migrated: bool) -> Subject:
-    """The dataset, or the loader, that ``MODULE:CALLABLE`` gives; what is named may also be such an object itself.
+    """Return the dataset or loader of ``MODULE:CALLABLE``, which is a function or the object itself.
 
-    A function that has a parameter without default is given the path of the configuration. ``migrated`` says whether
-    ``chirpid_patch`` loads a dataset that comes without a loader.
+    A function with a parameter without default gets the path of the configuration. ``migrated``: ``chirpid_patch``
+    loads a dataset without a loader.
 
     Raises:
-        NotUsable: there is no such function, or it gives no dataset that can be measured.
-        Raised: the user's code raised.
+        NotUsable: there is no such function, or it returns no dataset that can be measured.
+        Raised: the user's code raised an error.
     """
     made = _build_dataset(reference, config)
     size = config.batch_size if config is not None else None
@@ -53,13 +53,13 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, 
 def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
     """Return the training dataset that R-004's script builds from a configuration.
 
-    Looked for is the module that defines ``get_train_transforms`` and a class with ``transform`` and further parameters
-    in its constructor; these are filled from the section ``data``: ``csv_file`` from ``csv_file``, ``data_csv_file`` or
-    ``data_csv``.
+    The function uses the module that defines ``get_train_transforms`` and a class with ``transform`` and further
+    parameters in its constructor. These parameters get their values from the section ``data``: ``csv_file`` from
+    ``csv_file``, ``data_csv_file`` or ``data_csv``.
 
     Raises:
-        NotUsable: no module, or more than one, is of that form, or a parameter cannot be filled.
-        Raised: the user's code raised.
+        NotUsable: no module or several modules have that form, or a parameter has no value.
+        Raised: the user's code raised an error.
     """
     found = [(module, kind) for module, path in modules_of(tree).items() for kind in _dataset_classes(path)]
     if len(found) != 1:
@@ -87,7 +87,7 @@ def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
 
 
 def _with_settings(subject: Subject, config: TuneConfig | None) -> Subject:
-    """Return ``subject`` with what the configuration says of its loading, and the names of these settings."""
+    """Return ``subject`` with the loading settings of the configuration, and the names of these settings."""
     if config is None:
         return subject
     names = {"num_workers": "data", "prefetch_factor": "data", "batch_size": "training"}
@@ -116,7 +116,7 @@ def _build_dataset(reference: str, config: TuneConfig | None) -> Any:
 
 
 def _wants_one(function: Callable[..., Any]) -> bool:
-    """Return whether a function has a parameter that must be given by position."""
+    """Return whether a function has a parameter that must be passed by position."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -126,7 +126,7 @@ def _wants_one(function: Callable[..., Any]) -> bool:
 
 
 def _misfit(function: Callable[..., Any], arguments: Sequence[str]) -> str:
-    """Return why a function cannot be called with these arguments, by its parameters; empty where it can."""
+    """Return why a function cannot be called with these arguments, by its parameters; empty if it can."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # it does not say
@@ -139,7 +139,7 @@ def _misfit(function: Callable[..., Any], arguments: Sequence[str]) -> str:
 
 
 def _fill_parameters(what: str, function: Any, config: TuneConfig, leave: str = "") -> dict[str, Any]:
-    """Arguments for the parameters that must be given, from the configuration."""
+    """Return the arguments for the required parameters, from the configuration."""
     values: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if name == leave or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -162,7 +162,7 @@ def _from_sections(name: str, config: TuneConfig) -> tuple[str | None, Any]:
 
 
 def _dataset_classes(path: Path) -> list[str]:
-    """Classes with ``transform`` in their constructor, of a file that also defines the training's transforms."""
+    """Yield the classes with ``transform`` in their constructor, if the file also defines the training's transforms."""
     try:
         content = path.read_bytes()
         if _TRAIN_TRANSFORMS.encode() not in content:

@@ -1,4 +1,4 @@
-"""One loader whose ways of loading are compared, in the child process: its dataset and how its batches are made."""
+"""One loader whose configurations are compared, in the child process: its dataset and its arguments for batches."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from chirpid_patch.machine.accelerator import pinning_device
 __all__ = ["Subject", "new_loader", "of_dataset", "of_loader"]
 
 _MATTERING = ("collate_fn", "worker_init_fn", "multiprocessing_context")
-"""What matters for loading alone, beside how samples are drawn."""
+"""Arguments that matter for loading alone, in addition to the order of samples."""
 
 _KEPT = ("worker_init_fn", "multiprocessing_context", "generator", "drop_last", "timeout")
 
 
 @dataclass
 class Subject:
-    """A dataset, how its batches are made, and what is known of it.
+    """A dataset, the arguments for its batches, and the facts about it.
 
     Attributes:
         dataset: map-style, with samples.
-        report: what is known before anything is measured.
-        options: the ``DataLoader`` arguments that decide, with the batch size, what a batch is.
-        asked_workers: worker processes that the replaced call had; what a migrated call has as ``num_workers``.
-        unaugmented: the dataset without its augmentation, where the user named it.
+        report: the report with the facts that are known before the measurement.
+        options: the ``DataLoader`` arguments that define a batch, together with the batch size.
+        asked_workers: number of worker processes in the replaced call, which a migrated call has as ``num_workers``.
+        unaugmented: the dataset without its augmentation, if the user named it.
     """
 
     dataset: Any
@@ -54,10 +54,10 @@ class Subject:
 
 
 def of_dataset(dataset: Any, batch_size: int, migrated: bool) -> Subject:
-    """Return a dataset that no loader was given for, shuffled for training.
+    """Return the subject for a dataset without a loader, shuffled as for training.
 
     Raises:
-        NotUsable: it is no map-style dataset, or is empty.
+        NotUsable: the dataset is not map-style, or is empty.
     """
     _check(dataset)
     report = LoaderReport(described(dataset), "training", batch_size, len(dataset), migrated)
@@ -65,10 +65,10 @@ def of_dataset(dataset: Any, batch_size: int, migrated: bool) -> Subject:
 
 
 def of_loader(loader: Any, role: str) -> Subject:
-    """Return a loader as the training has it.
+    """Return the subject for a loader of the training.
 
     Raises:
-        NotUsable: its dataset is no map-style dataset, or is empty.
+        NotUsable: its dataset is not map-style, or is empty.
     """
     dataset = loader.dataset
     _check(dataset)
@@ -93,7 +93,7 @@ def of_loader(loader: Any, role: str) -> Subject:
 
 
 def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate) -> DataLoader[Any]:
-    """Return a loader that loads as ``candidate`` does, with workers that stay until it is shut down."""
+    """Return a loader with the configuration ``candidate``, whose workers stay until it is shut down."""
     threads = candidate.prefetch_threads
     options: dict[str, Any] = {
         **{name: subject.options[name] for name in _MATTERING if subject.options.get(name) is not None},

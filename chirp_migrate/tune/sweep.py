@@ -1,9 +1,9 @@
-"""Measures ways of loading in turns, in the child process.
+"""Measurement of configurations in turns, in the child process.
 
-Of each measurement the start is kept apart: the first batch, and those that were begun together with it, are over
-before the clock runs (trap 8, 9). Counted are batches that came, in whole turns of the workers, and the time that was
-waited for them; nothing is divided by a number that was only asked for. Every round measures every candidate once, in
-an order that changes, so that a machine that slows down does so for all.
+The start is not part of a measurement: the clock starts after the first batch and the batches that were started
+together with it (traps 8 and 9). Batches that arrive count, in whole turns of the workers, and the time of waiting for
+them; requested batches that did not arrive do not count. Every round measures every candidate once, in a changing
+order, so that a slower machine affects all candidates alike.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
-from chirp_migrate.console.progress import Progress, Step
+from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.training.errors import first_line
 from chirp_migrate.training.process.background_load import Watch
-from chirp_migrate.tune.document import Candidate, Measured, Place
-from chirp_migrate.tune.plateau import mean_rate, pick, settled, standings
+from chirp_migrate.tune.document import Candidate, Measured, Outcome
+from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
 from chirp_migrate.tune.subject import Subject, new_loader
 from chirpid_patch.loader_speed.measure import Rate, measure_rate
-from chirpid_patch.loader_speed.search import EndlessDraws
+from chirpid_patch.loader_speed.search import EndlessIndices
 from chirpid_patch.loading.worker_start import start_method, start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
 
@@ -43,10 +43,10 @@ def grid(
     batch_size: int | None,
     now: Candidate | None,
 ) -> list[Candidate]:
-    """Return every candidate once, smallest first; without workers there is nothing to prefetch (trap 4).
+    """Return every candidate once, smallest first; without workers there is no prefetch factor (trap 4).
 
-    Loading in the process is always among them, since everything is compared with it, and so is what the training has
-    now.
+    The candidates always include loading in the process, with which all others are compared, and the current
+    configuration of the training.
     """
     way = partial(Candidate, batch_size=batch_size)
     ways = {way(0), *([] if now is None else [now])}
@@ -56,16 +56,16 @@ def grid(
 
 
 def measure(subject: Subject, candidate: Candidate, seconds: float) -> tuple[float, Rate]:
-    """Load for about ``seconds``, one turn of the workers at least.
+    """Load for about ``seconds``, but at least one turn of the workers.
 
     Returns:
-        Samples a second, once running, and what they were computed from.
+        Samples per second after the start, and the data from which they were computed.
 
     Raises:
         RuntimeError: worker processes could not be started or died.
-        Exception: what the user's dataset or collation raises.
+        Exception: any error of the user's dataset or collation.
     """
-    draws = EndlessDraws(len(subject.dataset), {**subject.options, "batch_size": candidate.batch_size})
+    draws = EndlessIndices(len(subject.dataset), {**subject.options, "batch_size": candidate.batch_size})
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         rate = measure_rate(lambda: new_loader(subject, draws.sampling(), candidate), candidate.at_once, seconds)
@@ -81,7 +81,7 @@ def _why_lost(warned: Sequence[str]) -> str:
 
 
 def expected_s(candidate: Candidate, batch_s: float, slice_s: float, start_s: float, cpus: int) -> float:
-    """Seconds that one measurement will take, from the seconds that a batch takes in the process."""
+    """Estimate the seconds of one measurement, from the seconds that a batch takes in the process."""
     turn = candidate.at_once * batch_s / min(candidate.at_once, cpus)
     return (start_s if candidate.num_workers else 0.0) + batch_s + turn + max(slice_s, turn)
 
@@ -92,10 +92,10 @@ class Sweep:
 
     Attributes:
         subject: the dataset.
-        candidates: the ways of loading; loading in the process is among them.
-        seconds: time for it; :data:`MIN_ROUNDS` rounds are made in any case, unless it is limited.
+        candidates: the configurations, including loading in the process.
+        seconds: time limit; at least :data:`MIN_ROUNDS` rounds run unless ``is_limited``.
         show: called with the progress.
-        is_limited: whether to end when time is up, even in the first round.
+        is_limited: whether to end at the time limit, even in the first round.
     """
 
     subject: Subject
@@ -113,38 +113,38 @@ class Sweep:
 
     @property
     def cpu_share(self) -> float | None:
-        """CPU time / wall time of loading in the process, the median of the rounds; None where that failed."""
+        """Return CPU time / wall time of loading in the process, the median of the rounds; None if that failed."""
         return median(self._cpu_shares) if self._cpu_shares else None
 
     @property
     def others(self) -> float | None:
-        """Share of the CPUs that other processes used, the median of the measurements; None where not known."""
+        """Return the median share of the CPUs that other processes used; None if it is not known."""
         return median(self._others) if self._others else None
 
     def run(self) -> list[Measured]:
-        """Measure until the order is clear or time is up.
+        """Measure until the pick is unlikely to change, or time is up.
 
         Raises:
-            Exception: what the user's code raises when batches are loaded in the process.
+            Exception: any error of the user's code while batches are loaded in the process.
         """
         begun = time.monotonic()
         slice_s = min(max(self.seconds / (_WANTED_ROUNDS * len(self.measured)), _SHORTEST_S), _LONGEST_S)
         while True:
             began = time.monotonic()
-            order = self._order()
+            order = self._candidates_of_round()
             for number, configuration in enumerate(order, start=self.rounds * len(order)):
                 if self.is_limited and number and time.monotonic() - begun > self.seconds:
                     return self._measured_in_time()
                 # How many rounds there will be is known of the fewest alone.
                 total = MIN_ROUNDS * len(order) if self.rounds < MIN_ROUNDS else 0
-                self.show(Step(f"round {self.rounds + 1}: {configuration.candidate}", number, total))
+                self.show(ProgressStep(f"round {self.rounds + 1}: {configuration.candidate}", number, total))
                 self._measure(configuration, slice_s)
                 if self.rounds == 0 and configuration is self.measured[0] and self._batch_s:
-                    self._foretell(slice_s)
+                    self._report_duration(slice_s)
             self.rounds += 1
             now = time.monotonic()
             left = self.seconds - (now - begun)
-            over = settled(self.measured) or left < (now - began) / 2 or not self._contenders()
+            over = is_conclusive(self.measured) or left < (now - began) / 2 or not self._contenders()
             if self.rounds >= MIN_ROUNDS and over:
                 return self.measured
             if self.is_limited and left < (now - began) / 2:
@@ -153,7 +153,7 @@ class Sweep:
             if chosen is not None:
                 least = (MIN_ROUNDS - self.rounds) * (now - began)
                 rest = max(left, least)
-                self.show(Step("comparing", left_s=least))
+                self.show(ProgressStep("comparing", left_s=least))
                 ahead = f"{chosen.candidate} is ahead with {mean_rate(chosen.rates).value:.0f} samples/s"
                 time_left = f"; about {rest:.0f} s left" if rest >= 1 else ""
                 self.show(f"round {self.rounds}: {ahead}{time_left}")
@@ -163,19 +163,19 @@ class Sweep:
         self.measured = [one for one in self.measured if one.rates or one.error is not None]
         return self.measured
 
-    def _order(self) -> list[Measured]:
-        """Those of the next round: all at first, then those that are not clearly below; the first begins round 0."""
+    def _candidates_of_round(self) -> list[Measured]:
+        """Return the candidates of the next round in order: all at first, later those not clearly below the best."""
         contenders = self._contenders() if self.rounds >= MIN_ROUNDS else self.measured
         order = deque(configuration for configuration in contenders if configuration.error is None)
         order.rotate(-self.rounds)
         return list(order) if self.rounds % 2 == 0 else list(reversed(order))
 
     def _contenders(self) -> list[Measured]:
-        placed = zip(self.measured, standings(self.measured), strict=True)
+        placed = zip(self.measured, compare_with_best(self.measured), strict=True)
         return [
             configuration
-            for configuration, beside in placed
-            if not (beside.settled and beside.place in (Place.BELOW, Place.FAILED))
+            for configuration, comparison in placed
+            if not (comparison.conclusive and comparison.outcome in (Outcome.BELOW, Outcome.FAILED))
         ]
 
     def _measure(self, configuration: Measured, slice_s: float) -> None:
@@ -186,7 +186,7 @@ class Sweep:
         except Exception as error:
             if configuration.candidate.alone:  # nothing can load what cannot be loaded here
                 raise
-            configuration.error = _why(error)
+            configuration.error = _reason_of_error(error)
             configuration.rates.clear()
             self.show(f"{configuration.candidate} could not be measured: {configuration.error}")
             return
@@ -200,15 +200,15 @@ class Sweep:
         configuration.first_batch_s.append(rate.first_s)
         configuration.batches += rate.batches
 
-    def _foretell(self, slice_s: float) -> None:
-        """Say how long it will take, once a batch has been loaded."""
+    def _report_duration(self, slice_s: float) -> None:
+        """Report the expected duration, after a batch has been loaded."""
         start_s = start_seconds(start_method(self.subject.options))
         cpus = usable_cpus()
         least = MIN_ROUNDS * sum(
             expected_s(configuration.candidate, self._batch_s, slice_s, start_s, cpus)
             for configuration in self.measured
         )
-        self.show(Step("reading", left_s=least))
+        self.show(ProgressStep("reading", left_s=least))
         rate = (self.measured[0].candidate.batch_size or 1) / self._batch_s
         beyond = f", more than the {self.seconds:.0f} s requested" if least > 1.5 * self.seconds else ""
         if beyond and self.is_limited:
@@ -219,8 +219,8 @@ class Sweep:
         )
 
 
-def _why(error: Exception) -> str:
-    """Return one line; of what a worker raised, which PyTorch gives as a traceback, the last."""
+def _reason_of_error(error: Exception) -> str:
+    """Return an error as one line; for the error of a worker, the last line of PyTorch's traceback."""
     text = first_line(error)
     if text.startswith("Caught "):
         return str(error).strip().splitlines()[-1].strip()

@@ -1,4 +1,4 @@
-"""The loaders that a training makes, and how long it waits for each: it is entered, watched, and ended again."""
+"""Watching of a training call, which is then ended: the loaders that it builds, and the waits for each."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from chirp_migrate.console.progress import Progress, Step
-from chirp_migrate.console.text import count, percent, shortened
+from chirp_migrate.console.progress import Progress, ProgressStep
+from chirp_migrate.console.text import count, percent, shorten_list
 from chirp_migrate.training.errors import NotUsable, Raised, user_code
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
@@ -44,15 +44,15 @@ _LEAST_S = 6.0
 
 
 class _SeenEnough(BaseException):
-    """Ends a training call whose loaders were seen; no error, so that code that handles errors lets it pass."""
+    """Ends a training call whose loaders were seen. It is no ``Exception``, so that handlers of errors let it pass."""
 
 
 @dataclass
-class _Loader:
+class _LoaderGroup:
     """All loaders with the same kind of dataset, batches and role, such as those of the folds.
 
-    Waits and periods (from batch to batch, the training's step included) are in seconds; the first batch of each walk
-    is left out of both: it is start-up.
+    Waits and periods (from batch to batch, including the training's step) are in seconds. They omit the first batch of
+    each pass, which is start-up.
     """
 
     loader: Any
@@ -61,21 +61,21 @@ class _Loader:
     whole_s: float = 0.0
 
 
-class _Watching(Interception):
-    """Sees what loaders a training makes, and how long it waits for them, until it begins its second epoch."""
+class _LoaderWatch(Interception):
+    """Records the loaders of a training, and its waits for them, until the second epoch begins."""
 
     def __init__(self, longest_s: float) -> None:
         super().__init__(self._watch)
         self._longest_s = longest_s
-        self.loaders: dict[tuple[Any, ...], _Loader] = {}
+        self.loaders: dict[tuple[Any, ...], _LoaderGroup] = {}
         self._pacing = Pacing()
         self._entered = 0.0
 
     def run(self, call: Callable[[], Any]) -> None:
-        """Make a training call, and end it once its loaders were seen.
+        """Run a training call, and end it once its loaders were seen.
 
         Raises:
-            Exception: what the call raises.
+            Exception: any error of the call.
         """
         self.cover_new_classes()
         self._pacing = Pacing()
@@ -93,7 +93,7 @@ class _Watching(Interception):
         dataset = getattr(loader, "dataset", None)
         role = "training" if torch.is_grad_enabled() else "validation"
         key = (role, described(dataset), loader.batch_size, type(loader).__name__)
-        known = self.loaders.setdefault(key, _Loader(loader, role))
+        known = self.loaders.setdefault(key, _LoaderGroup(loader, role))
         timer = BatchTimer()
         batches, began = 0, time.perf_counter()
 
@@ -121,22 +121,22 @@ def watched(
     seconds: float = math.inf,
     begin: Callable[[str], None] = lambda _label: None,
 ) -> tuple[list[Subject], Training, list[str]]:
-    """Enter training calls until their first loaders have given batches, and give those worth measuring, slowest first.
+    """Run training calls until their loaders have yielded batches, and return the loaders to measure, slowest first.
 
     Args:
-        calls: of each entry point, what makes its training call.
+        calls: for each entry point, a function that returns its training call.
         show: called with the progress.
-        seconds: time for this and for measuring; a part of it is for this.
-        begin: called before each entry point is entered.
+        seconds: time limit of watching and measuring; watching uses a part of it.
+        begin: called before each entry point runs.
 
     Returns:
-        The loaders, what the training took, and notes on those left out.
+        The loaders, the times of the training, and notes on omitted loaders.
 
     Raises:
         NotUsable: the training took no batch from a loader that can be measured.
-        Raised: no entry point trains, and the first one raised this.
+        Raised: no entry point trains; this is the error of the first one.
     """
-    watching = _Watching(_LONGEST_SHARE * seconds)
+    watching = _LoaderWatch(_LONGEST_SHARE * seconds)
     monitor = DataLoaderPerformanceMonitor()
     notes: list[str] = []
     first: Raised | None = None
@@ -144,9 +144,9 @@ def watched(
     with watching, monitor.watch() as usage:
         for number, (label, make) in enumerate(calls.items()):
             if number and time.perf_counter() - began > _WATCHING_SHARE * seconds:
-                notes.append(f"not entered within the time budget: {shortened(list(calls)[number:], 4)}")
+                notes.append(f"not entered within the time budget: {shorten_list(list(calls)[number:], 4)}")
                 break
-            show(Step(f"entering {label}", number, len(calls)))
+            show(ProgressStep(f"entering {label}", number, len(calls)))
             begin(label)
             try:
                 with user_code(label):
@@ -159,7 +159,7 @@ def watched(
     if first is not None and not watching.loaders:
         raise first
     for known in watching.loaders.values():
-        shut_down_workers(known.loader)  # persistent ones would stay beside what is measured next (trap 13)
+        shut_down_workers(known.loader)  # persistent ones would run during the next measurement (trap 13)
     gc.collect()
     show(f"saw {count(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
     training = Training(taken, usage.mean_gpu_utilization, str(monitor.gpu_status()))
@@ -167,7 +167,7 @@ def watched(
     return subjects, training, notes + more
 
 
-def _worth_measuring(watching: _Watching, seconds: float) -> tuple[list[Subject], list[str]]:
+def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[Subject], list[str]]:
     slowest_first = sorted(watching.loaders.values(), key=lambda kind: kind.waited_s, reverse=True)
     most = max(1, int(min(seconds / _LEAST_S, len(slowest_first))))
     subjects: list[Subject] = []

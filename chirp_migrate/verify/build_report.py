@@ -1,4 +1,4 @@
-"""The document of a verification, built from its measurements and decision."""
+"""Building of the document of a verification from its measurements and its decision."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from chirp_migrate import __version__
-from chirp_migrate.console.text import count, percent, shortened
+from chirp_migrate.console.text import count, percent, shorten_list
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
@@ -36,11 +36,11 @@ class Findings:
     """The results of a verification so far.
 
     Attributes:
-        watched: what both sides showed under the watch.
-        equivalence: what of the training differs.
-        rounds: what was timed; nothing where the sides were found to differ before.
-        measured: side → what the clocks on its loaders showed.
-        spent_s: seconds that were spent on what, by name.
+        watched: the watched runs of both versions.
+        equivalence: the differences between the trainings.
+        rounds: the timed rounds; empty if the versions differ, so that nothing was timed.
+        measured: version → results of its MEASURED pass.
+        spent_s: seconds of each activity, by name.
     """
 
     watched: Watched
@@ -51,10 +51,10 @@ class Findings:
 
 
 def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings, **conditions: Any) -> VerifyReport:
-    """Everything measured, with raw seconds of every round and what every loader yielded, and what is decided by it.
+    """Build the document from all measurements, with raw seconds of every round and all loader passes.
 
     Args:
-        found: what is reported.
+        found: the results to report.
         conditions: fields of the document that are not measured: ``before``, ``copies``, ``files``.
     """
     labels = [entry.label for entry in discovery.entry_points if entry.label not in found.watched.failing]
@@ -85,17 +85,19 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
         exit_code=ExitCode.INTERRUPTED if interrupted else decision.verdict.exit_code,
         reason=reason,
         threshold=settings.threshold,
-        headspace=None if total is None else total.headspace,
+        headroom=None if total is None else total.headroom,
         ratio=None if total is None else total.ratio,
         ratios={label: timing.ratio for label, timing in judge.entries.items()},
         seconds={side: {label: timed.seconds(side, label) for label in labels} for side in SIDES},
         total_seconds={side: [timed.total_seconds(side)] for side in SIDES} if timed.count else {},
         rounds=timed,
         verdicts={
-            label: EntryVerdict(verdict.of_entry_point, judge.entries[label].perfect, judge.entries[label].headspace)
+            label: EntryVerdict(
+                verdict.of_entry_point, judge.entries[label].zero_cost_ratio, judge.entries[label].headroom
+            )
             for label, verdict in judge.verdicts().items()
         },
-        perfect=None if total is None else total.perfect,
+        zero_cost_ratio=None if total is None else total.zero_cost_ratio,
         own_runs=_own_runs(discovery, timed),
         spent_s={name: round(seconds, 3) for name, seconds in found.spent_s.items()},
         measures=Measured(
@@ -167,7 +169,7 @@ def _own_runs(discovery: Discovery, timed: Rounds) -> dict[str, OwnTimes]:
 
 
 def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> VerifyReport:
-    """Return the verdict ``failed``, with the end of what the project's code printed."""
+    """Return a report with the verdict ``failed``, and the end of the output of the project's code."""
     on = machine.describe(usable_cpus())
     return VerifyReport(
         verdict=Verdict.FAILED.text,
@@ -183,7 +185,7 @@ def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> V
 
 
 def rounds_line(rounds: Rounds) -> str:
-    """Return how many rounds were made, how busy the machine was, and why there were no more."""
+    """Return a line with the number of rounds, the load of the machine, and the reason for the last round."""
     timed = sum(len(each.labels) for each in rounds.made)
     text = f"{count(rounds.count, 'pair')} of processes, {count(timed, 'entry point')} timed in them"
     ended = "" if rounds.ended_with is None else f" Ended with {rounds.ended_with}."
@@ -207,12 +209,12 @@ def _describe_uncompared(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) ->
             holders.setdefault(tuple(sorted(names)), []).append(label)
     if not holders:
         return ""
-    held = "; ".join(f"{shortened(labels, 3)}: {shortened(names, 3)}" for names, labels in holders.items())
+    held = "; ".join(f"{shorten_list(labels, 3)}: {shorten_list(names, 3)}" for names, labels in holders.items())
     return f"Batches hold objects that verify does not look into, so what is in them was not compared ({held})."
 
 
 def _provenance() -> dict[str, Any]:
-    """Return tool, time and place of the document."""
+    """Return tool, time and machine of the document."""
     return {
         "tool": f"chirp-migrate {__version__}",
         "environment": machine.describe_environment(),
@@ -233,7 +235,7 @@ def _figures(measured: SideMeasures, timed: Rounds, side: str) -> dict[str, floa
 
 
 def _describe_simulation(discovery: Discovery, settings: VerifyOptions, timed: Rounds) -> Simulated:
-    """Return the simulation, and how busy it kept the device."""
+    """Return a description of the simulation, and the share of the time that it kept the device busy."""
     step_ms = settings.simulate_step_ms
     if discovery.source is Source.COMMAND:
         text = f"SIMULATED device steps of {step_ms:g} ms were requested, but a command cannot have any: none ran."

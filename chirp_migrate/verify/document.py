@@ -1,7 +1,7 @@
 """The result of a verification as one document: ``verify --json`` writes it, a run stores it, reports read it.
 
-docs/json.md says what each field is, docs/schemas/verify.json is its JSON Schema. A field that is added has a default,
-so that documents of earlier versions are read; those that go or change their meaning give another ``SCHEMA``.
+docs/json.md describes each field, and docs/schemas/verify.json is the JSON Schema. A new field gets a default, so that
+documents of earlier versions can be read. A field that is removed or changes its meaning requires another ``SCHEMA``.
 """
 
 from __future__ import annotations
@@ -43,28 +43,30 @@ Seconds = dict[str, dict[str, list[float]]]
 
 
 class EntryVerdict(msgspec.Struct, frozen=True):
-    """An entry point by itself.
+    """The verdict on one entry point.
 
     Attributes:
         verdict: ``meets the threshold``, ``model-bound``, ``not shown``, ``inconclusive`` or ``slower``.
-        perfect: time with zero-cost loading / before; None where it was not measured.
-        headspace: share of the time before that zero-cost loading would save, 0 to 1.
+        zero_cost_ratio: time with zero-cost loading / time before; None if it was not measured.
+        headroom: share of the time before that zero-cost loading would save, 0 to 1.
     """
 
     verdict: str = ""
-    perfect: Ratio | None = None
-    headspace: float | None = None
+    zero_cost_ratio: Ratio | None = None
+    headroom: float | None = None
 
 
 class OwnTimes(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of the user's own run of an entry point.
 
     Attributes:
-        epochs, folds: of that run, by the defaults of the entry point; 0 epochs where it is timed as a whole.
-        assumed: whether the epochs stand nowhere in the source.
-        epoch_s: side → seconds of an epoch after the first; nothing where it is timed as a whole.
-        start_s: side → seconds of start-up, once a fold: what comes before the first epoch, and what that takes more.
-        timed_epochs: epochs that ``epoch_s`` rests on.
+        epochs, folds: epochs and folds of that run, by the defaults of the entry point; 0 epochs if it is timed as a
+            whole.
+        assumed: whether the number of epochs is assumed, because the source does not contain it.
+        epoch_s: version → seconds of an epoch after the first; empty if the entry point is timed as a whole.
+        start_s: version → seconds of start-up in each fold: the time before the first epoch, and the additional time of
+            the first epoch.
+        timed_epochs: number of timed epochs in ``epoch_s``.
     """
 
     epochs: int
@@ -79,9 +81,9 @@ class Difference(msgspec.Struct, frozen=True):
     """A difference between the two trainings; part of the document of ``verify``.
 
     Attributes:
-        name: short and stable, such as ``validation-drops-samples`` (all are listed in docs/verify.md).
-        entry_point: label of the entry point; ``""`` for what belongs to none, as the public API.
-        message: what differs and where, one sentence, the entry point first.
+        name: short stable name, such as ``validation-drops-samples`` (docs/verify.md lists all names).
+        entry_point: label of the entry point; ``""`` if the difference belongs to none, such as one in the public API.
+        message: one sentence that begins with the entry point and describes what differs and where.
     """
 
     name: str
@@ -95,7 +97,7 @@ class LoadingProblem(msgspec.Struct, frozen=True):
     Attributes:
         check: name of the check, a section of docs/doctor.md.
         message: what is wrong, in one sentence.
-        entry_points: entry points that showed it.
+        entry_points: entry points that have the problem.
     """
 
     check: str
@@ -107,9 +109,10 @@ class Noticed(msgspec.Struct, frozen=True):
     """The smallest difference of a statistic that its test would have found in 9 of 10 verifications.
 
     Attributes:
-        share: of the samples on the other side of some value, 0 to 1.
-        shift: of all samples but skipped ones, in the statistic's unit; None where none would be noticed.
-        samples: before and after.
+        share: smallest share of samples, 0 to 1, that must move across a value to be noticed.
+        shift: smallest shift of all samples that are not skipped, in the statistic's unit; None if no shift would be
+            noticed.
+        samples: number of samples before and after.
     """
 
     share: float
@@ -118,7 +121,7 @@ class Noticed(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of both sides with their definitions and what they were made from."""
+    """Metrics of both versions, with their definitions and raw data."""
 
     definitions: list[Measure] = []
     figures: dict[str, dict[str, float | None]] = {}
@@ -127,7 +130,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True):
-    """Simulated device steps: how long, in words, the share of the time that they kept the device busy, and counts."""
+    """Simulated device steps: a description of their time, the share of the time that they took, and counts."""
 
     step_ms: float
     what: str
@@ -137,16 +140,16 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Workload(Sizes):
-    """The training, and its size.
+    """The training and its size.
 
     Attributes:
-        model: ``module:ClassName``; empty where the user's own call chooses it.
+        model: ``module:ClassName``; empty if the user's own call chooses the model.
         entry_points: in the order in which they ran.
-        left_out: functions that look like training and were not called, with the reason.
+        left_out: functions that look like training but were not called, with the reason.
         failing: entry points that fail before the migration, with their errors.
-        no_room: entry points that were watched, and not timed within the budget.
-        source: ``found``, ``hook``, ``script`` or ``command``; ``hook`` is the function, ``command`` the words of a
-            script or command.
+        no_room: entry points that were watched, but not timed within the budget.
+        source: ``found``, ``hook``, ``script`` or ``command``; ``hook`` is the hook function, and ``command`` contains
+            the words of a script or command.
     """
 
     model: str = ""
@@ -160,10 +163,10 @@ class Workload(Sizes):
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """In words: how many rounds count and why, what was trained, what it ran on.
+    """Sentences that describe the number of rounds and the reason for it, the training, and the machine.
 
-    ``compared`` is what "the same training" is limited to; empty where all of it was watched. ``unseen`` is what
-    batches hold and verify does not look into; empty for nothing.
+    ``compared`` describes the part of the training that was compared; empty if all of it was watched. ``unseen`` names
+    objects in batches that verify does not compare; empty if there are none.
     """
 
     rounds: str = ""
@@ -174,30 +177,35 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One verification. Of a ``failed`` one there are the reason, the conditions and the end of what was printed.
+    """One verification. If it ``failed``, only reason, conditions and the end of the output are present.
 
     Attributes:
         verdict: ``faster``, ``faster, entry points inconclusive`` (``--strict``), ``not shown to be faster``,
             ``model-bound``, ``slower``, ``not equivalent``, ``failed``.
-        exit_code: of the command.
-        reason: one sentence.
-        threshold, headspace: share of the time that had to be saved, and that zero-cost loading would save, 0 to 1.
-        ratio, perfect: time after, and time with zero-cost loading / time before, over all entry points.
-        ratios, verdicts: each entry point.
-        seconds, total_seconds: of the user's own run, by what each round timed: by entry point, and of all of them.
-        own_runs: what these are made of, by entry point.
-        spent_s: seconds that the verification spent on what.
-        differences: what is not the same training.
-        notes: what could not be compared, or is amiss on both sides.
-        smallest_adjusted_p: per augmented entry point, the smallest adjusted p of the tests of its distribution.
-        noticed: entry point → statistic → what difference its test would have noticed.
-        unrepeatable: entry points whose losses or batches two runs of the side before do not have in common.
-        passes: side → entry point → what its loaders yielded in the untimed probe.
+        exit_code: exit code of the command.
+        reason: the reason for the verdict, one sentence.
+        threshold, headroom: the share of the time before that must be saved, and the share that zero-cost loading would
+            save, 0 to 1.
+        ratio, zero_cost_ratio: time after / time before, and time with zero-cost loading / time before, over all entry
+            points.
+        ratios, verdicts: ratio and verdict of each entry point.
+        seconds, total_seconds: seconds of the user's own run, computed from each round: by entry point, and of all
+            together.
+        own_runs: the parts of these seconds, by entry point.
+        spent_s: seconds of each activity of the verification.
+        differences: the differences between the trainings.
+        notes: parts that could not be compared, and problems of both versions.
+        smallest_adjusted_p: augmented entry point → smallest adjusted p-value of the tests of its distribution.
+        noticed: entry point → statistic → the smallest difference that its test would have found.
+        unrepeatable: entry points whose losses or batches differ between two runs of the version before.
+        passes: version → entry point → traces of its loaders in the untimed PROBE pass.
         problems: loading problems that the passes after the migration prove.
-        tool, before, copies: what verified it, what the side before is, what was left out of the copies.
-        side, output_tail: of a failed one, ``before`` or ``after``, and the end of what the project's code printed.
-        created: when it ended, ISO 8601 in UTC.
-        files: SHA-256 of every file of the standing runs as it was verified (None: was not there), by path.
+        tool, before, copies: the verifying program, a description of the version before, and the files that the copies
+            lack.
+        side, output_tail: the failed version (``before`` or ``after``), and the end of the output of the project's
+            code.
+        created: time of its end, ISO 8601 in UTC.
+        files: SHA-256 of every file of the applied runs during the verification, by path; None: the file did not exist.
     """
 
     schema: Literal[1] = SCHEMA
@@ -205,14 +213,14 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     reason: str
     threshold: float = 0.0
-    headspace: float | None = None
+    headroom: float | None = None
     ratio: Ratio | None = None
     ratios: dict[str, Ratio] = {}
     seconds: Seconds = {}
     total_seconds: dict[str, list[float]] = {}
     rounds: Rounds = Rounds()
     verdicts: dict[str, EntryVerdict] = {}
-    perfect: Ratio | None = None
+    zero_cost_ratio: Ratio | None = None
     own_runs: dict[str, OwnTimes] = {}
     spent_s: dict[str, float] = {}
     measures: Measured = Measured()
@@ -243,7 +251,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(report: VerifyReport) -> bytes:
-    """Return the document as JSON, in one line: it may hold a hundred thousand figures."""
+    """Return the document as JSON in one line, because it may contain 100,000 numbers."""
     return as_bytes(report, indent=None)
 
 
@@ -251,7 +259,7 @@ def decode(data: bytes) -> VerifyReport:
     """Read a document of :func:`encode`, which any program may have changed.
 
     Raises:
-        ValueError: it is no such document, or it names a path outside of the tree; the message says why.
+        ValueError: it is no such document, or it names a path outside of the tree; the message has the reason.
     """
     found = read_json(data)
     if not {"verdict", "exit_code"} <= found.keys():

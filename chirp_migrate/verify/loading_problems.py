@@ -1,4 +1,4 @@
-"""Loading problems that the traces of a verification prove: the part of ``doctor``'s checks that needs nothing else."""
+"""Loading problems that the traces of a verification prove: those checks of ``doctor`` that need only traces."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LEAST_SHARED, _LEAST_SHARE = 2, 0.05
 
 
 def problems_in(passes: Mapping[str, Sequence[Trace]], has_own_data: bool) -> list[LoadingProblem]:
-    """Return the problems of all entry points; a problem that several of them show is one.
+    """Return the problems of all entry points; a problem of several entry points is listed once.
 
     Args:
         passes: entry point → the traces of its loaders.
-        has_own_data: whether the number of samples is the user's own, and not a choice of verify.
+        has_own_data: whether the number of samples is that of the user's data, and not a choice of verify.
     """
     labels: dict[tuple[str, str], list[str]] = {}
     for label, traces in passes.items():
@@ -35,7 +35,7 @@ def problems_in(passes: Mapping[str, Sequence[Trace]], has_own_data: bool) -> li
 
 
 def _order(traces: Sequence[Trace]) -> Iterator[tuple[str, str]]:
-    """Yield a random sampler that gives the first two epochs of a loader the same order."""
+    """Yield a problem if a random sampler has the same order in the first two epochs of a loader."""
     epochs: dict[int, list[Trace]] = {}
     for one in traces:
         if one.role == "train" and one.shuffled and len(one.indices) >= _LEAST_ORDERED:
@@ -56,10 +56,10 @@ def _validation_varies(traces: Sequence[Trace]) -> Iterator[tuple[str, str]]:
 
 
 def _overlap(traces: Sequence[Trace]) -> Iterator[tuple[str, str]]:
-    """Validation samples with the indices of training samples of the same dataset.
+    """Yield a problem if validation samples have indices of training samples of the same dataset.
 
-    Left out are loaders of the training dataset itself, which measure how well training fits, and all loaders if
-    another validation loader after the same training has no overlap.
+    Loaders of the training dataset itself do not count, because they measure how well training fits. No loader counts
+    if another validation loader after the same training has no overlap.
     """
     training: Trace | None = None
     shared: dict[int, dict[int, tuple[int, int]]] = {}
@@ -75,7 +75,7 @@ def _overlap(traces: Sequence[Trace]) -> Iterator[tuple[str, str]]:
 
 
 def _find_dropped_samples(traces: Sequence[Trace], has_own_data: bool) -> Iterator[tuple[str, str]]:
-    """Samples that ``drop_last`` leaves out: all of them, or some of validation."""
+    """Yield a problem if ``drop_last`` omits all samples, or some samples of validation."""
     for one in traces:
         if not one.drop_last or not one.finished:
             continue
@@ -88,7 +88,7 @@ def _find_dropped_samples(traces: Sequence[Trace], has_own_data: bool) -> Iterat
 
 
 def _has_trained(traces: Sequence[Trace], one: Trace) -> bool:
-    """Whether the dataset of a validation pass may be one that trains: the loader, or the data and its length, do."""
+    """Return whether a training pass may use the dataset of a validation pass: the same loader, or equal data."""
     return any(
         other.role == "train"
         and (other.loader == one.loader or (other.base == one.base and other.available == one.available))
@@ -97,5 +97,5 @@ def _has_trained(traces: Sequence[Trace], one: Trace) -> bool:
 
 
 def _is_named(one: Trace) -> bool:
-    """Return whether the samples are known by the indices of a dataset that is known by more than its length."""
+    """Return whether the indices of samples are known, and the dataset is identified by more than its length."""
     return bool(one.base_indices) and " " in one.base

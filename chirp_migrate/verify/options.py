@@ -44,22 +44,22 @@ class VerifyOptions:
     """What to run, how often, and what to measure; see ``chirp-migrate verify --help``.
 
     Attributes:
-        sizes: how much is trained, and on what.
-        entry: the hook (its calls still unnamed) or the command; None where entry points are found.
-        model: ``module:ClassName`` instead of the model that is found; None for that one.
-        rounds: pairs of processes that are timed, at most.
-        budget_s: seconds for everything, from the start of the command on.
+        sizes: numbers of samples and epochs, and the data.
+        entry: the hook (its calls still unnamed) or the command; None if entry points are found automatically.
+        model: ``module:ClassName`` of the model; None for the model that is found automatically.
+        rounds: largest number of timed pairs of processes.
+        budget_s: seconds for the whole verification, from the start of the command.
         threshold_percent: percent of the training time that must be saved.
-        margin_percent: percent of the time by which an entry point must be slower to count as slower.
-        threads: compute threads on each side; 0 takes every usable CPU that others leave free.
+        margin_percent: percent by which an entry point must be slower to count as slower.
+        threads: compute threads of each version; 0 takes every usable CPU that other processes leave free.
         timeout_s: seconds after which a process counts as hung, or an entry point while it is timed.
-        strict: whether "faster" also needs every entry point to be shown not to be slower.
-        own_epochs: epochs of the user's own run, in place of the defaults of the entry points; None for these.
-        select: expression over the labels of the entry points that are run; None for all.
-        simulate_step_ms: milliseconds of a simulated device step for each training batch; 0 for none.
-        worker_counts: numbers of workers that migrated datasets are tried with; empty for none.
-        extra_s: seconds that each side may spend on its datasets, beyond training: enough for a first look.
-        may_halve: whether half as many samples are timed on a machine that is very busy, as their number is a default.
+        strict: whether "faster" also requires every entry point to be provably not slower.
+        own_epochs: epochs of the user's own run; None for the defaults of the entry points.
+        select: expression over the labels of the entry points to run; None for all.
+        simulate_step_ms: milliseconds of a simulated device step for each training batch; 0 for no step.
+        worker_counts: numbers of workers with which migrated datasets are tried; empty for no trials.
+        extra_s: seconds that each version may spend on trials of its datasets, in addition to training.
+        may_halve: whether half as many samples are timed on a very busy machine, because their number is a default.
     """
 
     sizes: Sizes = _SIZES
@@ -80,7 +80,7 @@ class VerifyOptions:
     may_halve: bool = False
 
     def sizes_beside(self, others: float) -> Sizes:
-        """Return the sizes to time while other processes use this share of the CPUs (0 to 1)."""
+        """Return the sizes to time if other processes use this share of the CPUs (0 to 1)."""
         if not self.may_halve or others <= _VERY_BUSY:
             return self.sizes
         return replace(self.sizes, samples=max(LEAST_SAMPLES, self.sizes.samples // 2))
@@ -92,17 +92,17 @@ class VerifyOptions:
 
     @property
     def threshold(self) -> float:
-        """Share of the time that must be saved, 0 to 1."""
+        """Return the share of the time that must be saved, 0 to 1."""
         return self.threshold_percent / 100
 
     @property
     def margin(self) -> float:
-        """Share of the time by which an entry point must be slower to count as slower."""
+        """Return the share of the time by which an entry point must be slower to count as slower."""
         return self.margin_percent / 100
 
     @property
     def measures(self) -> bool:
-        """Return whether clocks are put on the loaders once the rounds are over."""
+        """Return whether a MEASURED pass follows the rounds."""
         return self.extra_s > 0
 
     @property
@@ -112,15 +112,15 @@ class VerifyOptions:
 
 
 def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
-    """Options for a verification of ``root``.
+    """Return the options for a verification of ``root``.
 
     Args:
         root: the project.
         said: fields of :class:`VerifyOptions` and of its ``sizes``; ``workload`` (a reference) or ``command`` (words)
-            with ``result`` in place of ``entry``; and ``data``, a path. What is not said is as by default.
+            with ``result`` in place of ``entry``; and ``data``, a path. Missing fields have their defaults.
 
     Raises:
-        UsageProblem: two of them contradict each other, one would be ignored, or there is no ``data``.
+        UsageProblem: two options contradict each other, an option would be ignored, or ``data`` does not exist.
         InvalidData: the arrays of ``data`` cannot be used.
     """
     if "script" in said and {"workload", "command", "data", "model"} & said.keys():
@@ -131,7 +131,7 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
         raise UsageProblem("a workload and a command are given, by options or settings: keep one of them.")
     if "result" in said and "command" not in said:
         raise UsageProblem("result names what a command writes: it needs a command.")
-    entry = _entry(root, said)
+    entry = _entry_of_options(root, said)
     if entry is not None and "model" in said:
         raise UsageProblem(
             "model applies to entry points that are found automatically, and here a workload or a command defines the "
@@ -140,7 +140,7 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
     own = {one.name: said[one.name] for one in fields(VerifyOptions) if one.name in said}
     if entry is not None and own.get("own_epochs"):
         entry = replace(entry, own=replace(entry.own, epochs=own["own_epochs"], assumed=False))
-    return VerifyOptions(_sizes(said, entry), entry, **own, may_halve="samples" not in said)
+    return VerifyOptions(_sizes_of_options(said, entry), entry, **own, may_halve="samples" not in said)
 
 
 def training_of(tree: Path, root: Path, options: VerifyOptions, command: str = "verify") -> Discovery:
@@ -150,7 +150,7 @@ def training_of(tree: Path, root: Path, options: VerifyOptions, command: str = "
         command: the command that runs the training.
 
     Raises:
-        InvalidTree: nothing is found, or no file is where the hook is said to be.
+        InvalidTree: no entry point is found, or the file of the hook does not exist.
     """
     if options.entry is None:
         found = discover(tree, options.model, command)
@@ -167,7 +167,7 @@ def training_of(tree: Path, root: Path, options: VerifyOptions, command: str = "
     return Discovery((options.entry,), origin=str(root))
 
 
-def _entry(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
+def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
     if "script" in said:
         try:
             script = script_in(said["script"])
@@ -192,7 +192,7 @@ def _entry(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
     return None
 
 
-def _sizes(said: Mapping[str, Any], entry: EntryPoint | None) -> Sizes:
+def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> Sizes:
     sizes = Sizes(**{one.name: said[one.name] for one in fields(Sizes) if one.name in said.keys() - {"data"}})
     data = said.get("data")
     if data is not None:

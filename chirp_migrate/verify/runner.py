@@ -1,6 +1,6 @@
 """The child process of a verification: it trains the backend's own entry points, in a fresh interpreter.
 
-Its working directory and first import path are the root of a copy of the backend. See :class:`.Job` for what it does.
+Its working directory and first import path are the root of a copy of the backend. :class:`.Job` lists its tasks.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any
 
 import torch
 
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import NotFound, NotUsable, Raised
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
-from chirp_migrate.training.process.protocol import Found
+from chirp_migrate.training.process.protocol import PartialResult
 from chirp_migrate.training.watch.interception import Interception
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.data import TrainingData
@@ -50,8 +50,8 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 
 @contextmanager
-def _code_of(entry: EntryPoint, stage: str) -> Iterator[None]:
-    """While code of the backend runs for an entry point: what it raises becomes :class:`Raised`, which names it."""
+def _errors_as_raised(entry: EntryPoint, stage: str) -> Iterator[None]:
+    """Return a context for code of the backend, in which errors become :class:`Raised` with the entry point."""
     try:
         yield
     except NotFound:
@@ -68,13 +68,13 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
     """Do the job of ``spec``.
 
     Raises:
-        Raised: the backend's code raised where that is not a result by itself.
-        NotFound: what the user named is not there.
+        Raised: the backend's code raised an error that is no result of an entry point.
+        NotFound: an object that the user named does not exist.
     """
     result = RunResult()
     if spec.job is Job.NAMES:
         (entry,) = spec.entry_points
-        with _code_of(entry, "import"):
+        with _errors_as_raised(entry, "import"):
             result.names = call_names(entry.hook, spec.sizes.warm_up())
         return result
     spent: dict[str, float] = defaultdict(float)
@@ -86,24 +86,24 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
                     _prepare_call(spec, entry, data, spec.sizes.watched())
         gc.freeze()  # what the imports made is not looked through before every training
     if spec.job is Job.WATCH:
-        _watch(spec, parent, data)
+        _watch_entry_points(spec, parent, data)
         if spec.api_names:
             result.api = describe_api(spec.api_names)
     elif spec.job is Job.TIME:
-        _time(spec, parent, data, spent)
+        _time_entry_points(spec, parent, data, spent)
     else:
-        result.measured = _measure(spec, parent)
+        result.measured = _measure_entry_points(spec, parent)
     result.spent_s = dict(spent)
     return result
 
 
-def _watch(spec: RunSpec, parent: Parent, data: TrainingData) -> None:
-    """Watch each entry point in a turn of its own, and send what was seen; then with another seed."""
+def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> None:
+    """Watch each entry point in its own turn, and send the results; then watch it with another seed."""
     torch.set_num_threads(spec.watching_threads)
     sizes = spec.sizes.watched()
     for number, entry in enumerate(spec.entry_points):
         parent.wait_for_turn()
-        parent.show(Step(entry.label, number, len(spec.entry_points)))
+        parent.show(ProgressStep(entry.label, number, len(spec.entry_points)))
         try:
             one = _watch_entry_point(spec, entry, data, sizes)
         except Raised as raised:
@@ -111,32 +111,32 @@ def _watch(spec: RunSpec, parent: Parent, data: TrainingData) -> None:
             one.error, one.printed = _describe_error(spec, raised)
         else:
             _check_origin(spec, entry)
-        parent.send(Found(entry.label, one))
+        parent.send(PartialResult(entry.label, one))
         gc.freeze()
 
 
 def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes) -> EntryResult:
     with LoaderWatch() as watch:
         watch.few_workers = True
-        seconds, value = _train(spec, entry, data, sizes, watch)
+        seconds, value = _run_training_call(spec, entry, data, sizes, watch)
         watch.draw_on()
         one = EntryResult(seconds, fingerprint(value), watch.take())
         del value
         if entry.source is Source.COMMAND:
             return one
         if spec.twice:
-            _train(spec, entry, data, sizes, watch)
+            _run_training_call(spec, entry, data, sizes, watch)
             one.again = watch.take()
-        _, value = _train(spec, entry, data, replace(sizes, seed=sizes.seed + OTHER_SEED), watch)
+        _, value = _run_training_call(spec, entry, data, replace(sizes, seed=sizes.seed + OTHER_SEED), watch)
         one.seeds = [aspects(one.traces, one.fingerprint), aspects(watch.take(), fingerprint(value))]
     return one
 
 
-def _time(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, float]) -> None:
-    """Repeat watched runs in a first turn; then each entry point, from its call to its last epoch, in turns."""
+def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, float]) -> None:
+    """Repeat watched runs in the first turn; then time each entry point, from its call to its last epoch."""
     parent.wait_for_turn()
     with _spending(spent, "warming up"):
-        parent.send(Found(REPEATED, _repeat_watched_runs(spec, small)))
+        parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
         data, few = data_for(spec.entry_points, spec.sizes), data_for(spec.entry_points, spec.sizes.warm_up())
     options = spec.options
     cached = CachedLoading() if spec.cached else None
@@ -160,7 +160,7 @@ def _time(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, f
                     interception.cover_new_classes()
                 _let_workers_end()
                 seed_everything(sizes.seed)
-                with _code_of(entry, "timing"):
+                with _errors_as_raised(entry, "timing"):
                     visit = epochs.time(call)
                 del call
             except Raised as raised:
@@ -168,37 +168,37 @@ def _time(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, f
                 visit.error, visit.printed = _describe_error(spec, raised)
             visit.steps = steps.take() if steps is not None else None
             _let_workers_end()
-            parent.send(Found(entry.label, visit))
+            parent.send(PartialResult(entry.label, visit))
             spent["start-up and first epochs"] += visit.start_s
             spent["later epochs"] += sum(visit.epochs_s)
             spent["epochs from one cached batch"] += sum(visit.cached_s)
 
 
 def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
-    """Results of the watched runs that are to be repeated."""
+    """Return the results of the repeated watched runs."""
     results = {}
     torch.set_num_threads(spec.watching_threads)
     with FewWorkers() as around:
         for entry in (one for one in spec.entry_points if one.label in spec.repeats):
-            results[entry.label] = fingerprint(_train(spec, entry, small, spec.sizes.watched(), around)[1])
+            results[entry.label] = fingerprint(_run_training_call(spec, entry, small, spec.sizes.watched(), around)[1])
             gc.freeze()
     torch.set_num_threads(spec.threads)
     return results
 
 
 def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
-    """Go through what has a first time in a process, as imports, compilers and allocators have: one short run."""
+    """Run an entry point once for a short time, to exclude one-time costs such as imports and compilers."""
     if entry.source in (Source.COMMAND, Source.SCRIPT) or entry.label in spec.repeats:
         return  # a script has no shorter run, and a command is a program of its own
     if entry is not spec.entry_points[0] and entry.label not in spec.whole:
         return  # its first epoch counts as start-up
     with FewWorkers() as around:
-        _train(spec, entry, few, spec.sizes.warm_up(), around)
+        _run_training_call(spec, entry, few, spec.sizes.warm_up(), around)
     gc.freeze()
 
 
-def _measure(spec: RunSpec, parent: Parent) -> Any:
-    """Train each entry point once more with clocks on its loaders, as long as there is time."""
+def _measure_entry_points(spec: RunSpec, parent: Parent) -> Any:
+    """Train each entry point once more with clocks on its loaders, as long as time is left."""
     torch.set_num_threads(spec.threads)
     options, data = spec.options, data_for(spec.entry_points, spec.sizes)
     measuring = Measuring(options.worker_counts, options.extra_s)
@@ -212,7 +212,7 @@ def _measure(spec: RunSpec, parent: Parent) -> Any:
         for number, entry in enumerate(spec.entry_points):
             if number and time.monotonic() > until:
                 break
-            parent.show(Step(entry.label, number, len(spec.entry_points)))
+            parent.show(ProgressStep(entry.label, number, len(spec.entry_points)))
             sizes = spec.sizes if entry.label in spec.whole else _with_endless_epochs(spec.sizes)
             with suppress(Raised):
                 call = _prepare_call(spec, entry, data, sizes)
@@ -226,14 +226,14 @@ def _measure(spec: RunSpec, parent: Parent) -> Any:
 
 
 def _with_endless_epochs(sizes: Sizes) -> Sizes:
-    """So many epochs that a call never gets to its last one: what ends it begins there."""
+    """Return sizes with so many epochs that a call never reaches its last epoch, in which its final code runs."""
     return replace(sizes, epochs=sizes.epochs + LONGEST_VISIT + 2)
 
 
 def _time_call(epochs: Epochs, entry: EntryPoint, call: Callable[[], Any], seed: int) -> tuple[float, Any]:
     _let_workers_end()
     seed_everything(seed)
-    with _code_of(entry, "measuring"):
+    with _errors_as_raised(entry, "measuring"):
         began = time.perf_counter()
         epochs.time(call)
         return time.perf_counter() - began, None
@@ -243,7 +243,7 @@ def _describe_error(spec: RunSpec, raised: Raised) -> tuple[str, str]:
     """Return the error of the backend's code in one line, and the end of its traceback.
 
     Raises:
-        Raised: again, where it is not that code that is wrong.
+        Raised: raised again, if the backend's code is not the cause.
     """
     error = raised.__cause__
     if error is None or (isinstance(error, NotUsable) and not spec.entry_points[0].command):
@@ -256,7 +256,7 @@ def _describe_error(spec: RunSpec, raised: Raised) -> tuple[str, str]:
 
 
 def _check_origin(spec: RunSpec, entry: EntryPoint) -> None:
-    with _code_of(entry, "import"):
+    with _errors_as_raised(entry, "import"):
         check_imports(Path(spec.tree), spec.discovery.origin)
 
 
@@ -269,20 +269,20 @@ def _spending(spent: dict[str, float], what: str) -> Iterator[None]:
 
 def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes) -> Callable[[], Any]:
     seed_everything(sizes.seed)  # a hook may make its model here
-    with _code_of(entry, "import"):
+    with _errors_as_raised(entry, "import"):
         model = StandInModel if spec.options.simulates else load_model(spec.discovery.model)
         return prepare_call(entry, model, data, sizes)
 
 
-def _train(
+def _run_training_call(
     spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes, around: Interception
 ) -> tuple[float, Any]:
-    """Prepare a training call, and make it while its loaders are intercepted; gives its seconds and result."""
+    """Prepare and run a training call with intercepted loaders; return its seconds and its result."""
     call = _prepare_call(spec, entry, data, sizes)
     around.cover_new_classes()
     _let_workers_end()
     seed_everything(sizes.seed)
-    with _code_of(entry, "training"):
+    with _errors_as_raised(entry, "training"):
         began = time.perf_counter()
         if entry.source is Source.SCRIPT:  # nothing limits its epochs but its end
             with Epochs(lambda: None, most=sizes.epochs - 1) as limit:

@@ -1,8 +1,8 @@
-"""A whole verification, from the options to the document of what was found; it needs PyTorch.
+"""A whole verification, from the options to the document with the results. It needs PyTorch.
 
-Every entry point is watched on both sides, then timed in rounds of fresh processes that take turns epoch by epoch.
-:mod:`chirp_migrate.verify.watching` finds what is not the same training, ``timing.rounds`` decides how many rounds are
-made, :mod:`chirp_migrate.verify.verdict` what they show.
+Every entry point is watched in both versions, and then timed in rounds of fresh processes that take turns epoch by
+epoch. :mod:`chirp_migrate.verify.watching` finds differences between the trainings, ``timing.rounds`` decides the
+number of rounds, and :mod:`chirp_migrate.verify.verdict` draws the conclusions.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from chirp_migrate.console.progress import Progress, Step
+from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import count, percent
-from chirp_migrate.stats.sequential_looks import Look
+from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.workload.entry_points import Discovery, Source
@@ -50,22 +50,23 @@ def verification(
     progress: Progress,
     began: float | None = None,
 ) -> VerifyReport:
-    """Measure and judge.
+    """Measure both versions, and return the report with the verdict.
 
     Args:
         root: the migrated project.
-        before: the side before.
-        files: SHA-256 of the files that the verdict speaks of, which the report keeps.
-        options: what is run.
+        before: the version before.
+        files: SHA-256 of the verified files, which the report stores.
+        options: the options of the verification.
         progress: called with the current and the finished steps.
-        began: when the command began, on the clock of ``time.monotonic``: the time budget runs from then on. None: now.
+        began: time of the start of the command, on the clock of ``time.monotonic``, from which the time budget counts.
+            None: now.
 
     Raises:
-        WorkloadFailed: the project's code failed on one of the sides.
+        WorkloadFailed: the project's code failed in one of the versions.
     """
     deadline = (time.monotonic() if began is None else began) + options.budget_s
     with temporary_folder("chirp-migrate-verify-") as scratch:
-        progress(Step("copying the project for both sides"))
+        progress(ProgressStep("copying the project for both sides"))
         trees, notes = make_sides(root, before, options, scratch)
         for note in notes:
             progress(note)
@@ -92,14 +93,14 @@ def measure(
     """Run every process of a verification, and judge.
 
     Args:
-        trees: copies of both sides, ``before`` and ``after``.
-        discovery: entry points of the side before.
+        trees: copies of both versions, ``before`` and ``after``.
+        discovery: entry points of the version before.
         progress: called with the current and the finished steps.
-        deadline: when the budget is used up, on the clock of ``time.monotonic``.
+        deadline: end of the time budget, on the clock of ``time.monotonic``.
         conditions: see :func:`.build_report`.
 
     Raises:
-        WorkloadFailed: the backend's code crashed or hung on one of the sides.
+        WorkloadFailed: the backend's code crashed or hung in one of the versions.
     """
     children = Children(trees, discovery, settings, progress)
     began = time.monotonic()
@@ -131,21 +132,23 @@ def measure(
                 f"other processes use {percent(others)} of the CPUs: both sides train with "
                 f"{count(children.threads, 'compute thread')} instead of {usual} (set with --threads)"
             )
-        _time(children, found, settings, progress, deadline)
+        _time_versions(children, found, settings, progress, deadline)
     found.spent_s = dict(children.spent_s)
     settings = replace(settings, threads=children.threads)
     return build_report(discovery, settings, found, **conditions)
 
 
-def _time(children: Children, found: Findings, settings: VerifyOptions, progress: Progress, deadline: float) -> None:
-    """Time both sides, and compare what the first round repeated; then put clocks on the loaders."""
+def _time_versions(
+    children: Children, found: Findings, settings: VerifyOptions, progress: Progress, deadline: float
+) -> None:
+    """Time both versions, and compare the results that the first round repeated; then run the MEASURED pass."""
     before, after = found.watched.working("before"), found.watched.working("after")
     repeats = [label for label, one in before.items() if _needs_repeating(one, after[label])]
     # The last walk of a training with one epoch is its first.
     whole = [label for label, one in before.items() if sum(trace.role == "train" for trace in one.traces) < 2]
     has_loaders = any(one.traces for one in before.values())
     measuring_s = _MEASURING_S + 2 * settings.extra_s if has_loaders and settings.measures else 0.0
-    found.rounds = _rounds(children, found, settings, progress, deadline - measuring_s, repeats, whole)
+    found.rounds = _run_rounds(children, found, settings, progress, deadline - measuring_s, repeats, whole)
     if all(children.repeated.values()) or not repeats:
         again = {
             side: {
@@ -167,16 +170,16 @@ def _time(children: Children, found: Findings, settings: VerifyOptions, progress
         note = "waits, memory and datasets were not measured: the time budget was used up"
         found.equivalence = found.equivalence.joined(Equivalence(notes=[note]))
         return
-    progress(Step("measuring waits, memory and datasets", left_s=left_s))
+    progress(ProgressStep("measuring waits, memory and datasets", left_s=left_s))
     each_s = left_s / _SIDES_MEASURED - starting_s - settings.extra_s
     # The longest first: there may be no time for all of them.
-    found.measured = children.measure(each_s, _by_weight(found.rounds, list(before)), whole)
+    found.measured = children.measure(each_s, _sort_by_duration(found.rounds, list(before)), whole)
     if "after" not in found.measured:
         note = "waits, memory and datasets were not measured: it took too long"
         found.equivalence = found.equivalence.joined(Equivalence(notes=[note]))
 
 
-def _rounds(
+def _run_rounds(
     children: Children,
     found: Findings,
     settings: VerifyOptions,
@@ -185,7 +188,7 @@ def _rounds(
     repeats: Sequence[str],
     whole: Sequence[str],
 ) -> Rounds:
-    """Time both sides, round by round, until all questions are answered or the budget is used up."""
+    """Time both versions, round by round, until all questions are answered or the budget is used up."""
 
     def make(number: int, labels: frozenset[str] | None, until: float) -> TimedRound:
         made = children.time_round(number, labels, until, deadline, () if number else repeats, whole)
@@ -199,7 +202,7 @@ def _rounds(
 
     judge = Judge(settings.threshold, settings.margin, settings.strict)
 
-    def still_open(rounds: Sequence[TimedRound], looks: Sequence[Look]) -> frozenset[str]:
+    def still_open(rounds: Sequence[TimedRound], looks: Sequence[InterimAnalysis]) -> frozenset[str]:
         every_one = found.watched.working("before").keys() - children.failing.keys()
         still = judge.look(*timings(rounds), looks)
         return still | {label for label in every_one if not any(label in each.labels for each in rounds)}
@@ -214,11 +217,11 @@ def _rounds(
 
 
 def _needs_repeating(before: EntryResult, after: EntryResult) -> bool:
-    """Return whether it matters if results repeat: where they differ, or depend on random numbers of workers."""
+    """Return whether results must be repeated, because they differ or depend on random numbers of workers."""
     return before.fingerprint != after.fingerprint or any(trace.random for trace in before.traces)
 
 
-def _by_weight(rounds: Rounds, labels: list[str]) -> list[str]:
-    """Entry points by how long the user's own run of them takes, the longest first."""
+def _sort_by_duration(rounds: Rounds, labels: list[str]) -> list[str]:
+    """Return the entry points by the time of the user's own run, the longest first."""
     weights = {label: max(rounds.seconds("before", label), default=0.0) for label in labels}
     return sorted(labels, key=lambda label: -weights[label])

@@ -1,4 +1,4 @@
-"""The request of the parent process to a child, and the answer of the child: plain data."""
+"""The task that the parent process sends to a child, and the results of the child, as plain data."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ REPEATED = "results of watched runs that were repeated"
 class Job(str, Enum):
     """The task of a child process.
 
-    NAMES gives the names of a hook's calls. WATCH trains every entry point on a few samples and records what its
-    loaders yield. TIME trains epoch by epoch, each in a turn of its own. MEASURE puts clocks on the loaders and samples
+    NAMES returns the names of a hook's calls. WATCH trains every entry point on a few samples and records the batches
+    of its loaders. TIME trains epoch by epoch, each in its own turn. MEASURE puts clocks on the loaders and samples
     memory and GPU (see :mod:`chirp_migrate.verify.measures.measuring`).
     """
 
@@ -32,22 +32,22 @@ class Job(str, Enum):
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One child process: the tree that it runs in and what it does there.
+    """The task of one child process, and the tree in which it runs.
 
     Attributes:
         tree: root of the backend, the working directory of the child.
-        discovery: what is trained.
-        options: how much of it, and what is measured; ``worker_counts`` are those of this side.
-        job: what it does.
-        api_names: names to describe (see :func:`chirp_migrate.verify.equivalence.api.public_names`); empty for none.
-        twice: whether each entry point is watched twice, where two runs of one side may differ (on a GPU).
-        repeats: TIME: labels of the entry points whose watched run is repeated before any is timed, for its result.
-        whole: TIME: labels of the entry points that have no epochs, and are timed as a whole.
-        cached: TIME: whether an epoch of each entry point is fed from one batch in memory.
-        seconds: MEASURE: no further entry point begins after so many seconds.
+        discovery: the entry points to train.
+        options: sizes and measurements; ``worker_counts`` are those of this version.
+        job: the task.
+        api_names: names to describe (see :func:`chirp_migrate.verify.equivalence.api.public_names`), may be empty.
+        twice: whether each entry point is watched twice, because two runs of one version may differ (on a GPU).
+        repeats: for TIME: labels of the entry points whose watched run is repeated before the timing, for its result.
+        whole: for TIME: labels of the entry points without epochs, which are timed as a whole.
+        cached: for TIME: whether an epoch of each entry point is fed from one batch in memory.
+        seconds: for MEASURE: seconds after which no further entry point begins.
         hash_seed: ``PYTHONHASHSEED`` of the process.
-        threads: compute threads, the same number on both sides.
-        watching_threads: the same while entry points are watched: both sides are, beside each other.
+        threads: compute threads, the same number in both versions.
+        watching_threads: compute threads while entry points are watched, in both versions at once.
     """
 
     tree: str
@@ -71,7 +71,7 @@ class RunSpec:
 
     @property
     def sizes(self) -> Sizes:
-        """Return how much is trained."""
+        """Return the numbers of samples and epochs."""
         return self.options.sizes
 
 
@@ -80,9 +80,9 @@ class StepCount:
     """Simulated steps of one entry point in one pass.
 
     Attributes:
-        steps: training batches that were given a step.
-        overrun: steps in which the training's own work took longer than the step; nothing was slept then.
-        own_work_s: seconds that the training's own work took in all steps together.
+        steps: number of training batches with a step.
+        overrun: number of steps in which the training's own work took longer than the step, so that there was no sleep.
+        own_work_s: seconds of the training's own work in all steps together.
     """
 
     steps: int = 0
@@ -96,30 +96,30 @@ class Trace:
 
     Attributes:
         loader: number of the loader within the entry point, in order of first use.
-        role: ``train`` when gradients were enabled as the first batch was taken, else ``validation``.
-        random: whether fetching one sample again gives other values (augmentation is active).
-        shuffled: whether the loader's sampler orders the samples at random.
-        whole: whether the sampler is one of PyTorch's that names every sample exactly once.
-        drop_last: whether the loader leaves out a last batch that is not full.
-        finished: whether the loader was asked on until it had no more batches.
-        available: samples of the loader's data set, -1 when it has no length.
-        samples: samples taken.
-        sizes: samples of each batch.
+        role: ``train`` if gradients were enabled when the first batch was taken, else ``validation``.
+        random: whether another read of a sample returns other values (augmentation is active).
+        shuffled: whether the loader's sampler orders the samples randomly.
+        whole: whether the sampler is one of PyTorch's that yields every sample exactly once.
+        drop_last: whether the loader omits an incomplete last batch.
+        finished: whether the loop requested batches until the loader had no more.
+        available: number of samples of the loader's dataset, -1 if it has no length.
+        samples: number of samples taken.
+        sizes: number of samples in each batch.
         batches: hash (first 16 hex digits) of each batch: dtypes, shapes and bytes of its samples, in order.
-        contents: hash of the sorted hashes of the single samples: equal for equal samples in any order.
-        plain_contents: the same of the samples before they are augmented; "" when not random, or not known.
-        indices: of the samples taken, in order, as the sampler gave them; empty when they are not known.
-        base: text that is equal for equal data sets, of the lowest one under the loader's.
-        base_indices: ``indices`` as they are in that one.
-        labels: count of each label, as text.
+        contents: hash of the sorted hashes of the single samples, equal for equal samples in any order.
+        plain_contents: the same hash for samples before augmentation; "" if samples are not random, or not known.
+        indices: indices of the taken samples, in the order of the sampler; empty if they are not known.
+        base: text that identifies the innermost dataset of the loader: equal for equal datasets.
+        base_indices: ``indices`` in the innermost dataset.
+        labels: number of samples with each label, by the label's text.
         losses: outputs of loss modules for each batch, as hexadecimal floats.
-        sketches: some values of each batch, only when not random: see ``first_difference.sketch``.
-        statistics: rows of ``augmentation_statistics.STATISTICS``, one per sample; only when random.
-        paired: rows of ``augmentation_statistics.PAIRED``; only where samples before are known.
-        repeats: pairs of samples in each of the ``augmentation_statistics.RELATIONS``, and how many
-            of them were augmented with the same random numbers.
-        unpicklable: why the loader could not be sent to worker processes; "" when it could.
-        unseen: names of the types of what batches hold and is not looked into, sorted.
+        sketches: some values of each batch, only if samples are not random: see ``first_difference.sketch``.
+        statistics: rows of ``augmentation_statistics.STATISTICS``, one for each sample; only if samples are random.
+        paired: rows of ``augmentation_statistics.PAIRED``; only if the samples before augmentation are known.
+        repeats: number of pairs of samples in each of the ``augmentation_statistics.RELATIONS``, and the number of
+            these that were augmented with the same random numbers.
+        unpicklable: why the loader could not be sent to worker processes; "" if it could.
+        unseen: sorted names of the types of objects in batches that are not inspected.
     """
 
     loader: int
@@ -148,7 +148,7 @@ class Trace:
     unseen: list[str] = field(default_factory=list)
 
     def mean_loss(self) -> float | None:
-        """Mean of the batches' losses, or None when no loss module ran."""
+        """Return the mean of the batches' losses; None if no loss module ran."""
         return sum(map(float.fromhex, self.losses)) / len(self.losses) if self.losses else None
 
 
@@ -158,14 +158,14 @@ class EntryResult:
 
     Attributes:
         seconds: wall time of the call.
-        fingerprint: path of each value in what the call returned → exact text or hash of the value.
-        traces: what the loaders yielded.
-        seeds: what this run and one with another seed showed, see ``equivalence.first_difference``.
-        again: what the loaders yielded in another run with the same seed; empty where there was none.
-        error: what the entry point raised, or how it hung or ended the process, in one line; empty where it trained.
-            Neither addresses nor the folder of the copy are in it.
-        printed: the end of the error's traceback, or of what the process printed.
-        lost: whether the process ended with it, by itself or because it took too long.
+        fingerprint: path of each value in the result of the call → exact text or hash of the value.
+        traces: the passes over the loaders.
+        seeds: aspects of this run, and of a run with another seed, see ``equivalence.first_difference``.
+        again: the passes over the loaders in another run with the same seed; empty without such a run.
+        error: the error of the entry point, or how it hung or ended the process, in one line; empty if it trained. It
+            contains neither addresses nor the folder of the copy.
+        printed: the end of the error's traceback, or of the output of the process.
+        lost: whether the process ended during the entry point: it crashed, or took too long and was ended.
         hung: whether it took too long.
     """
 
@@ -185,13 +185,13 @@ class Visit:
     """The timing of one entry point in one process, epoch by epoch, until enough epochs have run.
 
     Attributes:
-        start_s: seconds from the call to the end of the first epoch: data sets, models, workers and that epoch.
-        epochs_s: seconds of each later epoch, its validation included. Empty where no loader was iterated again.
+        start_s: seconds from the call to the end of the first epoch: datasets, models, workers and that epoch.
+        epochs_s: seconds of each later epoch, validation included; empty if no loader was iterated over again.
         cached_s: seconds of an epoch that was fed from one batch in memory; empty without such an epoch.
-        rest_s: seconds from the last epoch that was timed to the end of the call; 0 where the call was ended.
-        samples, batches: taken from all loaders in each of the later epochs, on average.
+        rest_s: seconds from the last timed epoch to the end of the call; 0 if the call was ended early.
+        samples, batches: average numbers taken from all loaders in each of the later epochs.
         steps: simulated device steps; None without a simulation.
-        error, printed: as those of :class:`EntryResult`.
+        error, printed: as in :class:`EntryResult`.
     """
 
     start_s: float = 0.0
@@ -210,10 +210,10 @@ class RunResult:
     """The final result of a child; earlier results are separate messages.
 
     Attributes:
-        api: what :func:`chirp_migrate.verify.equivalence.api.describe_api` found for the names asked for.
-        names: of the calls that a hook gives, when that is what was asked for.
-        measured: what the MEASURE job found.
-        spent_s: seconds that the process spent on what, by name.
+        api: result of :func:`chirp_migrate.verify.equivalence.api.describe_api` for the requested names.
+        names: names of the hook's calls, for the task NAMES.
+        measured: results of the task MEASURE.
+        spent_s: seconds of each activity of the process, by name.
     """
 
     api: Api = field(default_factory=dict)

@@ -10,7 +10,7 @@ from chirp_migrate.console.text import percent
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.stats.blocked_ratios import blocked_ratios
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.stats.sequential_looks import ERROR, Look, claim_error
+from chirp_migrate.stats.sequential_looks import ERROR, InterimAnalysis, conclusion_error
 from chirp_migrate.verify.options import MARGIN
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
 
@@ -20,7 +20,7 @@ _NAMED = 4
 
 
 class Verdict(Enum):
-    """The outcome of a verification: text for the report and exit code of the command; and text of an entry point's."""
+    """The outcome of a verification: its text for reports, the exit code, and the text for an entry point."""
 
     FASTER = ("faster", ExitCode.OK, "meets the threshold")
     INCONCLUSIVE = ("faster, entry points inconclusive", ExitCode.INCONCLUSIVE, "inconclusive")
@@ -50,38 +50,38 @@ class Timing:
 
     Attributes:
         ratio: time after / time before.
-        perfect: time with zero-cost loading (the same training fed from one cached batch) / time before; None where
-            that was not measured.
+        zero_cost_ratio: time with zero-cost loading (the same training fed from one cached batch) / time before; None
+            if it was not measured.
     """
 
     ratio: Ratio
-    perfect: Ratio | None = None
+    zero_cost_ratio: Ratio | None = None
 
     @property
-    def headspace(self) -> float | None:
-        """Share of the time before that zero-cost loading would save, 0 to 1."""
-        return None if self.perfect is None else max(0.0, 1 - self.perfect.value)
+    def headroom(self) -> float | None:
+        """Return the share of the time before that zero-cost loading would save, 0 to 1."""
+        return None if self.zero_cost_ratio is None else max(0.0, 1 - self.zero_cost_ratio.value)
 
     def at(self, low_error: float, high_error: float) -> Timing:
-        """Return the timing with intervals whose ends are each wrong this often (0 to 1)."""
-        perfect = None if self.perfect is None else self.perfect.at(low_error, high_error)
-        return Timing(self.ratio.at(low_error, high_error), perfect)
+        """Return the timing with intervals whose ends are wrong with these probabilities (0 to 1)."""
+        zero_cost_ratio = None if self.zero_cost_ratio is None else self.zero_cost_ratio.at(low_error, high_error)
+        return Timing(self.ratio.at(low_error, high_error), zero_cost_ratio)
 
 
 class Judge:
-    """Analyse rounds repeatedly, and remember what they have shown, by one set of intervals.
+    """Analyses rounds repeatedly with one set of intervals, and keeps each conclusion.
 
-    Upper ends of intervals show that the total is faster, and of each entry point that it is not slower. Lower ends
-    show what is slower, of which one is enough, and that the total is bound by the model: each has an equal part of the
-    errors (Bonferroni). "Faster" is a claim about the total alone; entry points of which neither end shows anything are
-    named with it.
+    The upper end of an interval shows that the total is faster, or that an entry point is not slower. The lower end
+    shows that an entry point is slower, for which one is enough, or that the total is model-bound: each has an equal
+    part of the error probability (Bonferroni). "Faster" is a claim about the total alone; inconclusive entry points are
+    listed with it.
 
-    What was shown at a look is never judged again.
+    A conclusion of an interim analysis is never changed.
 
     Args:
         threshold: share of the time that must be saved for "faster", 0 to 1.
         margin: share of the time by which an entry point must be slower to count as slower.
-        strict: whether "faster" also needs every entry point to be shown not to be slower.
+        strict: whether "faster" also requires every entry point to be provably not slower.
     """
 
     def __init__(self, threshold: float, margin: float = MARGIN, strict: bool = False) -> None:
@@ -93,23 +93,25 @@ class Judge:
 
     @property
     def total(self) -> Timing | None:
-        """All entry points together, with the interval that decided, or the latest; None where there is no interval."""
+        """Return all entry points together, with the deciding or latest interval; None without an interval."""
         return self._lines.get(None)
 
     @property
     def entries(self) -> dict[str, Timing]:
-        """Return each entry point, likewise."""
+        """Return each entry point with the deciding or latest interval."""
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
-    def look(self, total: Timing | None, entries: Mapping[str, Timing], looks: Sequence[Look]) -> frozenset[str]:
+    def look(
+        self, total: Timing | None, entries: Mapping[str, Timing], looks: Sequence[InterimAnalysis]
+    ) -> frozenset[str]:
         """Run the last of these interim analyses.
 
         Returns:
-            The entry points that further rounds could show more of.
+            The entry points for which further rounds could lead to a conclusion.
         """
         seen: dict[str | None, Timing] = {} if total is None else {None: total}
         seen.update(entries)
-        low_error, high_error = looks[-1].share * ERROR / (len(seen) + 1), claim_error(looks)
+        low_error, high_error = looks[-1].share * ERROR / (len(seen) + 1), conclusion_error(looks)
         for line, timing in seen.items():
             found = timing.at(low_error, high_error)
             shows = self._shows(line, found)
@@ -118,7 +120,7 @@ class Judge:
                 self._lines[line] = found
             if shows is not None:
                 self._shown.setdefault(line, shows)
-        return self._open()
+        return self._open_entry_points()
 
     def _shows(self, line: str | None, timing: Timing) -> bool | None:
         if timing.ratio.wholly_below(self._wanted if line is None else self._slower):
@@ -126,11 +128,11 @@ class Judge:
         return False if timing.ratio.wholly_above(self._slower) else None
 
     def slower(self) -> list[str]:
-        """Entry points that are shown to be slower, by more than the margin."""
+        """Return the entry points that are provably slower by more than the margin."""
         return [label for label in self.entries if self._shown.get(label) is False]
 
     def inconclusive(self) -> list[str]:
-        """Entry points of which neither is shown that they are slower nor that they are not."""
+        """Return the entry points with an inconclusive result."""
         return [label for label in self.entries if label not in self._shown]
 
     def verdicts(self) -> dict[str, Verdict]:
@@ -144,8 +146,8 @@ class Judge:
         """Judge a finished verification.
 
         Args:
-            differences: what is not equivalent.
-            not_timed: entry points that are not among those that were timed.
+            differences: the differences between the trainings.
+            not_timed: entry points without a timing.
         """
         if differences:
             return Decision(Verdict.NOT_EQUIVALENT, differences[0])
@@ -171,17 +173,19 @@ class Judge:
             return Decision(found, f"{together}; {count}: they may take over {margin} longer or not")
         if verdict is Verdict.FASTER:
             return Decision(verdict, f"{together}, and no entry point takes over {margin} longer")
-        if total.headspace is None:
+        if total.headroom is None:
             return Decision(verdict, together)
-        perfect = f"zero-cost loading would save {percent(total.headspace)}"
+        could_save = f"zero-cost loading would save {percent(total.headroom)}"
         if verdict is Verdict.MODEL_BOUND:
-            return Decision(verdict, f"{perfect}, so no loader can save {percent(threshold)}; {together}")
-        return Decision(verdict, f"{together}; {perfect}")
+            return Decision(verdict, f"{could_save}, so no loader can save {percent(threshold)}; {together}")
+        return Decision(verdict, f"{together}; {could_save}")
 
-    def _open(self) -> frozenset[str]:
-        """None when something is slower; all while the total is open; then those that look slower.
+    def _open_entry_points(self) -> frozenset[str]:
+        """Return the open entry points.
 
-        With ``strict`` also those that look faster, and are not shown not to be slower.
+        There are none if an entry point is slower. While the total is open, all are open; then those that look slower.
+
+        With ``strict``, the result includes entry points that look faster but are not provably "not slower".
         """
         if False in self._shown.values():
             return frozenset()
@@ -192,20 +196,20 @@ class Judge:
         )
 
     def _is_decided(self, timing: Timing) -> bool:
-        """Return whether the threshold is known to be met, or missed and whether zero-cost loading could meet it."""
+        """Return whether it is known that the threshold is met; or missed, and whether no loader could meet it."""
         if timing.ratio.wholly_below(self._wanted):
             return True
         return timing.ratio.wholly_above(self._wanted) and (
-            timing.perfect is None
-            or timing.perfect.wholly_below(self._wanted)
-            or timing.perfect.wholly_above(self._wanted)
+            timing.zero_cost_ratio is None
+            or timing.zero_cost_ratio.wholly_below(self._wanted)
+            or timing.zero_cost_ratio.wholly_above(self._wanted)
         )
 
     def _not_slower(self, timing: Timing) -> Verdict:
         if timing.ratio.wholly_below(self._wanted):
             return Verdict.FASTER
         # Not even zero-cost loading would save as much as is wanted.
-        bound = timing.perfect is not None and timing.perfect.wholly_above(self._wanted)
+        bound = timing.zero_cost_ratio is not None and timing.zero_cost_ratio.wholly_above(self._wanted)
         return Verdict.MODEL_BOUND if bound else Verdict.NOT_SHOWN
 
 
@@ -218,7 +222,7 @@ def judged(rounds: Rounds, threshold: float, margin: float, strict: bool) -> Jud
 
 
 def timings(rounds: Sequence[TimedRound]) -> tuple[Timing | None, dict[str, Timing]]:
-    """All entry points together, and each, over the rounds that have them; no total where nothing was timed twice."""
+    """Return the timing of all entry points together, and of each; no total if nothing was timed twice."""
 
     def ratios(side: str) -> tuple[Ratio | None, dict[str, Ratio]]:
         pairs = [
@@ -228,13 +232,13 @@ def timings(rounds: Sequence[TimedRound]) -> tuple[Timing | None, dict[str, Timi
         return blocked_ratios(pairs)
 
     total, entries = ratios("after")
-    perfect, each_perfect = ratios("cached")
-    together = None if total is None else Timing(total, perfect)
-    return together, {label: Timing(ratio, each_perfect.get(label)) for label, ratio in entries.items()}
+    zero_cost_ratio, each_zero_cost = ratios("cached")
+    together = None if total is None else Timing(total, zero_cost_ratio)
+    return together, {label: Timing(ratio, each_zero_cost.get(label)) for label, ratio in entries.items()}
 
 
 def _percent(total: Ratio) -> str:
-    """Return ``34 % less time`` with the interval, or ``more``; always the smaller end first."""
+    """Return ``34 % less time`` (or ``more``) with the interval, whose smaller end comes first."""
     less = [100 * (1 - value) for value in (total.value, total.high, total.low)]
     if less[0] >= 0:
         return f"{less[0]:.1f} % less time (interval {less[1]:.1f} to {less[2]:.1f} %)"

@@ -1,8 +1,8 @@
 """Comparison of every entry point in both versions, before anything is timed.
 
-One process a side trains each entry point on a few samples, under a watch, in a turn of its own. An entry point that
-raises, hangs, or takes its process with it is known by that; a new process goes on with the others. What fails before
-the migration is named and left out, and has to fail the same way after it.
+One process for each version trains each entry point on a few watched samples, in its own turn. An entry point may raise
+an error, hang, or end its process; a new process then continues with the others. An entry point that fails before the
+migration is reported and omitted, and must fail in the same way after it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.run_child import Child, workload_failed
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint
@@ -35,11 +35,11 @@ class Watched:
     """The watched runs of both versions.
 
     Attributes:
-        sides: side → entry point → what was seen of it.
-        api: side → the public names, see :mod:`.api`.
+        sides: version → entry point → its watched run.
+        api: version → its public names, see :mod:`.api`.
         failing: entry points that fail before the migration → their error there.
-        difference: entry points that fail before the migration, and otherwise or not at all after it.
-        spent_s: seconds that both processes spent on what, by name.
+        difference: entry points that fail before the migration, but differently or not at all after it.
+        spent_s: seconds of each activity of both processes, by name.
     """
 
     sides: dict[str, dict[str, EntryResult]] = field(default_factory=dict)
@@ -52,11 +52,11 @@ class Watched:
         return {label: one for label, one in self.sides[side].items() if label not in self.failing}
 
 
-class _Side:
-    """One side while it is watched; :meth:`advance` goes on with it, without waiting long.
+class _WatchedVersion:
+    """One version while it is watched; :meth:`advance` continues, without waiting long.
 
     Attributes:
-        found: what was seen, by entry point.
+        found: the watched runs, by entry point.
         api: the public names.
         is_over: whether every entry point was watched.
     """
@@ -76,17 +76,17 @@ class _Side:
         self._start()
 
     def advance(self) -> None:
-        """Take in what the process sends, and let it go on; raises WorkloadFailed where nothing of it can run."""
+        """Receive the messages of the process, and let it continue; raise WorkloadFailed if no entry point runs."""
         try:
             if self._child.is_busy:
-                self._child.hear(_LOOK_S)
+                self._child.receive_message(_LOOK_S)
             elif self._left:
                 self._child.give_turn(self._children.watch_limit_s)
                 self._started = True
             else:
                 self.api, self.is_over = self._child.result().api, True
         except WorkloadFailed as failed:
-            self._lose(failed)
+            self._record_loss(failed)
         for part in self._child.found:
             self.found[part.name] = msgspec.convert(part.value, EntryResult)
             self._left = [entry for entry in self._left if entry.label != part.name]
@@ -98,8 +98,8 @@ class _Side:
             self._children.watching(self._side, self._left, **self._more)
         )
 
-    def _lose(self, failed: WorkloadFailed) -> None:
-        """The process is gone, with the entry point that it was at."""
+    def _record_loss(self, failed: WorkloadFailed) -> None:
+        """Record the loss of the process, and the error of its current entry point."""
         self._deaths += 1
         if not self._started or not failed.ending or self._deaths > _MOST_DEATHS:
             raise failed
@@ -112,20 +112,20 @@ class _Side:
 def watch(
     children: Children, discovery: Discovery, api_names: dict[str, list[str]], twice_before: bool = False
 ) -> Watched:
-    """Watch every entry point on both sides, beside each other where they can be.
+    """Watch every entry point in both versions, at the same time if possible.
 
     Args:
         api_names: public names to look up.
-        twice_before: whether the side before is watched twice, because its runs may differ.
+        twice_before: whether the version before is watched twice, because its runs may differ.
 
     Raises:
-        WorkloadFailed: an entry point fails after the migration only, or every one before it.
+        WorkloadFailed: an entry point fails only after the migration, or all entry points fail before it.
     """
     watched = Watched()
     for together in children.beside_each_other(("before", "after")):
         with ExitStack() as stack:
             sides = {
-                side: _Side(
+                side: _WatchedVersion(
                     children,
                     side,
                     discovery.entry_points,
@@ -138,7 +138,7 @@ def watch(
                 for one in sides.values():
                     if not one.is_over:
                         one.advance()
-                children.progress(_step(sides, len(discovery.entry_points)))
+                children.progress(_advance_versions(sides, len(discovery.entry_points)))
             for side, one in sides.items():
                 watched.sides[side], watched.api[side] = one.found, one.api
     before, after = watched.sides["before"], watched.sides["after"]
@@ -150,14 +150,18 @@ def watch(
         raise _failure("before", next(iter(before)), before, others=len(before) > 1)
     for label, lost in before.items():
         if lost.error:
-            watched.difference.notes.append(f"{label}: left out: before the migration, too, it {_how(lost)}")
+            watched.difference.notes.append(
+                f"{label}: left out: before the migration, too, it {_describe_failure(lost)}"
+            )
             # One that hangs before the migration is not waited for, so its end is not known.
             if after[label].error != lost.error and not lost.hung:
-                watched.difference.differs("error-differs", label, f"{_how(lost)} before, {_how(after[label])} after")
+                watched.difference.differs(
+                    "error-differs", label, f"{_describe_failure(lost)} before, {_describe_failure(after[label])} after"
+                )
     return watched
 
 
-def _how(one: EntryResult) -> str:
+def _describe_failure(one: EntryResult) -> str:
     return one.error if one.lost else f"raises {one.error}" if one.error else "trains"
 
 
@@ -168,5 +172,5 @@ def _failure(side: str, label: str, found: Mapping[str, EntryResult], others: bo
     return workload_failed(f"The {side} side failed: {label} {how}{also}.", one.printed, side)
 
 
-def _step(sides: Mapping[str, _Side], of: int) -> Step:
-    return Step("watching what each entry point loads", min(len(one.found) for one in sides.values()), of)
+def _advance_versions(sides: Mapping[str, _WatchedVersion], of: int) -> ProgressStep:
+    return ProgressStep("watching what each entry point loads", min(len(one.found) for one in sides.values()), of)

@@ -20,7 +20,7 @@ from chirpid_patch.transforms.off_cpu import operand, sent
 
 @dataclass(frozen=True)
 class _MappedFile:
-    """Where in a file an array lies; what is pickled instead of its contents."""
+    """The place of an array in a file, which is pickled instead of the array's contents."""
 
     path: str
     dtype: str
@@ -29,7 +29,7 @@ class _MappedFile:
 
     @classmethod
     def behind(cls, array: Any) -> _MappedFile | None:
-        """The file behind a memory-mapped array; None for one that is not, or not only, the contents of a file."""
+        """Return the file behind a memory-mapped array; None unless the array consists of the contents of a file."""
         root = array
         while isinstance(root, np.memmap) and not isinstance(root.base, mmap.mmap):
             root = root.base
@@ -45,10 +45,10 @@ class _MappedFile:
         return _as_tensor(np.memmap(self.path, self.dtype, "r", self.offset, self.shape), "its file")
 
 
-class _Writable:
-    """The memory of an array that is only for reading, as NumPy takes it to be writable: nothing here writes to it.
+class _WritableView:
+    """Present the memory of a read-only array as writable. Nothing in this module writes to it.
 
-    PyTorch has no tensors that are only for reading, and warns of such an array.
+    PyTorch has no read-only tensors, and warns about read-only arrays.
     """
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
@@ -63,7 +63,7 @@ def _as_tensor(values: Any, name: str) -> Tensor:
         return values.detach()
     array = np.asarray(values)
     try:
-        return torch.from_numpy(array if array.flags.writeable else np.asarray(_Writable(array)))
+        return torch.from_numpy(array if array.flags.writeable else np.asarray(_WritableView(array)))
     except (TypeError, ValueError) as error:
         raise TypeError(f"PyTorch has no tensors like {name}, an array of {array.dtype}: {error}") from None
 

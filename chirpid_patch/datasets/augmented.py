@@ -1,4 +1,4 @@
-"""Augmented samples of another dataset (R-000-1.2): picklable, nothing shared, nothing built per sample."""
+"""Augmented samples of another dataset (R-000-1.2): picklable, and without shared state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from chirpid_patch.datasets.gather import Batch, Part, RowKinds, WrappingDataset, node_of
 from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample, stack_while_alike
 from chirpid_patch.randomness.keyed_random import Keys, RandomKey, fold_in, keys_for
-from chirpid_patch.transforms.composition import Position, parts_of
+from chirpid_patch.transforms.composition import Position, transform_parts
 from chirpid_patch.transforms.spectrograms import (
     BatchTransform,
     GaussianNoise,
@@ -41,7 +41,7 @@ def _build(kind: type[SpecAugment] | type[GaussianNoise], params: Mapping[str, A
 def _chain(
     params: Mapping[str, Any] | None, use_spec_augment: bool | None, use_gaussian_noise: bool | None
 ) -> list[Transform]:
-    """Return the transforms that ``augment_params`` and the two switches ask for."""
+    """Return the transforms that ``augment_params`` and the two switches select."""
     given = params or {}
     if any(stage in given for stage in _STAGES):
         _check_names(given, _STAGES, "augment_params")
@@ -66,9 +66,8 @@ def _at(keys: Keys | None, place: int) -> Keys | None:
 class WorkerSafeAugmentedDataset(WrappingDataset):
     """Samples (x, y) of another dataset, with x augmented while ``training`` is true.
 
-    The dataset copies all parameters, so it shares nothing with the caller. It uses ``transforms`` themselves, without
-    a copy. Transforms of this package never write to the memory of ``base_dataset``. Other callables get single
-    samples.
+    The dataset copies all parameters, so it shares nothing with the caller. It uses ``transforms`` without copying
+    them. Transforms of this package never write to the memory of ``base_dataset``. Other callables get single samples.
 
     Loaders augment whole batches if all parts of the chain are transforms of this package. The dataset takes
     compositions apart: ``Compose``, ``Lambda``, those of torchvision, and ``nn.Sequential``.
@@ -78,8 +77,8 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         augment_params: parameters of ``SpecAugment``; or ``{'spec_augment_params': …, 'gaussian_noise_params': …}``,
             where None omits a stage. None: ``SpecAugment`` with its defaults.
         training: whether samples are augmented.
-        use_spec_augment: switches that stage on or off; None follows ``augment_params``.
-        use_gaussian_noise: likewise.
+        use_spec_augment: switches ``SpecAugment`` on or off; None follows ``augment_params``.
+        use_gaussian_noise: switches ``GaussianNoise`` on or off; None follows ``augment_params``.
         transforms: the chain itself, instead of the arguments above: callables from tensor to tensor, and None for a
             stage that is off.
 
@@ -148,9 +147,9 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return all(is_batchable(transform) for _, transform in self._stages())
 
     def _stages(self) -> list[tuple[Position, Transform]]:
-        """Position and transform of the stages that are on, compositions taken apart."""
+        """Return the position and the transform of each stage that is on. Compositions are replaced by their parts."""
         on = ((place, one) for place, one in enumerate(self.transforms) if one is not None)
-        return [part for place, one in on for part in parts_of(one, (place,))]
+        return [part for place, one in on for part in transform_parts(one, (place,))]
 
     def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
         # None while training, which draws from ``random`` for every sample it gives.
@@ -159,15 +158,15 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
         x, y = fetch_sample(self.base_dataset, index, None if key is None else key.deeper())
         if self.training:
-            x = self._augment(x, self._keys(key, 1))
+            x = self._augment(x, self._sample_keys(key, 1))
         return x, y
 
-    def _keys(self, key: RandomKey | None, count: int) -> Keys | None:
-        """Return a key for each of ``count`` samples; None, and nothing is drawn, where no transform draws by key."""
+    def _sample_keys(self, key: RandomKey | None, count: int) -> Keys | None:
+        """Return a key for each of ``count`` samples; None, without a random call, if no transform uses keys."""
         return keys_for(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
 
     def _augment(self, x: Any, keys: Keys | None) -> Any:
-        """Return one sample through the chain, its key (1,)."""
+        """Apply the chain to one sample, whose key has the shape (1,)."""
         for position, transform in self._stages():
             if keys is not None and isinstance(transform, BatchTransform) and is_batchable(transform):
                 x = transform.transform_sample(x, fold_in(keys, *position))
@@ -181,25 +180,25 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         pairs = fetch_pairs(self.base_dataset, indices, None if key is None else key.deeper())
         if pairs is None or not self.training:
             return None if pairs is None else list(pairs)
-        if not self._takes(pairs[0]):
+        if not self._supports_batches(pairs[0]):
             return None  # single samples raise what they raise
-        return [self._augment_batch(pairs[0], self._keys(key, len(indices))), pairs[1]]
+        return [self._augment_batch(pairs[0], self._sample_keys(key, len(indices))), pairs[1]]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
-        """Read samples of another dataset, copied one after the other, and transform them at once if they are alike."""
+        """Read and copy samples of another dataset one by one; transform them at once if shapes and dtypes agree."""
         replaced = type(self).read_sample is not WorkerSafeAugmentedDataset.read_sample
         if replaced or not (self.training and self._is_batchable()):
             return super().read_samples(indices, key)
-        keys, below = self._keys(key, len(indices)), key.deeper()
+        keys, below = self._sample_keys(key, len(indices)), key.deeper()
         read = (fetch_sample(self.base_dataset, index, below.take([place])) for place, index in enumerate(indices))
-        rows, ys, others = stack_while_alike(read, len(indices), self._takes)
+        rows, ys, others = stack_while_alike(read, len(indices), self._supports_batches)
         if rows is not None and len(ys) == len(indices):
             return list(zip(self._augment_batch(rows, keys).unbind(0), ys, strict=True))
         samples = chain(() if rows is None else zip(rows, ys, strict=False), others, read)
         return [(self._augment(x, _at(keys, place)), y) for place, (x, y) in enumerate(samples)]
 
-    def _takes(self, xs: Tensor) -> bool:
-        """Return whether all transforms work on a batch of such samples."""
+    def _supports_batches(self, xs: Tensor) -> bool:
+        """Return whether all transforms support batches of samples like ``xs``."""
         try:
             for _, transform in self._stages():
                 transform.check(xs)  # type: ignore[attr-defined]
@@ -208,7 +207,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return True
 
     def _augment_batch(self, xs: Tensor, keys: Keys | None) -> Tensor:
-        """Return a batch of x, fresh memory, through the chain."""
+        """Apply the chain to a batch of x that shares no memory."""
         for position, transform in self._stages():
             assert isinstance(transform, BatchTransform) and keys is not None
             xs = transform.transform_batch(xs, fold_in(keys, *position))

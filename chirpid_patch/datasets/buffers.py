@@ -2,8 +2,8 @@
 
 A new block of megabytes costs page faults in every batch. Here a batch borrows its memory: PyTorch's storage refers to
 an object with the buffer protocol (``torch.frombuffer``). When no tensor, view, array or autograd graph refers to the
-storage, the storage dies, and so does that object. Its finalizer returns the memory. That is the only rule.
-``memory.freed`` is about memory that a training step itself allocates and frees.
+storage, the storage dies, and so does that object. The finalizer of that object returns the memory. There is no other
+rule. The module ``memory.freed`` is about memory that a training step itself allocates and frees.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Block = NDArray[np.uint8]
 
 
 class Buffers:
-    """Blocks of free memory. Safe in threads and finalizers: single operations of a dictionary need no lock."""
+    """Blocks of free memory. Threads and finalizers may use it: single operations of a dictionary need no lock."""
 
     def __init__(self) -> None:
         self._kept: dict[int, _Block] = {}
@@ -64,7 +64,7 @@ _buffers = Buffers()
 
 
 def is_large(size: int) -> bool:
-    """Return whether reuse of memory pays for a batch of ``size`` bytes."""
+    """Return whether a batch of ``size`` bytes is large enough for reused memory to save time."""
     return size >= _SMALLEST_BYTES
 
 

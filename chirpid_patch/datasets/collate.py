@@ -41,8 +41,8 @@ def collate_as_workers(samples: Sequence[Any]) -> Any:
     A batch has the dtype of its first sample. It shares no memory with the samples.
 
     Raises:
-        RuntimeError, TypeError, AttributeError: as PyTorch in a worker. A sample requires grad, or cannot be written to
-            the batch without losing values.
+        RuntimeError, TypeError, AttributeError: a sample requires grad, or the batch cannot store it without losing
+            values. PyTorch raises the same error in a worker.
     """
     return collate_with(samples, _stack_as_workers, _keep_as_workers)
 
@@ -60,5 +60,5 @@ def _stack_as_workers(samples: Sequence[Any]) -> Tensor:
 
 
 def _keep_as_workers(values: Any) -> Any:
-    """Return text, and what else comes after text, which a worker sends as copies."""
+    """Return text and the values after text, which a worker sends as copies."""
     return values if all(isinstance(value, str | bytes) for value in values) else copy.deepcopy(values)

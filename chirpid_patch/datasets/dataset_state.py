@@ -20,33 +20,40 @@ def dataset_state(value: Any) -> Any:
     """Return a value that compares equal as long as the samples of a dataset provably stay the same.
 
     It covers attributes of datasets and transforms, and in-place operations of PyTorch on their tensors. It does not
-    cover writes to a long sequence of indices or samples, nor writes that no tensor counts: through NumPy to shared
-    memory, or through ``Tensor.data``.
+    cover writes to a long sequence of indices or samples, nor writes that do not increase a tensor's version: writes
+    through NumPy to shared memory, or through ``Tensor.data``.
     """
     return _state(value, ())
 
 
 def _state(value: Any, within: tuple[Any, ...]) -> Any:
-    """Return the state of ``value``, a part of the objects ``within``, to one of which it may refer again."""
+    """Return the state of ``value``. It is a part of the objects ``within``, and may refer to one of them."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Tensor):
-        return _Same(value), version(value)
+        return _SameObject(value), version(value)
     if any(value is outer for outer in within):
-        return _Same(value)
+        return _SameObject(value)
     inside = (*within, value)
     if isinstance(value, nn.Module):
-        return _Same(value), *((name, _state(part, inside)) for name, part in vars(value).items() if name[0] != "_")
+        return _SameObject(value), *(
+            (name, _state(part, inside)) for name, part in vars(value).items() if name[0] != "_"
+        )
     if isinstance(value, Dataset):
         parts = vars(value).items()
-        return _Same(value), *((name, _state(part, inside)) for name, part in parts if not name.startswith(_DERIVED))
+        return _SameObject(value), *(
+            (name, _state(part, inside)) for name, part in parts if not name.startswith(_DERIVED)
+        )
     if isinstance(value, list | tuple) and (len(value) <= _MOST_ITEMS or isinstance(value[0], Tensor | Dataset)):
-        return _Same(value), *(_state(part, inside) for part in value)
-    return _Same(value)
+        return _SameObject(value), *(_state(part, inside) for part in value)
+    return _SameObject(value)
 
 
-class _Same:
-    """Equal to another one of the very same object, which it keeps: its place in memory is no other's meanwhile."""
+class _SameObject:
+    """Compares equal if it wraps the same object.
+
+    It keeps the object alive, so that no other object gets the same address.
+    """
 
     __slots__ = ("value",)
     __hash__ = None  # type: ignore[assignment]
@@ -55,4 +62,4 @@ class _Same:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is other.value
+        return isinstance(other, _SameObject) and self.value is other.value

@@ -20,8 +20,8 @@ from chirpid_patch.datasets.gather import is_in_memory, node_of
 from chirpid_patch.datasets.rows import is_table
 from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
-from chirpid_patch.declaration import Class, declares, served
-from chirpid_patch.transforms.composition import parts_of
+from chirpid_patch.declaration import Class, batched_object_for, declares
+from chirpid_patch.transforms.composition import transform_parts
 from chirpid_patch.transforms.images import ImageMasks
 from chirpid_patch.transforms.spectrograms import is_batchable
 
@@ -68,21 +68,24 @@ def augments_samples(
 
     Args:
         dataset: name of the attribute with the dataset.
-        transforms: names of the attributes with the transforms. Each maps to the attribute that switches it on: another
-            one, which is True or False, or its own, which is None for no transform. None: the transform is always on.
-        training: name of the attribute that switches all transforms; None: there is none.
+        transforms: names of the attributes with the transforms. Each maps to the name of the attribute that switches it
+            on: either another attribute, which is True or False, or its own attribute, which is None without a
+            transform. None: the transform is always on.
+        training: name of the attribute that switches all transforms on; None: the class has no such attribute.
         calls: as for ``standardizes_samples``.
         held: as for ``standardizes_samples``.
     """
     flags = {gate for name, gate in [*transforms.items(), (None, training)] if gate is not None and gate != name}
 
     def build(state: Mapping[str, Any]) -> WorkerSafeAugmentedDataset | None:
-        below = served(state[dataset])
+        below = batched_object_for(state[dataset])
         if any(type(state[flag]) is not bool for flag in flags) or not _gives_pairs(below):
             return None
         on = training is None or state[training]
         chosen = [state[name] for name, gate in transforms.items() if on and not _is_off(state, name, gate)]
-        if not all(is_batchable(part) for place, one in enumerate(chosen) for _, part in parts_of(one, (place,))):
+        if not all(
+            is_batchable(part) for place, one in enumerate(chosen) for _, part in transform_parts(one, (place,))
+        ):
             return None
         return WorkerSafeAugmentedDataset(below, training=on, transforms=chosen)
 
@@ -104,13 +107,13 @@ def augments_images(
     The image is ``(x - min) / (max - min + eps) * 255``, truncated to integers. ``augmenter`` is called with it. The
     values of its result, divided by ``divisor``, become a float32 tensor (1, F, T).
 
-    The class's own code reads samples of other shapes, or without a range. It reads all samples if the augmenter does
-    not declare that it masks images (``masks_images``).
+    The class's own code reads samples of other shapes, and samples whose values are all equal. It reads all samples if
+    the augmenter has no declaration that it masks images (``masks_images``).
 
     Args:
         dataset: name of the attribute with the dataset.
         augmenter: name of the attribute with the augmenter.
-        training: name of the attribute that switches the augmenter; None: it is always on.
+        training: name of the attribute that switches the augmenter on; None: the augmenter is always on.
         eps: number that is added to the range of x.
         divisor: number that divides the values of the image.
         calls: as for ``standardizes_samples``.
@@ -119,14 +122,14 @@ def augments_images(
     attributes = (dataset, augmenter) if training is None else (dataset, augmenter, training)
 
     def build(state: Mapping[str, Any]) -> WorkerSafeAugmentedDataset | None:
-        below = served(state[dataset])
+        below = batched_object_for(state[dataset])
         rows, on = _pair_rows(below), True if training is None else state[training]
         if rows is None or type(on) is not bool:
             return None
         if not on:
             return WorkerSafeAugmentedDataset(below, training=False, transforms=[])
         given = state[augmenter]
-        masks = served(given, of_images=True)
+        masks = batched_object_for(given, of_images=True)
         if masks is given or hasattr(type(given), "__bool__") or hasattr(type(given), "__len__"):
             return None
         transform = ImageMasks(masks, eps, divisor)
@@ -147,7 +150,7 @@ def lists_samples(
     """
 
     def build(state: Mapping[str, Any]) -> WorkerSafeSequenceDataset | None:
-        listed = served(state[samples])
+        listed = batched_object_for(state[samples])
         known = type(listed) in (list, tuple) or (node_of(listed).row_kinds is not None and is_in_memory(listed))
         return WorkerSafeSequenceDataset(listed) if known else None
 
@@ -155,11 +158,11 @@ def lists_samples(
 
 
 def standardized(dataset: Any, indices: Any, mean: Any, std: Any, eps: float) -> WorkerSafeStandardizedDataset | None:
-    """Return ``((x - mean) / (std + eps), y)`` of the samples (x, y) of ``dataset`` at ``indices``, as it is now.
+    """Return the current samples (x, y) of ``dataset`` at ``indices`` as ``((x - mean) / (std + eps), y)``.
 
     ``eps`` 0: nothing is added. None if the result could differ from the expression evaluated sample by sample.
     """
-    below = served(dataset)
+    below = batched_object_for(dataset)
     rows = _pair_rows(below)
     if rows is None or not is_table(indices) or not (_is_statistic(mean) and _is_statistic(std)):
         return None
@@ -173,13 +176,13 @@ def _is_off(state: Mapping[str, Any], name: str, gate: str | None) -> bool:
 
 
 def _pair_rows(dataset: Any) -> tuple[torch.dtype, torch.Size] | None:
-    """Dtype and shape of the x of all samples (x, y), rows of floating-point tensors; None where that is not sure."""
+    """Return dtype and shape of x if all samples (x, y) are provably rows of floating-point tensors; else None."""
     kinds = node_of(dataset).row_kinds
     return kinds[0] if kinds is not None and len(kinds) == 2 and kinds[0][0].is_floating_point else None
 
 
 def _gives_pairs(dataset: Any) -> bool:
-    """Return whether samples are rows of tensors in pairs, or those of a list, which may be looked at one by one."""
+    """Return whether the samples are pairs of rows of tensors, or items of a list."""
     listed = dataset.data_list if type(dataset) is WorkerSafeSequenceDataset else dataset
     return type(listed) in (list, tuple) or _pair_rows(dataset) is not None
 

@@ -22,7 +22,7 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 from chirpid_patch.datasets.buffers import is_large
 from chirpid_patch.datasets.rows import SEQUENCES, gather, is_plain, is_table, map_indices, positions_of
-from chirpid_patch.declaration import is_computed, served
+from chirpid_patch.declaration import batched_object_for, is_computed
 from chirpid_patch.machine.forked import is_threadless_copy
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.transforms.off_cpu import sent
@@ -35,7 +35,10 @@ WRITTEN_DOWN = SEQUENCES | {set, frozenset}
 
 
 class Node:
-    """How a dataset is read, and the properties that all its samples share; by default those of its children."""
+    """How a dataset is read, and the properties that all its samples share.
+
+    The default properties are those of the children.
+    """
 
     #: The datasets whose samples these are made from.
     children: Sequence[Any] = ()
@@ -100,21 +103,22 @@ class BatchedDataset(Node, Dataset[Any]):
     """A map-style dataset with batched reading.
 
     Subclasses implement ``read_sample`` and ``read_batch``. ``read_batch`` must return the result of
-    ``default_collate`` of the single samples, in every process. Or it returns None before it calls any other code; the
-    loader then reads and collates single samples. If a subclass overrides ``__getitem__``, only its own code reads it.
+    ``default_collate`` of the single samples, in every process. Alternatively it returns None before it calls any other
+    code. The loader then reads and collates single samples. If a subclass overrides ``__getitem__``, only its own code
+    reads it.
     """
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         raise NotImplementedError
 
     def __getitem__(self, index: Any) -> Any:
         return self.read_sample(index, None)
 
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
-        """Return the samples at ``indices``: PyTorch's own protocol, for loaders that are not ours.
+        """Return the samples at ``indices``. PyTorch's own loader calls this method.
 
-        What is in memory is read at once, and each sample is then a part of that batch's memory.
+        Samples in memory are read at once. Each sample is then a view of the memory of that batch.
         """
         if not uses_package_read(self):
             return [self[index] for index in indices]
@@ -133,12 +137,12 @@ class BatchedDataset(Node, Dataset[Any]):
         return [self.read_sample(index, None) for index in indices]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
-        """Return the samples at ``indices`` for a collation that copies them: they may share memory."""
+        """Return the samples at ``indices``, which may share memory; the caller collates them into a copy."""
         return [self.read_sample(index, key.take([place])) for place, index in enumerate(indices)]
 
     @property
     def chooses_freely(self) -> bool:
-        """Return whether the time, place and number of its index lookups have no visible effect."""
+        """Return whether the time, the place and the number of index lookups have no visible effect."""
         return True
 
 
@@ -162,7 +166,7 @@ class WrappingDataset(BatchedDataset):
 
 
 def uses_package_read(dataset: Any) -> bool:
-    """Return whether ``dataset`` is of this package and no method of reading its samples is overridden."""
+    """Return whether ``dataset`` is a dataset of this package without overrides of the methods that read samples."""
     kind = type(dataset)
     return (
         isinstance(dataset, BatchedDataset)
@@ -211,7 +215,7 @@ def is_exactly(dataset: Any, kind: type) -> bool:
 
 
 def _reads_as_written(own: type, kind: type) -> bool:
-    """Whether ``own`` reads samples by the methods that PyTorch wrote, from attributes that it does not compute."""
+    """Return whether ``own`` reads samples by the methods of PyTorch's class, from attributes that are not computed."""
     for name, method in _WRITTEN[kind].items():
         if getattr(own, name, None) is not method:
             return False
@@ -235,7 +239,7 @@ class Part:
     number: int = 0
 
     def key(self, key: RandomKey | None) -> RandomKey | None:
-        """Return the keys of these samples, from those of the batch."""
+        """Return the keys of these samples, taken from the keys of the batch."""
         return key if key is None or self.places is None else key.take(self.places)
 
 
@@ -247,8 +251,8 @@ class RowsOnDevice(TensorDataset):
     """Copies on a device of the plain tensors of a ``TensorDataset``."""
 
 
-class _Rows(Node):
-    """A ``TensorDataset`` of plain tensors."""
+class _TensorRows(Node):
+    """The node of a ``TensorDataset`` of plain tensors."""
 
     in_memory = fixed_samples = gathers = True
     keyed = False
@@ -272,16 +276,16 @@ class _Rows(Node):
         return [gather(tensor, rows) for tensor in self._dataset.tensors]
 
 
-class _Joint(Node):
-    """A dataset of PyTorch's that has the samples of others: a new node each time that ``node_of`` is called."""
+class _JointNode(Node):
+    """A dataset of PyTorch that contains the samples of other datasets. ``node_of`` builds a new node in each call."""
 
     @cached_property
     def child_nodes(self) -> Sequence[Node]:
         return super().child_nodes
 
 
-class _Chosen(_Joint):
-    """A ``Subset``."""
+class _SubsetNode(_JointNode):
+    """The node of a ``Subset``."""
 
     def __init__(self, dataset: Any) -> None:
         self._indices = dataset.indices
@@ -309,8 +313,8 @@ class _Chosen(_Joint):
         return None if mapped is None else read_at_once(self.child_nodes[0], mapped, key)
 
 
-class _Joined(_Joint):
-    """A ``ConcatDataset``."""
+class _ConcatNode(_JointNode):
+    """The node of a ``ConcatDataset``."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -359,7 +363,7 @@ class _Joined(_Joint):
         return parts
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        """Return one gather a part, put back into the order asked for."""
+        """Gather the rows of each part once, and return them in the requested order."""
         parts = self.resolve(indices) if self.in_memory else None
         if parts is None or not (len(parts) == 1 or all(node_of(part.dataset).gathers for part in parts)):
             return None  # samples of several lists may differ: a number here, a tensor there
@@ -383,7 +387,7 @@ class _Joined(_Joint):
 
 
 def _rows_at(dataset: Any, indices: Sequence[Any]) -> list[int] | None:
-    """Return the rows at ``indices`` of a ``TensorDataset``; None where its tensors have not all of them."""
+    """Return the rows at ``indices`` of a ``TensorDataset``; None if a tensor lacks one of them."""
     counts = {tensor.shape[0] for tensor in dataset.tensors}
     return positions_of(indices, counts.pop()) if len(counts) == 1 else None
 
@@ -394,43 +398,43 @@ def _is_gatherable(dataset: Any) -> bool:
     return is_exactly(dataset, TensorDataset) and all(map(is_plain, dataset.tensors))
 
 
-def joint_of(dataset: Any) -> _Chosen | _Joined | None:
-    """Return the node of a ``Subset`` or ``ConcatDataset``, whose samples are its children's; None for others."""
+def joint_of(dataset: Any) -> _SubsetNode | _ConcatNode | None:
+    """Return the node of a ``Subset`` or ``ConcatDataset``, which joins the samples of its children; else None."""
     if is_exactly(dataset, Subset):
-        return _Chosen(dataset)
-    return _Joined(dataset) if is_exactly(dataset, ConcatDataset) else None
+        return _SubsetNode(dataset)
+    return _ConcatNode(dataset) if is_exactly(dataset, ConcatDataset) else None
 
 
-class _OwnCode(Node):
-    """Anything else: only its own code reads it."""
+class _OwnCodeNode(Node):
+    """The node of any other dataset: only the dataset's own code reads it."""
 
     keyed = reads_batches = False
 
 
-_OWN_CODE = _OwnCode()
+_OWN_CODE = _OwnCodeNode()
 
 
 def node_of(dataset: Any) -> Node:
     """Return the node that describes how ``dataset`` is read."""
     if type(dataset) is TensorDataset:
-        return _Rows(dataset) if _is_gatherable(dataset) else _OWN_CODE
+        return _TensorRows(dataset) if _is_gatherable(dataset) else _OWN_CODE
     joint = None if isinstance(dataset, BatchedDataset) else joint_of(dataset)
     if joint is not None:
         return joint
-    dataset = served(dataset)
+    dataset = batched_object_for(dataset)
     if uses_package_read(dataset):
         shipped: Node = dataset
         return shipped
-    return _Rows(dataset) if _is_gatherable(dataset) else _OWN_CODE
+    return _TensorRows(dataset) if _is_gatherable(dataset) else _OWN_CODE
 
 
 def is_in_memory(dataset: Any) -> bool:
-    """Return whether batches are gathered from memory, so that worker processes could only slow loading down."""
+    """Return whether batches are gathered from memory. Worker processes would only slow such loading down."""
     return node_of(dataset).in_memory
 
 
 def reads_batches(dataset: Any) -> bool:
-    """Return whether batched reading of ``dataset`` is supported: this package's, or PyTorch's over tensors."""
+    """Return whether ``dataset`` permits batched reading: a dataset of this package, or one of PyTorch over tensors."""
     return node_of(dataset).reads_batches
 
 

@@ -1,4 +1,4 @@
-"""Labels of a dataset without computing its samples, if the labels are the same; otherwise sample by sample."""
+"""Labels of a dataset, read without its samples where the labels are provably the same."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def iterate_labels(
         unpack: as for ``read_labels``.
     """
     pairs = indices is ... if unpack is None else unpack
-    if not _reads_apart(dataset, pairs):
+    if not _can_read_without_x(dataset, pairs):
         samples = iter(dataset) if isinstance(indices, EllipsisType) else (dataset[index] for index in indices)
         yield from (_label(sample, pairs) for sample in samples)
     elif not isinstance(indices, EllipsisType):
@@ -86,13 +86,16 @@ def _label(sample: Any, pairs: bool) -> Any:
 
 
 def _as_ints(indices: Iterable[Any]) -> list[Any]:
-    """Return the same indices, as ints where they come in an array: those are looked up fastest."""
+    """Return the same indices; those of an array become ints, whose lookup is fastest."""
     ints = as_ints(indices) if type(indices) in (np.ndarray, Tensor) else None
     return list(indices) if ints is None else ints
 
 
-def _reads_apart(dataset: Any, pairs: bool) -> bool:
-    """Whether labels can be read without x, which nobody could notice. ``pairs``: samples must have two parts."""
+def _can_read_without_x(dataset: Any, pairs: bool) -> bool:
+    """Return whether labels can be read without x, with no visible effect.
+
+    ``pairs``: each sample must have two parts.
+    """
     if is_exactly(dataset, TensorDataset):
         tensors = dataset.tensors
         plain = all(type(one) is Tensor and one.layout is torch.strided and not one.is_nested for one in tensors)
@@ -101,14 +104,14 @@ def _reads_apart(dataset: Any, pairs: bool) -> bool:
         return fits and (len(tensors) == 2 or (len(tensors) > 2 and not pairs))
     joint = joint_of(dataset)
     if joint is not None:
-        return all(_reads_apart(child, pairs) for child in joint.children)
+        return all(_can_read_without_x(child, pairs) for child in joint.children)
     if not _passes_labels_on(dataset):
         return False
-    return all(type(child) in (list, tuple) or _reads_apart(child, True) for child in dataset.children)
+    return all(type(child) in (list, tuple) or _can_read_without_x(child, True) for child in dataset.children)
 
 
 def _passes_labels_on(dataset: Any) -> bool:
-    """Whether ``dataset`` is one of ours that says by ``resolve`` whose labels its are, and nothing replaced that."""
+    """Return whether ``dataset`` is of this package, and its class's ``resolve`` finds the samples with its labels."""
     if not uses_package_read(dataset):
         return False
     owners = [next(kind for kind in type(dataset).__mro__ if name in vars(kind)) for name in ("resolve", "read_sample")]
@@ -116,7 +119,7 @@ def _passes_labels_on(dataset: Any) -> bool:
 
 
 def _labels(dataset: Any, indices: Sequence[Any], pairs: bool) -> list[Any] | None:
-    """Return labels of a dataset that reads them apart; None if an index is refused, or a label may be wrong."""
+    """Return labels that are read without x; None if the dataset refuses an index, or a label may be wrong."""
     if not all(map(is_integer, indices)):
         return None
     if type(dataset) in (list, tuple):

@@ -40,7 +40,10 @@ def is_plain(tensor: Any) -> bool:
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return strides of contiguous tensors of ``shape``: stacks of samples with four axes or more may differ."""
+    """Return the strides of contiguous tensors of ``shape``.
+
+    Stacks of samples with four or more axes may have other strides.
+    """
     return torch.empty(tuple(shape), device="meta").stride()
 
 
@@ -55,14 +58,14 @@ def can_gather(dtype: torch.dtype) -> bool:
 
 
 def is_integer(index: Any) -> bool:
-    """Return whether ``index`` is one index, the same for lists, arrays and tensors; a user's object is not."""
+    """Return whether ``index`` is an integer with one meaning for lists, arrays and tensors; a user's object is not."""
     if type(index) is Tensor:
         return index.ndim == 0 and index.dtype in _INDEX_DTYPES
     return type(index) is int or isinstance(index, np.integer)
 
 
 def is_table(values: Any) -> bool:
-    """Return whether integers look up items of ``values``, without visible effects.
+    """Return whether ``values[i]`` looks up an item for an integer i, without visible effects.
 
     The function checks only the first item of a list.
     """
@@ -77,7 +80,7 @@ def is_table(values: Any) -> bool:
 
 
 def are_integers(indices: Any) -> bool:
-    """Return whether all of ``indices`` are integers: no mask, no array of more dimensions, no user's object."""
+    """Return whether ``indices`` contains integers only: no mask, no array with more dimensions, no user's object."""
     kind = type(indices)
     if kind is np.ndarray or kind is Tensor:
         return is_table(indices)
@@ -95,7 +98,7 @@ def as_ints(indices: Any) -> list[int] | None:
 
 
 def positions_of(indices: Any, length: int) -> list[int] | None:
-    """Return ``indices`` as ints in 0..``length``-1; None if indexing with them would mean something else."""
+    """Return ``indices`` as ints in 0..``length``-1; None if they select rows otherwise, for example as a mask."""
     positions = as_ints(indices)
     if not positions:
         return positions
@@ -106,7 +109,10 @@ def positions_of(indices: Any, length: int) -> list[int] | None:
 
 
 def map_indices(table: Any, indices: Any) -> list[Any] | None:
-    """Return ``[table[i] for i in indices]`` of a list or ``is_table``; None if an index is out of range."""
+    """Return ``[table[i] for i in indices]``; None if an index is out of range.
+
+    ``table`` is a list or a value that ``is_table`` accepts.
+    """
     if not are_integers(indices):
         return None
     try:
@@ -125,10 +131,10 @@ def gather(tensor: Tensor, rows: Tensor) -> Tensor:
 
 
 def batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Return memory for a batch of ``count`` samples like those of ``tensor``; shared memory in a worker process.
+    """Return memory for a batch of ``count`` samples like the rows of ``tensor``; shared memory in a worker process.
 
-    A worker passes its batches on through shared memory. If it gathers them on the heap and moves them then, the heap
-    of glibc before 2.38 grows by every batch. ``default_collate`` also gathers directly into shared memory.
+    A worker passes its batches on through shared memory. If it first gathered them on the heap, the heap of glibc
+    before 2.38 would grow with every batch. ``default_collate`` also gathers directly into shared memory.
     """
     shape = (count, *tensor.shape[1:])
     dtype = tensor.dtype if dtype is None else dtype

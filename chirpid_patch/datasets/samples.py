@@ -44,7 +44,7 @@ def fetch_sample(dataset: Any, index: Any, key: RandomKey | None = None) -> Any:
 def fetch_samples(
     dataset: Any, indices: Sequence[Any], key: RandomKey | None = None, *, apart: bool = True
 ) -> list[Any]:
-    """Return the samples at ``indices``, read one by one as by PyTorch's loader. ``apart``: none share memory."""
+    """Return the samples at ``indices``, read one by one as by PyTorch's loader. ``apart``: samples share no memory."""
     if key is not None and _takes_key(dataset):
         if not apart and uses_package_read(dataset):
             together: list[Any] = dataset.read_samples(indices, key)
@@ -72,7 +72,7 @@ def load_batch(dataset: Any, indices: Sequence[Any], key: RandomKey | None, coll
 
 
 def reads_singly(dataset: Any) -> bool:
-    """Return whether a batch of ``dataset`` is read as single samples, so that these may be read apart."""
+    """Return whether a batch of ``dataset`` is read as single samples, so that several threads may divide them."""
     if is_exactly(dataset, Subset):
         return reads_singly(dataset.dataset)
     if uses_package_read(dataset):
@@ -93,8 +93,9 @@ def fetch_pairs(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> 
 def read_listed(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
     """Return the samples (x, y) of a list at ``indices`` as [X, Y], X a new tensor.
 
-    None unless that pays and collation yields the same in every process: all x are plain tensors of one kind, and so
-    are all y, or numbers or text. PyTorch's own collation is as fast for small batches.
+    None unless that saves time and collation yields the same batch in every process: all x are plain tensors of one
+    kind, and all y are plain tensors of one kind, numbers or text. PyTorch's own collation is as fast for small
+    batches.
     """
     chosen = map_indices(samples, indices)
     if not chosen or not _is_pair(chosen[0]) or not is_large(len(chosen) * bytes_of(chosen[0][0])):
@@ -125,15 +126,16 @@ def bytes_of(x: Any) -> int:
 def stack_while_alike(
     samples: Iterator[Any], count: int, fits: Callable[[Tensor], bool]
 ) -> tuple[Tensor | None, list[Any], list[Any]]:
-    """Copy x of up to ``count`` samples (x, y) into one tensor, each before the next one is read.
+    """Copy x of up to ``count`` samples (x, y) into one tensor; copy each x before the next sample is read.
 
     Args:
-        samples: is read up to the first sample whose x differs in kind.
-        count: how many samples there are.
-        fits: whether a batch of samples like the first one is wanted.
+        samples: iterator over samples; it is read up to the first sample whose x differs in shape, dtype or layout.
+        count: largest number of samples to copy.
+        fits: called with the first x; returns whether to build a batch of such samples.
 
     Returns:
-        The tensor (``count``, *shape of x), None if no x was copied; y of the samples copied; the sample that differs.
+        The tensor (``count``, *shape of x), None if no x was copied; y of the copied samples; the first sample that
+        differs.
     """
     rows: Tensor | None = None
     ys: list[Any] = []

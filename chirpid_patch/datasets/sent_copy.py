@@ -1,8 +1,8 @@
 """Copies of datasets for worker processes, which later changes by the caller do not affect.
 
-Lists of indices become arrays in the copy. A forked worker shares its parent's memory until either writes to it, and
-reading a Python object writes its reference count. So every worker that reads a list of a million indices copies it
-page by page. An array of numbers contains no objects.
+Lists of indices become arrays in the copy. A forked worker shares its parent's memory until one of them writes to it,
+and reading a Python object writes the reference count of the object. So every worker that reads a list of a million
+indices copies it page by page. An array of numbers contains no objects.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _SHORTEST = 1024
 
 
 def sent_copy(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
-    """Return a copy of ``dataset``: this package's datasets, PyTorch's over them, their indices and transforms.
+    """Return a copy of ``dataset``: of datasets and transforms of this package or of PyTorch, and of their indices.
 
-    Tensors, arrays, samples and all other objects are not copied, but stay the same objects. The function calls no
-    method of the user. Indices arrive as the same Python or NumPy integers.
+    Tensors, arrays, samples and all other objects are not copied: the copy refers to the same objects. The function
+    calls no method of the user. Indices arrive as the same Python or NumPy integers.
     """
     made = {} if _made is None else _made  # a dataset may refer to its own splits
     if id(dataset) in made:
@@ -35,9 +35,9 @@ def sent_copy(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
     known = uses_package_read(dataset) or any(is_exactly(dataset, kind) for kind in kinds) or is_in_memory(dataset)
     if not known or hasattr(type(dataset), "__del__"):  # whose end the caller's own would share
         return dataset
-    made[id(dataset)] = twin = object.__new__(type(dataset))
-    twin.__dict__.update({name: _sent_part(name, part, made) for name, part in vars(dataset).items()})
-    return twin
+    made[id(dataset)] = duplicate = object.__new__(type(dataset))
+    duplicate.__dict__.update({name: _sent_part(name, part, made) for name, part in vars(dataset).items()})
+    return duplicate
 
 
 def _sent_part(name: str, part: Any, made: dict[int, Any]) -> Any:
@@ -50,7 +50,7 @@ def _sent_part(name: str, part: Any, made: dict[int, Any]) -> Any:
 
 
 def _as_array(indices: Any) -> Any:
-    """Indices that nobody else writes to; many integers of one kind as an array of them."""
+    """Return a private copy of ``indices``; many integers of one type become an array."""
     if type(indices) is np.ndarray:
         return indices.copy()
     if type(indices) is Tensor:

@@ -56,7 +56,7 @@ class WorkerSafeSequenceDataset(BatchedDataset):
 
     @property
     def _has_list(self) -> bool:
-        """Return whether the samples exist already."""
+        """Return whether the samples are in a list, so that reading one runs no other code."""
         return type(self.data_list) in (list, tuple)
 
     def __len__(self) -> int:

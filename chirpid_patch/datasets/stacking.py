@@ -1,4 +1,4 @@
-"""Samples stacked into one tensor, or standardised into a list, at once if they are in memory."""
+"""Samples that are stacked into one tensor, or standardised into a list: all at once if they are in memory."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
 
     Rows of tensors in memory are gathered at once, with the same values in the same layout. Such rows belong to a plain
     ``TensorDataset``, also through plain ``Subset``, and to datasets of this package over one without random
-    transforms. The indices must be in a list, tuple, range, set, array or tensor, or come from a generator that only
-    computes. All other samples are read one by one: first each index, then its sample.
+    transforms. The indices must be in a list, tuple, range, set, array or tensor, or come from a generator without side
+    effects. All other samples are read one by one: first each index, then its sample.
 
     Args:
         dataset: an object that can be indexed (with ``indices``) or iterated over (without).
@@ -73,7 +73,7 @@ def standardized_samples(
         dataset: samples (x, y).
         indices: which samples, in this order; ``...`` for all samples, in the order of iteration.
         mean: the value that is subtracted from x, for example a number or a 0-dim tensor.
-        std: the value that divides x, likewise.
+        std: the value that divides x, for example a number or a 0-dim tensor.
         eps: number that is added to ``std``; 0 adds nothing.
         reads: how often a sample that is no row in memory is read: 1 for ``x, y = dataset[i]``, 2 for ``dataset[i][0]``
             and then ``dataset[i][1]``.
@@ -105,7 +105,7 @@ def standardized_samples(
 def _standardized_rows(
     dataset: Any, indices: Any, mean: Any, std: Any, eps: float
 ) -> list[tuple[Tensor, Tensor]] | None:
-    """Return the list of ``standardized_samples`` of rows in memory; None, and nothing has been read, of any other."""
+    """Return the list of ``standardized_samples`` for rows in memory; None, without reading a sample, for others."""
     if type(dataset) not in (TensorDataset, Subset) or indices is None:
         return None
     view = standardized(dataset, range(len(dataset)) if isinstance(indices, EllipsisType) else indices, mean, std, eps)
@@ -129,7 +129,7 @@ def _has_fixed_rows(dataset: Any) -> bool:
 
 
 def _gather_column(dataset: Any, indices: Sequence[Any], columns: int | None = None) -> Tensor | None:
-    """Return the samples' first column, or None where that is not provably what stacking them gives."""
+    """Return x of all samples as one tensor; None unless that provably equals stacking the samples."""
     if not len(indices) or not _has_fixed_rows(dataset):
         return None
     found = tensors_behind(dataset, indices)

@@ -21,7 +21,7 @@ from chirpid_patch.transforms import off_cpu
 _Statistic = float | np.floating[Any] | tuple[float, str] | Tensor
 
 
-def _pack(value: Any) -> _Statistic:
+def _pack_statistic(value: Any) -> _Statistic:
     """Return a mean or deviation as picklable state: numbers as they are, 0-dim tensors as (number, dtype name)."""
     if isinstance(value, np.ndarray | list | tuple):
         value = torch.as_tensor(value, dtype=torch.float32)
@@ -33,7 +33,7 @@ def _pack(value: Any) -> _Statistic:
     return tensor
 
 
-def _unpack(state: _Statistic) -> Any:
+def _unpack_statistic(state: _Statistic) -> Any:
     if isinstance(state, tuple):
         number, dtype = state
         return torch.tensor(number, dtype=getattr(torch, dtype))
@@ -41,7 +41,7 @@ def _unpack(state: _Statistic) -> Any:
 
 
 def _fits(shape: Sequence[int], sample: Sequence[int]) -> bool:
-    """Return whether a statistic of ``shape`` is laid against ``sample`` without making it larger."""
+    """Return whether a statistic of ``shape`` broadcasts to ``sample`` without making the result larger."""
     padded = (*(len(sample) - len(shape)) * (1,), *shape)
     return len(padded) == len(sample) and all(one in (1, size) for one, size in zip(padded, sample, strict=True))
 
@@ -52,15 +52,15 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     Results are equal, bit for bit, to that expression evaluated on each sample with the values as given. The state
     consists of numbers and ``indices``, and can be pickled.
 
-    The attributes ``mean``, ``std``, ``indices`` and ``dataset`` can be assigned later. ``mean`` and ``std`` read as
-    they were given. ``dataset``, ``base_dataset`` and ``original_dataset`` are one object.
+    The attributes ``mean``, ``std``, ``indices`` and ``dataset`` can be assigned later. ``mean`` and ``std`` return the
+    assigned objects. ``dataset``, ``base_dataset`` and ``original_dataset`` are names of one object.
 
     Args:
         base_dataset: map-style dataset of samples (x, y), x a tensor.
         indices: sample i is the sample at ``indices[i]``. A dictionary or a labelled Series is looked up by key.
             Indices that can only be iterated over (a generator, a set) become a list.
         mean: number, or tensor that is 0-dim or broadcasts to x. Lists, tuples and NumPy arrays become float32 tensors.
-        std: likewise.
+        std: standard deviation, of the same types as ``mean``.
         eps: number that is added to ``std``.
     """
 
@@ -86,20 +86,20 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     @property
     def mean(self) -> Any:
         """Return the mean that is subtracted."""
-        return _unpack(self._mean)
+        return _unpack_statistic(self._mean)
 
     @mean.setter
     def mean(self, mean: Any) -> None:
-        self._mean, self._cached = _pack(mean), None
+        self._mean, self._cached = _pack_statistic(mean), None
 
     @property
     def std(self) -> Any:
         """Return the standard deviation, without ``eps``."""
-        return _unpack(self._std)
+        return _unpack_statistic(self._std)
 
     @std.setter
     def std(self, std: Any) -> None:
-        self._std, self._cached = _pack(std), None
+        self._std, self._cached = _pack_statistic(std), None
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -126,7 +126,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return self._broadcasts(batch) and self._stays_in_place(batch)
 
     def operands(self) -> tuple[Any, Any]:
-        """Return subtrahend and divisor; cached until a statistic changes, and never pickled."""
+        """Return subtrahend and divisor. They are cached until a statistic changes, and never pickled."""
         return self._state()[0]
 
     def _state(self) -> tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]]:
@@ -163,15 +163,15 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return None if pairs is None else [self._standardize_column(pairs[0]), pairs[1]]
 
     def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
-        """Return the given rows of ``xs``, standardised while they are copied; None where that is not possible."""
-        numbers = self._numbers(xs) if not off_cpu.is_away(xs) else None
+        """Return the rows ``rows`` of ``xs``, standardised while they are copied; None if that is not possible."""
+        numbers = self._plain_statistics(xs) if not off_cpu.is_away(xs) else None
         if numbers is None:
             return None
         batch = batch_like(xs, len(rows))
         return batch if standardize_rows(batch, xs, rows, *numbers) else None
 
-    def _numbers(self, xs: Tensor) -> tuple[float, float] | None:
-        """Mean and deviation where they are numbers that standardise rows of ``xs`` in place; kept for each kind."""
+    def _plain_statistics(self, xs: Tensor) -> tuple[float, float] | None:
+        """Return mean and deviation as numbers that can standardise rows of ``xs`` in place; cached for each dtype."""
         ((mean, deviation), numbers), kind = self._state(), (xs.dtype, xs.ndim)
         if kind not in numbers:
             fits = not np.ndim(mean) and not np.ndim(deviation) and self._broadcasts(xs) and self._stays_in_place(xs)
@@ -179,7 +179,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return numbers[kind]
 
     def _standardize_column(self, batch: Tensor) -> Any:
-        """Return a batch of x, fresh memory, at once where that is the same as one by one."""
+        """Standardise a batch of x that shares no memory: at once if the bits stay the same, else sample by sample."""
         mean, deviation = (off_cpu.operand(statistic, batch) for statistic in self.operands())
         if not self._broadcasts(batch):
             return default_collate([(x - mean) / deviation for x in batch])
@@ -188,10 +188,10 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return (batch - mean) / deviation
 
     def _broadcasts(self, batch: Tensor) -> bool:
-        """Return whether the statistics meet a batch as they meet each sample.
+        """Return whether the statistics broadcast to a batch in the same way as to each sample.
 
-        A 0-dim sample promotes dtypes otherwise than a 1-dim batch, and statistics with more axes than a
-        sample would be laid against the batch axis.
+        A 0-dim sample promotes dtypes in another way than a 1-dim batch. Statistics with more axes than a sample would
+        broadcast along the batch axis.
         """
         return batch.ndim > 1 and max(map(np.ndim, self.operands())) < batch.ndim
 

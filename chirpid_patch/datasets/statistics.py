@@ -1,4 +1,4 @@
-"""Mean and standard deviation for standardising: as the original code computes them, or in one pass."""
+"""Mean and standard deviation for standardising, computed as in the original code or in one pass."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def compute_standardization_stats(dataset: Any, indices: Any, sample_size: int =
     Args:
         dataset: map-style dataset of samples (x, y), x a tensor.
         indices: indices of the samples.
-        sample_size: largest number of samples. With more indices, ``np.random.choice`` draws a subset without
-            replacement from NumPy's global generator.
+        sample_size: largest number of samples. If there are more indices, ``np.random.choice`` draws a subset of this
+            size without replacement, with NumPy's global generator.
 
     Returns:
         Two 0-dim tensors of the dtype of x, over the stacked samples.
@@ -46,7 +46,7 @@ def streaming_standardization_stats(
 
     The function stores one batch at a time and reads every sample once, in order. It merges batches by their count,
     mean and sum of squared deviations (Chan, Golub & LeVeque 1983, "Algorithms for computing the sample variance"),
-    which stays accurate if the mean is large against the deviation. The deviation is unbiased, as that of
+    which stays accurate if the mean is much larger than the deviation. The deviation is unbiased, like the result of
     ``torch.std``.
 
     Args:
@@ -93,7 +93,7 @@ def streaming_standardization_stats(
 
 
 def _values(dataset: Any, chunk: Sequence[Any]) -> Iterator[Tensor]:
-    """Yield x of the samples at ``chunk``, gathered at once where that is possible, else one by one."""
+    """Yield x of the samples at ``chunk``: gathered at once if possible, else read one by one."""
     batch = fetch_batch(dataset, chunk)
     if batch is not None and isinstance(batch[0], Tensor):
         yield _real(batch[0])

@@ -27,16 +27,16 @@ class DevicePrefetcher:
 
     On CUDA it copies batches on a separate stream, in parallel with the training's queued work: pinned memory directly,
     other memory through pinned memory. It waits neither for the device nor for the training's stream. ``move_batch``
-    moves objects with their own ``to``, and all batches if there is no CUDA. All other attributes (``len``,
-    ``dataset``, ``set_epoch`` of its sampler, …) are those of the loader.
+    moves objects with their own ``to``, and all batches if there is no CUDA. All other attributes (``dataset``,
+    ``sampler``, …) and ``len`` are those of the loader.
 
     Args:
         loader: any iterable of batches; each loop iterates over it again.
-        device: where the batches go.
+        device: the device to which batches are moved.
         lookahead: request a batch before the training uses the previous one, so that its copy is done in time even if
-            the loop waits for the device in every step (``loss.item()``). None does so only where that changes no
-            random number. True is correct if neither the training nor the loader uses a random generator of the other,
-            and the dataset does not change within an epoch.
+            the loop waits for the device in every step (``loss.item()``). None does so only if that changes no random
+            number. Pass True only if training and loader share no random generator, and the dataset does not change
+            within an epoch.
 
     Raises:
         ValueError: ``device`` is a CUDA device, and there is none.
@@ -58,7 +58,7 @@ class DevicePrefetcher:
         return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _passes_on(self.loader))
 
     def _copies(self) -> CudaCopies:
-        """Return the device and its stream, kept from epoch to epoch."""
+        """Return the device and its stream, which are kept from epoch to epoch."""
         index = torch.cuda.current_device() if self.device.index is None else self.device.index
         device = torch.device("cuda", index)
         if self._cuda is None or self._cuda.device != device:
@@ -74,7 +74,7 @@ class DevicePrefetcher:
         return getattr(self.loader, name)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the stream."""
+        """Return the state without the stream."""
         return {**self.__dict__, "_cuda": None}
 
 
@@ -83,7 +83,7 @@ class DeviceIterator(Iterator[Any]):
 
     Args:
         batches: the loader's iterator.
-        cuda: a ``CudaCopies``, or its stand-in.
+        cuda: a ``CudaCopies``, or a stand-in for tests.
         lookahead: copy one more batch while the training uses one.
         settle: wait for copies, because the loader may overwrite a batch after the next request.
     """
@@ -97,18 +97,18 @@ class DeviceIterator(Iterator[Any]):
         self._next: BatchCopy | Exception | None = None
 
     def __next__(self) -> Any:
-        coming, self._next = self._ask() if self._next is None else self._next, None
+        coming, self._next = self._request_batch() if self._next is None else self._next, None
         if isinstance(coming, Exception):
             raise coming
         batch = coming.hand_over()  # what is moved in order is read now, before the loader is asked again
         if self._lookahead:
-            self._next = self._ask()
+            self._next = self._request_batch()
         return batch
 
-    def _ask(self) -> BatchCopy | Exception:
-        """Return the next batch on its way, or what loading it raised: the loop meets it where it would have."""
+    def _request_batch(self) -> BatchCopy | Exception:
+        """Return the next batch, whose copy has started; or the exception of loading it, to be raised later."""
         if self._settle and self._last is not None:
-            self._last.settle()
+            self._last.wait_for_copies()
         try:
             self._last = BatchCopy(next(self._batches), self._cuda)
         except Exception as error:
@@ -117,7 +117,7 @@ class DeviceIterator(Iterator[Any]):
 
 
 def _passes_on(loader: Any) -> bool:
-    """Whether each batch of ``loader`` provably is in memory of its own, which the loader does not write to again."""
+    """Return whether each batch of ``loader`` provably has its own memory, which the loader never overwrites."""
     ours = type(loader) is DataLoader or isinstance(loader, BatchedDataLoader)
     return ours and (worker_processes(loader) > 0 or stacks_samples(loader.collate_fn))
 
@@ -125,8 +125,9 @@ def _passes_on(loader: Any) -> bool:
 def can_prefetch_without_rng_drift(loader: Any, *, in_memory: bool = False) -> bool:
     """Return whether requesting a batch of ``loader`` early changes no random number.
 
-    That holds if workers draw the random numbers and the sampler draws none during the epoch. It also holds
-    ``in_memory``, where samples use keys; only a change of the dataset within an epoch would then take effect later.
+    That holds if workers draw the random numbers and the sampler draws none during the epoch. It also holds for
+    datasets in memory (``in_memory``), whose samples use keys. For these, a change of the dataset within an epoch takes
+    effect later.
     """
     ours = type(loader) is BatchedDataLoader
     if not (ours or type(loader) is DataLoader) or isinstance(loader.dataset, IterableDataset):

@@ -18,8 +18,9 @@ def move_batch(batch: Any, device: str | torch.device) -> Any:
     """Return ``batch`` with all its parts that have a device on ``device``.
 
     The function moves tensors, packed sequences and objects with their own ``to``, in lists, tuples, named tuples,
-    mappings and dataclasses, at any depth. It passes on parts that are on the device already, and containers in which
-    nothing moves. The copy is non-blocking only where that is faster and safe: from pinned memory to CUDA.
+    mappings and dataclasses, at any depth. It returns parts that are on the device already, and containers without
+    movable parts, as the same objects. The copy is non-blocking only where that is faster and safe: from pinned memory
+    to CUDA.
 
     Raises:
         ValueError: ``device`` is a CUDA device, and there is none.
@@ -43,7 +44,7 @@ def move_part(device: torch.device, part: Any) -> Any:
 
 
 def has_tensors(part: Any) -> bool:
-    """Return whether ``tensors_of`` contains all that can move of ``part``."""
+    """Return whether ``tensors_of`` contains everything in ``part`` that can move."""
     return isinstance(part, Tensor | PackedSequence)
 
 
@@ -55,13 +56,13 @@ def tensors_of(part: Any) -> list[Tensor]:
 
 
 def in_pinned_memory(tensor: Tensor) -> bool:
-    """Return whether a device may copy from ``tensor`` while the CPU continues."""
+    """Return whether ``tensor`` is in pinned memory, from which a device can copy while the CPU continues."""
     plain = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.is_nested
     return plain and tensor.is_pinned()
 
 
-def parts_of(batch: Any) -> list[Any]:
-    """Return the parts that ``mapped`` would move, in its order."""
+def movable_parts(batch: Any) -> list[Any]:
+    """Return the parts that ``mapped`` moves, in the same order."""
     parts: list[Any] = []
 
     def note(part: Any) -> Any:
@@ -73,7 +74,7 @@ def parts_of(batch: Any) -> list[Any]:
 
 
 def mapped(batch: Any, move: Callable[[Any], Any]) -> Any:
-    """Return ``batch`` with ``move`` applied to all movable parts, and itself if that changed nothing."""
+    """Return ``batch`` with ``move`` applied to all movable parts; ``batch`` itself if nothing changed."""
     if batch is None or isinstance(batch, str | bytes | int | float | complex | type):
         return batch
     if callable(getattr(batch, "to", None)):
@@ -93,18 +94,18 @@ def mapped(batch: Any, move: Callable[[Any], Any]) -> Any:
 
 
 def _like(batch: Any, names: list[Any], parts: list[Any]) -> Any:
-    """Return a container like ``batch`` that holds ``parts`` instead of its own."""
+    """Return a container like ``batch`` that contains ``parts`` instead."""
     make: Any = type(batch)
     if isinstance(batch, tuple):
         return make(*parts) if hasattr(batch, "_fields") else make(parts)
     if isinstance(batch, Mapping) and not isinstance(batch, MutableMapping):
         return make(dict(zip(names, parts, strict=True)))
-    twin = copy.copy(batch)  # it may hold more than its items
-    if isinstance(twin, list):
-        twin[:] = parts
-    elif isinstance(twin, MutableMapping):
-        twin.update(zip(names, parts, strict=True))
+    duplicate = copy.copy(batch)  # it may hold more than its items
+    if isinstance(duplicate, list):
+        duplicate[:] = parts
+    elif isinstance(duplicate, MutableMapping):
+        duplicate.update(zip(names, parts, strict=True))
     else:
         for name, part in zip(names, parts, strict=True):
-            object.__setattr__(twin, name, part)  # also where the class is frozen
-    return twin
+            object.__setattr__(duplicate, name, part)  # also where the class is frozen
+    return duplicate

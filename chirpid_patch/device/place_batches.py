@@ -10,13 +10,13 @@ import torch
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import node_of
 from chirpid_patch.device.move_ahead import DevicePrefetcher, can_prefetch_without_rng_drift
-from chirpid_patch.device.resident import HeldOn, numbered_device
+from chirpid_patch.device.resident import ResidentOn, numbered_device
 from chirpid_patch.device.resident_tensors import NotResidentError, readable_size
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.transforms.spectrograms import GaussianNoise
 
 
-class MovedTo(Placement):
+class MovedToDevice(Placement):
     """Move batches of ordinary loading to ``device``, with a ``DevicePrefetcher``.
 
     If that changes no random number, it requests a batch while the training uses the previous one. A change of the
@@ -28,7 +28,7 @@ class MovedTo(Placement):
 
     def __init__(self, device: str | torch.device) -> None:
         self.device = torch.device(device)
-        self._source = _Source()
+        self._source = _BatchSource()
         self._moving = DevicePrefetcher(self._source, self.device)
 
     def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
@@ -37,8 +37,8 @@ class MovedTo(Placement):
         return iter(self._moving)
 
 
-class _Source:
-    """What the prefetcher iterates over: no reference to the loader, whose workers end when nobody refers to it."""
+class _BatchSource:
+    """The iterable of the prefetcher, without a reference to the loader, whose workers end with the loader."""
 
     batches: Iterator[Any] = iter(())
 
@@ -48,22 +48,22 @@ class _Source:
 
 
 def move_batches(device: str | torch.device) -> tuple[Placement, str]:
-    """Return what moves batches to ``device``, and its description; raise ValueError without that device."""
+    """Return an object that moves batches to ``device``, and its description; raise ValueError without that device."""
     there = numbered_device(device)
-    return MovedTo(there), f"batches are {'on the CPU already' if there.type == 'cpu' else f'moved to {there}'}"
+    return MovedToDevice(there), f"batches are {'on the CPU already' if there.type == 'cpu' else f'moved to {there}'}"
 
 
 def place_batches(
     dataset: Any, batching: Mapping[str, Any], device: str | torch.device, share: float | None
 ) -> tuple[Placement, str]:
-    """Return what puts the batches of a loader with these arguments on ``device``, and its description.
+    """Return an object that puts the batches of a loader with these arguments on ``device``, and its description.
 
     Args:
         dataset: the dataset of the loader.
         batching: arguments of ``DataLoader`` that define the samples of a batch.
         device: where batches arrive.
-        share: share of its free memory that samples may take; None is 0.5, but nothing on the CPU, where ordinary
-            loading is faster.
+        share: share of the device's free memory that samples may take. None is 0.5 on an accelerator and 0 on the CPU,
+            where ordinary loading is faster.
 
     Raises:
         ValueError: the device does not exist, or ``share`` is not above 0 and at most 1.
@@ -73,10 +73,10 @@ def place_batches(
         return move_batches(there)
     batches = batching.get("batch_sampler") is not None or batching.get("batch_size") is not None
     try:
-        held = HeldOn(there, 0.5 if share is None else share)
+        held = ResidentOn(there, 0.5 if share is None else share)
         held.hold(dataset, batches=batches, collate=batching.get("collate_fn"))
     except NotResidentError as reason:
-        return MovedTo(there), f"batches are moved to {there}, where they are not made because {reason}"
+        return MovedToDevice(there), f"batches are moved to {there}, where they are not made because {reason}"
     why = f"{readable_size(held.bytes)} of samples are held there, and batches made from them"
     if there.type != "cpu" and _draws_exact_noise(dataset):
         why += "; noise of mode 'exact' has the same distribution as on the CPU, and other values"
@@ -84,7 +84,7 @@ def place_batches(
 
 
 def _draws_exact_noise(dataset: Any) -> bool:
-    """Return whether a dataset that can be resident has noise that another device computes otherwise."""
+    """Return whether a dataset that can be resident has noise whose bits differ on another device."""
     node = node_of(dataset)
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     if any(isinstance(one, GaussianNoise) and one.mode == "exact" for _, one in stages):

@@ -35,7 +35,7 @@ def amp_dtype_for(device: str | torch.device) -> torch.dtype | None:
 
 
 def autocast_for(device: str | torch.device, dtype: torch.dtype | None = None) -> AbstractContextManager[Any]:
-    """Return ``torch.autocast`` with the dtype for ``device``, or a context that does nothing (``amp_dtype_for``).
+    """Return ``torch.autocast`` with the dtype of ``amp_dtype_for(device)``, or a context that does nothing.
 
     On a CPU it uses autocast only on request: ``dtype=torch.bfloat16``.
     """
@@ -62,7 +62,7 @@ class MixedPrecision:
 
     Attributes:
         device: the device of the training.
-        dtype: dtype of autocast; None is no autocast.
+        dtype: dtype of autocast; None: no autocast.
         tf32: whether float32 is computed in TF32.
     """
 
@@ -108,7 +108,7 @@ def setup_mixed_precision(
 
     Args:
         device: where the training runs.
-        dtype: dtype of autocast; None is the faster one on the device, ``torch.float32`` is no autocast.
+        dtype: dtype of autocast. None picks the fastest dtype on the device; ``torch.float32`` switches autocast off.
         tf32: let CUDA devices with TF32 (Ampere and later) multiply float32 matrices with 10 instead of 23 bits of
             mantissa. Results then differ from full float32 in the fourth digit.
 
@@ -134,7 +134,10 @@ def _has_tf32(device: torch.device) -> bool:
 
 
 def _compute_in_tf32() -> None:
-    """Have CUDA compute float32 in TF32. A CPU's own setting stays, and so does a precision that is lower already."""
+    """Let CUDA compute float32 in TF32.
+
+    The CPU's setting does not change, nor does a precision that is already lower.
+    """
     backends: Any = torch.backends
     on_cpu = getattr(backends.mkldnn, "matmul", None)  # torch >= 2.9
     before = None if on_cpu is None else on_cpu.fp32_precision

@@ -18,7 +18,7 @@ from chirpid_patch.device.moving import move_batch, usable_device
 from chirpid_patch.device.resident_tensors import NotResidentError, Upload, free_memory, readable_size
 from chirpid_patch.device.resident_view import base_tensors, resident_view
 from chirpid_patch.loading.batch_reader import BatchReader
-from chirpid_patch.loading.batch_requests import Request
+from chirpid_patch.loading.batch_requests import BatchRequest
 from chirpid_patch.loading.placement import Placement
 
 logger = logging.getLogger("chirpid_patch")
@@ -40,16 +40,18 @@ def numbered_device(device: str | torch.device) -> torch.device:
     return chosen
 
 
-class HeldOn(Placement):
+class ResidentOn(Placement):
     """Build batches on ``device``, from samples that are copied there once.
 
-    Order, random calls of the global generators, and augmentation are those of the loader without it (noise of mode
-    ``"exact"`` only in distribution). 8-bit samples stay 8-bit. Several loaders over the same tensors share one copy,
-    which is freed with the last of them, or by ``shutdown``. Nothing in an iteration waits for the device.
+    Order, random calls of the global generators, and augmentation are those of the same loader without ``ResidentOn``
+    (noise of mode ``"exact"`` only in distribution). 8-bit samples stay 8-bit. Several loaders over the same tensors
+    share one copy, which is freed with the last of them, or by ``shutdown``. Nothing in an iteration waits for the
+    device.
 
     Changes of datasets and transforms, and in-place operations of PyTorch on their tensors, take effect at the next
-    batch. Writes past PyTorch (NumPy, ``.data``) that span more than a sample or 4096 bytes take effect at the next
-    epoch. If the changed dataset does not permit batches on the device, they are read on the CPU and moved.
+    batch. Writes that PyTorch does not count (NumPy, ``.data``) take effect at the next epoch, if they span more than a
+    sample or 4096 bytes. If the changed dataset does not permit batches on the device, they are read on the CPU and
+    moved.
 
     The loader loads in this process, without threads. It cannot be pickled.
 
@@ -58,7 +60,8 @@ class HeldOn(Placement):
         share: share of the device's free memory that the samples may take, above 0 and at most 1.
 
     Raises:
-        NotResidentError: the samples do not fit, or are not rows of tensors; a ValueError that names the reason.
+        NotResidentError: the samples do not fit, or are not rows of tensors. The message, of this subclass of
+            ValueError, is the reason.
         ValueError: the device does not exist; the loader has workers, threads, or pinned memory.
     """
 
@@ -77,7 +80,7 @@ class HeldOn(Placement):
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of the samples on the device, shared with other loaders or not."""
+        """Return the bytes of the samples on the device, including those shared with other loaders."""
         return sum(upload.source.nbytes for upload in self._held.values())
 
     def attach(self, loader: Any) -> None:
@@ -89,7 +92,7 @@ class HeldOn(Placement):
         self.hold(loader.dataset, batches=loader.batch_sampler is not None, collate=loader.collate_fn)
 
     def hold(self, dataset: Any, *, batches: bool, collate: Any) -> None:
-        """Upload the samples that a loader with these arguments reads, unless they are there.
+        """Upload the samples that a loader with these arguments reads, unless they are on the device already.
 
         ``batches`` is whether the loader builds batches, instead of yielding single samples.
         """
@@ -156,14 +159,14 @@ class HeldOn(Placement):
 
 
 class _ResidentReader(BatchReader):
-    """Makes batches on the device, and those that it cannot on the CPU."""
+    """Builds batches on the device if possible, else on the CPU."""
 
-    def __init__(self, dataset: Any, collate: Any, resident: HeldOn) -> None:
+    def __init__(self, dataset: Any, collate: Any, resident: ResidentOn) -> None:
         super().__init__(dataset, collate, batches=True)
         self._as_tuple = collate is collate_pairs
         self._resident = resident
 
-    def read(self, request: Request) -> Any:
+    def read(self, request: BatchRequest) -> Any:
         try:
             base_tensors(self.dataset)
             view = resident_view(self.dataset, self._resident.copy)

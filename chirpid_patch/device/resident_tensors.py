@@ -22,8 +22,8 @@ class NotResidentError(ValueError):
 class Upload:
     """The copy of a tensor on a device.
 
-    Each use of the copy includes in-place operations of PyTorch on ``source``. Other writes, through NumPy or
-    ``.data``, are noticed by ``look`` if they span more than a sample or 4096 bytes.
+    Each use of the copy includes in-place operations of PyTorch on ``source``. ``look`` notices other writes, through
+    NumPy or ``.data``, if they span more than a sample or 4096 bytes.
     """
 
     def __init__(self, source: Tensor, device: torch.device) -> None:
@@ -55,7 +55,7 @@ class Upload:
 
 
 def free_memory(device: torch.device) -> int:
-    """Return the bytes that may still be allocated on ``device``; on the CPU, the unused part of this process's limit.
+    """Return the bytes that can still be allocated on ``device``; on the CPU, within the limit of this process.
 
     Raises:
         NotResidentError: the system does not report its memory.
@@ -83,7 +83,7 @@ def _row_bytes(tensor: Tensor) -> int:
 
 
 def _looks(source: Tensor) -> Tensor:
-    """Return the values at regular places of ``source``, as bytes."""
+    """Return the values at regularly spaced places of ``source``, as bytes."""
     step = max(1, min(_LOOKED_AT_EVERY, _row_bytes(source)) // source.element_size())
     # As they lie in memory: of a dense tensor nothing has to be copied for that.
     strides = source.stride()

@@ -14,7 +14,7 @@ from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import RowsOnDevice, is_exactly, joint_of, uses_package_read
 from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
-from chirpid_patch.declaration import served
+from chirpid_patch.declaration import batched_object_for
 from chirpid_patch.device.resident_tensors import NotResidentError
 from chirpid_patch.transforms.spectrograms import GaussianNoise, SpecAugment, Standardize, is_batchable
 from chirpid_patch.transforms.symmetries import FlipsAndTurns
@@ -30,26 +30,26 @@ _READING = ("read_sample", "read_batch", "_stages", "operands", "transform_rows_
 Copy = Callable[[Tensor], Tensor]
 
 
-def _does_as(thing: Any, kind: type) -> bool:
-    """Return whether ``thing`` is one of ``kind`` and makes batches as it does; it may be a subclass otherwise."""
+def _behaves_as(thing: Any, kind: type) -> bool:
+    """Return whether ``thing`` is a ``kind`` without overrides of the methods that build batches."""
     unchanged = (getattr(type(thing), name, None) == getattr(kind, name, None) for name in _READING)
     return isinstance(thing, kind) and all(unchanged)
 
 
 def _reads_as(dataset: Any, kind: type) -> bool:
-    return uses_package_read(dataset) and _does_as(dataset, kind)
+    return uses_package_read(dataset) and _behaves_as(dataset, kind)
 
 
 def base_tensors(dataset: Any) -> list[Tensor]:
-    """Return the tensors of which all samples of ``dataset`` are rows.
+    """Return the tensors whose rows are the samples of ``dataset``.
 
     Raises:
-        NotResidentError: batches cannot be built from these on a device, for the reason in the message.
+        NotResidentError: batches cannot be built from these tensors on a device; the message has the reason.
     """
     if is_exactly(dataset, TensorDataset):
         return list(dataset.tensors)
     joint = joint_of(dataset)
-    node: Any = served(dataset) if joint is None else joint
+    node: Any = batched_object_for(dataset) if joint is None else joint
     if joint is None and _reads_as(node, WorkerSafeArrayDataset):
         return [node.x, node.y]
     if joint is None and not any(_reads_as(node, kind) for kind in _OVER_OTHERS):
@@ -57,7 +57,7 @@ def base_tensors(dataset: Any) -> list[Tensor]:
         raise NotResidentError(f"{what}: only rows of tensors and arrays can be held")
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     for _, one in stages:
-        if not (is_batchable(one) and any(_does_as(one, kind) for kind in _TRANSFORMS)):
+        if not (is_batchable(one) and any(_behaves_as(one, kind) for kind in _TRANSFORMS)):
             raise NotResidentError(f"{_name(one)} is augmentation that only works on single samples")
     return list(chain.from_iterable(map(base_tensors, node.children)))
 
@@ -76,7 +76,7 @@ def resident_view(dataset: Any, copy: Copy) -> Any:
         return _copy_without_constructor(
             dataset, **{"datasets": children} if hasattr(dataset, "datasets") else {"dataset": children[0]}
         )
-    dataset = served(dataset)
+    dataset = batched_object_for(dataset)
     if isinstance(dataset, WorkerSafeArrayDataset):
         return _copy_without_constructor(dataset, x=copy(dataset.x), y=copy(dataset.y))
     if isinstance(dataset, WorkerSafeSequenceDataset):
@@ -89,7 +89,7 @@ def resident_view(dataset: Any, copy: Copy) -> Any:
 
 
 def _copy_without_constructor(original: Any, /, **changed: Any) -> Any:
-    """Return an object like ``original``, made without its constructor, with other values of some attributes."""
-    twin = object.__new__(type(original))
-    twin.__dict__.update(vars(original), **changed)
-    return twin
+    """Return a copy of ``original`` with other values of some attributes, without calling its constructor."""
+    duplicate = object.__new__(type(original))
+    duplicate.__dict__.update(vars(original), **changed)
+    return duplicate

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from chirpid_patch.device.moving import in_pinned_memory, mapped, move_part, parts_of, tensors_of
+from chirpid_patch.device.moving import in_pinned_memory, mapped, movable_parts, move_part, tensors_of
 
 
 class CudaCopies:
@@ -21,11 +21,14 @@ class CudaCopies:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def pinned(self, source: Tensor) -> Tensor:
-        """Return ``source`` in pinned memory, dense. PyTorch reuses that memory only after the copy from it."""
+        """Return ``source`` as a dense tensor in pinned memory.
+
+        PyTorch reuses that memory only after the copy from it.
+        """
         return torch.empty_like(source, pin_memory=True).copy_(source)
 
-    def beside(self) -> AbstractContextManager[Any]:
-        """Return a context in which ``copy`` and ``copied`` use the stream for copies, parallel to the training."""
+    def on_copy_stream(self) -> AbstractContextManager[Any]:
+        """Return a context in which ``copy`` and ``copied`` use the stream for copies."""
         return torch.cuda.stream(self._stream)
 
     def copy(self, source: Tensor) -> Tensor:
@@ -47,10 +50,12 @@ class CudaCopies:
 
 
 class BatchCopy:
-    """A batch on its way to a device; the constructor starts the copy. ``cuda`` is a ``CudaCopies``, or its stand-in.
+    """A batch that is being copied to a device. The constructor starts the copy.
 
-    Objects with their own ``to``, and other memory than plain tensors, move when the batch is handed over, in order
-    with the training.
+    ``cuda`` is a ``CudaCopies`` or a stand-in for tests.
+
+    Objects with their own ``to``, and tensors that are not plain, move when the batch is handed over, on the training's
+    stream.
     """
 
     def __init__(self, batch: Any, cuda: Any) -> None:
@@ -59,15 +64,15 @@ class BatchCopy:
         self._copies: list[Tensor] = []
         self._direct: list[Tensor] = []  # the loader's own pinned memory that is copied from
         self._copied: Any = None
-        parts = parts_of(batch)
+        parts = movable_parts(batch)
         if all(_may_go_beside(part, cuda.device) for part in parts):
-            with cuda.beside():
+            with cuda.on_copy_stream():
                 self._batch = mapped(batch, self._copy)
                 if self._copies:
                     self._copied = cuda.copied()
 
     def hand_over(self) -> Any:
-        """Return the batch on the device, for the current stream; only once, so that nothing keeps it."""
+        """Return the batch on the device, for the current stream. Call it once: this object then drops the batch."""
         batch, self._batch = self._batch, None
         copies, self._copies = self._copies, []
         if self._copied is None:
@@ -75,7 +80,7 @@ class BatchCopy:
         self._cuda.hand_over(copies, self._copied)
         return batch
 
-    def settle(self) -> None:
+    def wait_for_copies(self) -> None:
         """Wait until no copy reads the loader's memory, so that it may be overwritten."""
         if self._direct and self._copied is not None:
             self._copied.synchronize()
@@ -100,7 +105,7 @@ class BatchCopy:
 
 
 def _may_go_beside(part: Any, device: torch.device) -> bool:
-    """Return whether copies of its tensors' memory are all there is to moving ``part``."""
+    """Return whether moving ``part`` only copies the memory of its tensors."""
     if not isinstance(part, Tensor) and type(part) is not PackedSequence:
         return False
     away = (tensor for tensor in tensors_of(part) if tensor.device != device)
@@ -108,7 +113,7 @@ def _may_go_beside(part: Any, device: torch.device) -> bool:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Return whether a copy of its memory is all there is to ``tensor``."""
+    """Return whether a copy of its memory is a complete copy of ``tensor``."""
     return (
         type(tensor) is Tensor
         and tensor.device.type == "cpu"

@@ -13,12 +13,12 @@ from chirpid_patch.randomness.keyed_random import fold_in
 
 
 class RankEpochs:
-    """The ``epochs`` of a ``BatchedDataLoader`` of one rank: numbers and seeds them, without a reference to a loader.
+    """Numbers and seeds the epochs of one rank's ``BatchedDataLoader``, as its argument ``epochs``.
 
-    The epoch is that of its ``sampler``, a ``torch.utils.data.DistributedSampler``. It increases automatically when the
-    loop requests a second batch. So ``next(iter(loader))`` alone counts no epoch, and a rank that calls it alone stays
-    with the others. ``sampler.set_epoch`` sets the next epoch; a resumed run needs nothing else. Between epochs,
-    ``sampler.epoch`` is the next epoch.
+    The epoch is that of the loader's ``sampler``, a ``torch.utils.data.DistributedSampler``. It increases automatically
+    when the loop requests a second batch. So ``next(iter(loader))`` alone counts no epoch, and a rank that alone makes
+    this call stays in the same epoch as the other ranks. ``sampler.set_epoch`` sets the next epoch; a resumed run needs
+    nothing else. Between epochs, ``sampler.epoch`` is the next epoch.
 
     The order of samples follows from seed and epoch. Augmentation and the seeds of workers also follow from the rank,
     so no two ranks share random numbers. Neither uses the global generators. Code of the dataset that uses global
@@ -31,7 +31,7 @@ class RankEpochs:
         self.rank = rank
 
     def attach(self, loader: Any) -> None:
-        """Prepare for ``loader`` during its construction; raise TypeError for a sampler of another kind."""
+        """Prepare for ``loader`` during its construction; raise TypeError without a ``DistributedSampler``."""
         if not isinstance(loader.sampler, DistributedSampler):
             kind = type(loader.sampler).__name__
             raise TypeError(f"the sampler of one rank must be a DistributedSampler, not {kind}")
@@ -47,7 +47,7 @@ class RankEpochs:
         return epoch
 
     def count(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield ``batches`` of that epoch, and count the epoch at the second request."""
+        """Yield the ``batches`` of the epoch, and count the epoch at the second request."""
         return _CountedEpoch(batches, loader.sampler)
 
     def number(self, loader: Any) -> int:
@@ -60,7 +60,7 @@ class RankEpochs:
 
 
 class _CountedEpoch(Iterator[Any]):
-    """Passes batches on and, once a second one is asked for, moves the sampler to the next epoch."""
+    """Yields batches, and moves the sampler to the next epoch when the loop requests the second batch."""
 
     def __init__(self, batches: Iterator[Any], sampler: DistributedSampler[Any]) -> None:
         self._batches = batches

@@ -27,15 +27,15 @@ class RankShare:
 
 
 def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
-    """Return rank and number of ranks: the arguments, completed from ``torch.distributed`` or torchrun's environment.
+    """Return rank and number of ranks: the arguments, or the values of ``torch.distributed`` or torchrun's environment.
 
-    One rank, or none (``torch.cuda.device_count()`` without a device), is (0, 1). If only ``rank`` contradicts the
-    launcher, it is corrected with a warning: with ``rank=0`` in every process, all of them would train on the same
-    samples.
+    For one rank, or a ``world_size`` of 0 (``torch.cuda.device_count()`` without a device), the result is (0, 1). If
+    only ``rank`` contradicts the launcher, the launcher's rank is returned, with a warning: with ``rank=0`` in every
+    process, all processes would train on the same samples.
 
     Raises:
         TypeError: an argument is no whole number.
-        ValueError: ``world_size`` differs from the launcher's and there is no rank, is negative, or the rank is out of
+        ValueError: ``world_size`` is negative, or differs from the launcher's without a ``rank``; or the rank is out of
             range.
     """
     for name, given in (("rank", rank), ("world_size", world_size)):
@@ -74,8 +74,8 @@ def training_sampler(dataset: Any, share: RankShare, *, shuffle: bool, drop_last
     """Return PyTorch's sampler: the same number of samples on every rank, and another order in every epoch.
 
     If the ranks do not divide the dataset, up to ``world_size - 1`` samples are omitted with ``drop_last``, else
-    repeated. With ``drop_last`` and fewer samples than ranks they are repeated, with a warning: an epoch without
-    samples trains nothing.
+    repeated. With ``drop_last`` and fewer samples than ranks, samples are repeated, with a warning: an epoch without
+    samples would train nothing.
     """
     if drop_last and len(dataset) < share.world_size:
         warnings.warn(
@@ -93,8 +93,8 @@ def training_sampler(dataset: Any, share: RankShare, *, shuffle: bool, drop_last
 def evaluation_sampler(dataset: Any, share: RankShare, *, shuffle: bool = False) -> DistributedSampler[Any]:
     """Return PyTorch's sampler without its padding: every sample on exactly one rank.
 
-    Rank ``r`` of ``w`` has samples ``r, r + w, r + 2w, …``. The counts differ by at most one, and are 0 on some ranks
-    if there are fewer samples than ranks.
+    Rank ``r`` of ``w`` has samples ``r, r + w, r + 2w, …``. The numbers of samples differ by at most one between ranks.
+    Some ranks have none if there are fewer samples than ranks.
     """
     sampler: DistributedSampler[Any] = DistributedSampler(
         dataset, share.world_size, share.rank, shuffle=shuffle, seed=share.seed

@@ -17,11 +17,12 @@ def lightning_callback(hook: TrainerHooks | None = None) -> Any:
 
         trainer = lightning.Trainer(callbacks=[lightning_callback()])
 
-    It inherits from the ``Callback`` of ``lightning.pytorch`` or ``pytorch_lightning``; if one is already imported,
-    from that. Lightning moves a batch to its device before it calls its callbacks, so the transfer is part of the wait.
+    The callback inherits from the ``Callback`` of ``lightning.pytorch`` or ``pytorch_lightning``, with preference for
+    the package that is already imported. Lightning moves a batch to its device before it calls its callbacks, so the
+    transfer is part of the wait.
 
     Raises:
-        ModuleNotFoundError: neither is installed.
+        ModuleNotFoundError: neither package is installed.
     """
     return _callback_class(_lightning())(hook or DataLoaderProfilingHook())
 
@@ -73,7 +74,7 @@ def _callback_class(module: str) -> Any:
             self.hook.on_validation_end(trainer)
 
         def __reduce__(self) -> tuple[Any, tuple[TrainerHooks]]:
-            """Pickled for processes that Lightning starts: made anew there, from the hook."""
+            """Pickle the hook alone, so that a process that Lightning starts creates a new callback from it."""
             return lightning_callback, (self.hook,)
 
     return LightningHooks

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from chirpid_patch.hooks.steps import SlowBatch, Step, StepSummary, StepTally, UsualTime
+from chirpid_patch.hooks.steps import SlowBatch, StepSummary, StepTally, TrainingStep, UsualTime
 from chirpid_patch.hooks.trace import DATA_WAIT, STEP, TRANSFER, TraceRange
 from chirpid_patch.hooks.trainer import TrainerHooks
-from chirpid_patch.loading.batch_timer import BatchTimer, tell
+from chirpid_patch.loading.batch_timer import BatchTimer, log_or_print
 from chirpid_patch.multi.multi_loader import LoaderBatch
 
 logger = logging.getLogger("chirpid_patch")
@@ -43,7 +43,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         slow_factor: a batch is slow if its wait and step together take more than this multiple of the median of earlier
             batches, and at least a millisecond more. The first batch of an epoch, for which a loader starts, is never
             slow.
-        device: where the training computes; None is CUDA if this process uses it when the epoch begins.
+        device: device of the training. None is CUDA if this process uses CUDA when the epoch begins, else the CPU.
 
     Attributes:
         summaries: one summary for each epoch that has ended.
@@ -71,9 +71,9 @@ class DataLoaderProfilingHook(TrainerHooks):
         self._timer = BatchTimer()
         self._waiting, self._moving, self._stepping = map(TraceRange, (DATA_WAIT, TRANSFER, STEP))
         self._uses_cuda: bool | None = None
-        self._step: Step | None = None
+        self._step: TrainingStep | None = None
         self._loose: list[tuple[Any, Any]] = []  # transfers before the step that comes
-        self._unread: deque[Step] = deque()  # steps that have ended, and were not taken down
+        self._unread: deque[TrainingStep] = deque()  # steps that have ended, and were not taken down
         self._epoch, self._stretch = StepTally(), StepTally()
         self.slow_batches: list[SlowBatch] = []
 
@@ -98,8 +98,8 @@ class DataLoaderProfilingHook(TrainerHooks):
     # --- what trainers call ---------------------------------------------------------------------------------------
 
     def on_epoch_start(self, trainer: Any, epoch: int) -> None:
-        self._begin_anew()
-        self._ask()
+        self._reset_epoch()
+        self._request_batch()
 
     def on_train_batch_start(
         self, trainer: Any, batch: Any, batch_idx: int, dataloader_idx: int, dataloader_name: str
@@ -108,7 +108,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         self._waiting.end()
         self._stepping.begin(nvtx=self._on_cuda)
         before, self._loose = self._loose, []
-        self._step = Step(batch_idx, dataloader_name, wait, self._mark(), before)
+        self._step = TrainingStep(batch_idx, dataloader_name, wait, self._mark(), before)
 
     def on_train_batch_end(
         self, trainer: Any, batch: Any, batch_idx: int, dataloader_idx: int, dataloader_name: str, metrics: Any = None
@@ -118,9 +118,9 @@ class DataLoaderProfilingHook(TrainerHooks):
             return
         step.ended = self._mark()
         self._stepping.end()
-        step.host_seconds = self._ask()
+        step.host_seconds = self._request_batch()
         self._unread.append(step)
-        self._take_down()
+        self._count_finished_steps()
 
     def on_validation_start(self, trainer: Any) -> None:
         self._timer.pause()
@@ -133,13 +133,13 @@ class DataLoaderProfilingHook(TrainerHooks):
         """Log the times of the epoch, append them to ``summaries``, and reset the hook."""
         if self._unread:
             torch.cuda.synchronize(self.device)
-        self._take_down()
+        self._count_finished_steps()
         if self._epoch.steps:
             self.summaries.append(self._epoch.summary())
-            tell(f"epoch {epoch}: {self.summaries[-1]}")
+            log_or_print(f"epoch {epoch}: {self.summaries[-1]}")
         else:
-            tell(f"epoch {epoch}: no batches")
-        self._begin_anew()
+            log_or_print(f"epoch {epoch}: no batches")
+        self._reset_epoch()
 
     # --- loops without a trainer ----------------------------------------------------------------------------------
 
@@ -172,27 +172,27 @@ class DataLoaderProfilingHook(TrainerHooks):
 
     @property
     def _on_cuda(self) -> bool:
-        """Return whether this epoch is measured on a CUDA device, as known when that is first asked in it."""
+        """Return whether this epoch is measured on a CUDA device, as decided at the first call in the epoch."""
         if self._uses_cuda is None:
             in_use: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
             self._uses_cuda = in_use if self.device is None else self.device.type == "cuda"
         return self._uses_cuda
 
     def _mark(self) -> Any:
-        """This moment on the host's clock, or on the current CUDA stream, where it is known later."""
+        """Return the current time of the host, or an event on the current CUDA stream, whose time is known later."""
         if not self._on_cuda:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
         return event
 
-    def _ask(self) -> Any:
+    def _request_batch(self) -> Any:
         """Record a request of the loop, and return the seconds of its last step."""
         self._waiting.begin(nvtx=self._on_cuda)
         return self._timer.ask()
 
-    def _begin_anew(self) -> None:
-        """Nothing is measured yet in this epoch."""
+    def _reset_epoch(self) -> None:
+        """Reset all measurements at the start of an epoch."""
         for part in (self._waiting, self._moving, self._stepping):
             part.end()
         self._timer.restart()
@@ -201,8 +201,8 @@ class DataLoaderProfilingHook(TrainerHooks):
         self._epoch, self._stretch = StepTally(), StepTally()
         self.slow_batches = []
 
-    def _take_down(self) -> None:
-        """Count the steps that have ended and whose times are known, and say what is to be said of them."""
+    def _count_finished_steps(self) -> None:
+        """Count the steps that have ended and whose times are known, and log slow batches and summaries."""
         while self._unread and self._unread[0].is_known():
             step = self._unread.popleft()
             slow = self._is_slow(step)
@@ -210,11 +210,11 @@ class DataLoaderProfilingHook(TrainerHooks):
             self._stretch.add(step, slow=slow)
             if self.log_every is not None and len(self._stretch.steps) == self.log_every:
                 last = len(self._epoch.steps)
-                tell(f"batches {last - self.log_every + 1} to {last}: {self._stretch.summary()}")
+                log_or_print(f"batches {last - self.log_every + 1} to {last}: {self._stretch.summary()}")
                 self._stretch = StepTally()
 
-    def _is_slow(self, step: Step) -> bool:
-        """Return whether that was a slow batch, which is then named."""
+    def _is_slow(self, step: TrainingStep) -> bool:
+        """Return whether ``step`` was slow; log a slow step."""
         first = not self._epoch.steps
         if first or step.wait is None or not self._usual.is_exceeded(step.wait + step.host_seconds):
             return False

@@ -16,12 +16,12 @@ _LEAST_SECONDS = 1e-3
 
 
 @dataclass(slots=True)
-class Step:
-    """A step, from ``begun`` to ``ended``: times of the host in seconds, or events of a CUDA device.
+class TrainingStep:
+    """A training step. ``begun`` and ``ended`` are times of the host in seconds, or events of a CUDA device.
 
     ``wait`` and ``host_seconds`` are seconds on the host's clock: the wait for the batch (None: the request is not
-    known), and the time with the batch. ``before`` and ``within`` are transfers, each with begin and end, before and
-    within the step.
+    known), and the time with the batch. ``before`` and ``within`` list the transfers before and within the step, each
+    with begin and end.
     """
 
     batch_idx: int
@@ -34,7 +34,7 @@ class Step:
     host_seconds: float = 0.0
 
     def is_known(self) -> bool:
-        """Return whether its times are known."""
+        """Return whether the times of the step are known."""
         return isinstance(self.ended, float) or bool(self.ended.query())
 
     def transfers(self) -> list[float]:
@@ -132,7 +132,7 @@ class StepTally:
         self.slow = 0
         self._host_seconds = 0.0
 
-    def add(self, step: Step, *, slow: bool) -> None:
+    def add(self, step: TrainingStep, *, slow: bool) -> None:
         """Add a step whose times are known."""
         if step.wait is not None:
             self.waits.append(step.wait)
@@ -161,7 +161,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _p99(values: Sequence[float]) -> float | None:
-    """As ``numpy.percentile``, which takes twice as long for the few values of a stretch."""
+    """Return the 99th percentile, as ``numpy.percentile`` does, in half the time for few values."""
     if len(values) < 2:
         return values[0] if values else None
     return quantiles(values, n=100, method="inclusive")[98]

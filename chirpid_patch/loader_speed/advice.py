@@ -40,10 +40,11 @@ def handle_oom_errors(
 ) -> dict[str, Any]:
     """Return the settings for another attempt after memory ran out; the reason is logged (``chirpid_patch``, INFO).
 
-    The function halves the batch and doubles the accumulation steps, so that the optimiser still sees as many samples a
-    step (nearly as many if no divisor of that number is between a quarter and half of the batch). It halves the
-    workers, which are not kept between epochs. On the device only the batch matters; workers use main memory. It keeps
-    a batch of one sample: then the model must need less memory (``torch.utils.checkpoint``, ``setup_mixed_precision``).
+    The function halves the batch and doubles the accumulation steps, so that each step of the optimiser still covers
+    the same number of samples (a few less if no divisor of that number is between a quarter and half of the batch). It
+    halves the number of workers and does not keep workers between epochs. Memory of the device depends only on the
+    batch; workers use main memory. A batch of one sample stays: then the model must need less memory
+    (``torch.utils.checkpoint``, ``setup_mixed_precision``).
 
     Args:
         loader: its settings replace missing arguments.
@@ -89,7 +90,7 @@ def _batch_size(loader: Any) -> int:
 
 
 def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
-    """Half the batch or somewhat less, and how many of them make ``batch_size * steps`` samples."""
+    """Return about half of the batch size, and the number of such batches for ``batch_size * steps`` samples."""
     samples = batch_size * steps
     if batch_size == 1:
         return 1, steps
@@ -112,7 +113,7 @@ def start_up_finding(times: Times, workers: int, batches: int) -> Finding | None
 
 
 def prefetch_finding(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> Finding | None:
-    """Return the advice to prefetch more, if that hides the slowest batch and loading is fast enough."""
+    """Return the advice to prefetch more, if that hides the slowest batch and loading is fast enough on average."""
     mean, slowest = float(times["mean_batch_time"]), float(times["p99_batch_time"])
     hidden = workers * prefetch_factor * step_seconds
     if mean > step_seconds or slowest <= hidden:
@@ -123,7 +124,7 @@ def prefetch_finding(times: Times, workers: int, prefetch_factor: int, step_seco
 
 
 def pinning_finding(pin_memory: bool, device: str | None) -> Finding | None:
-    """Return the advice about pinned memory, for a device of the type ``device`` or none."""
+    """Return the advice about pinned memory for a device of the type ``device`` (None: no device)."""
     if device is not None and not pin_memory:
         why = (
             f"batches are then copied to {device} while the training computes (non_blocking=True, or DevicePrefetcher)"

@@ -10,7 +10,7 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.loader_speed.advice import Finding, pinning_finding, prefetch_finding, start_up_finding
-from chirpid_patch.loader_speed.loader_twin import loader_twin, whole_batch_twin
+from chirpid_patch.loader_speed.loader_copy import copy_loader, copy_with_batched_reading
 from chirpid_patch.loader_speed.measure import Times, measure, shut_down_workers
 from chirpid_patch.loading.limits import TORCH_PREFETCH, batches_ahead, loader_length, worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
@@ -64,8 +64,9 @@ def diagnose_dataloader_speed(
     """Time a loader, and find settings that make it faster.
 
     The function times the wait for each next batch within one iteration, apart from the start. Then it tries other
-    numbers of workers, and batched reading, on a copy of the loader. It lists a setting only if the copy was faster, in
-    turns with the current settings. It tries processes only where starting them is safe.
+    numbers of workers, and batched reading, on a copy of the loader. It lists a setting only if the copy with it was
+    faster than a copy with the current settings, measured in turns. It tries processes only where starting them is
+    safe.
 
     It restores a PyTorch ``DataLoader``, including random generators and samplers, but not counters or resources of the
     dataset. Any other iterable is consumed directly.
@@ -108,27 +109,27 @@ class _Diagnosis:
         self._seconds = seconds
         self._step_seconds = step_seconds
         self._notes: list[str] = []
-        self._times = _time(loader_twin(loader), num_batches)
+        self._times = _time(copy_loader(loader), num_batches)
 
     def result(self) -> LoaderDiagnosis:
-        """Return all that was found."""
-        findings = self._faster() if self._can_try() else []
+        """Return times, findings and notes."""
+        findings = self._find_faster_modes() if self._can_try() else []
         without_workers = any(finding.setting == "num_workers" and not finding.suggested for finding in findings)
         others = [
             None if without_workers else self._start_up(),
-            self._prefetching(),
-            None if getattr(self._loader, "pins_own_batches", False) else self._pinning(),
+            self._check_prefetching(),
+            None if getattr(self._loader, "pins_own_batches", False) else self._check_pinning(),
         ]
         findings += [one for one in others if one is not None]
         if not self._limits_training():
             self._notes.append("the training's steps hide loading: faster loading would not show")
         return LoaderDiagnosis(self._times, tuple(findings), tuple(dict.fromkeys(self._notes)))
 
-    def _pinning(self) -> Finding | None:
+    def _check_pinning(self) -> Finding | None:
         return pinning_finding(self._loader.pin_memory, pinning_device())
 
     def _limits_training(self) -> bool:
-        """Return whether the training waits for loading noticeably, as far as it is known how long its steps take."""
+        """Return whether the training noticeably waits for loading; True if the time of its steps is not known."""
         step = self._step_seconds
         if step is None:
             return True
@@ -142,34 +143,34 @@ class _Diagnosis:
             return False
         return self._limits_training()
 
-    def _faster(self) -> list[Finding]:
-        """Other ways to load that were shown to be faster, or as fast with fewer processes."""
-        workers, ratio = self._other_workers()
+    def _find_faster_modes(self) -> list[Finding]:
+        """Return the loading modes that were measured to be faster, or as fast with fewer processes."""
+        workers, ratio = self._find_worker_count()
         found = [] if workers is None else [workers]
         if not isinstance(self._loader, BatchedDataLoader):
-            at_once = self._ratio(lambda: whole_batch_twin(self._loader))
+            at_once = self._speed_ratio(lambda: copy_with_batched_reading(self._loader))
             if at_once is not None and at_once >= _FASTER * ratio:
                 kind, suggested = type(self._loader).__name__, "OptimalDataLoaderFactory.create_training_loader"
                 found.append(Finding("loader", kind, suggested, f"reading whole batches it was {_as_fast(at_once)}"))
         return found
 
-    def _other_workers(self) -> tuple[Finding | None, float]:
+    def _find_worker_count(self) -> tuple[Finding | None, float]:
         """Return a better number of workers, and how many times as fast the loader was with it."""
         now = worker_processes(self._loader)
         if now:
-            alone = self._ratio(lambda: loader_twin(self._loader, 0))
+            alone = self._speed_ratio(lambda: copy_loader(self._loader, 0))
             if alone is not None and alone >= _AS_FAST:
                 return Finding("num_workers", now, 0, f"without worker processes it was {_as_fast(alone)}"), alone
-        more, ratio = self._more_workers(now)
+        more, ratio = self._most_useful_workers(now)
         if more is not None or now < 2:
             return more, ratio
-        fewer = self._ratio(lambda: loader_twin(self._loader, now // 2))
+        fewer = self._speed_ratio(lambda: copy_loader(self._loader, now // 2))
         if fewer is None or fewer < _AS_FAST:
             return None, 1.0
         return Finding("num_workers", now, now // 2, f"with half the processes it was {_as_fast(fewer)}"), fewer
 
-    def _more_workers(self, now: int) -> tuple[Finding | None, float]:
-        """As many workers as go on being faster than fewer."""
+    def _most_useful_workers(self, now: int) -> tuple[Finding | None, float]:
+        """Return the largest number of workers that is still faster than fewer workers."""
         context = {"multiprocessing_context": self._loader.multiprocessing_context}
         refused = why_no_processes(context, self._seconds / _CHANGES)
         if refused is not None:
@@ -177,16 +178,16 @@ class _Diagnosis:
             return None, 1.0
         best, shown = 1.0, now
         for count in (count for count in (2, 4, 8) if count > now):
-            ratio = self._ratio(lambda count=count: loader_twin(self._loader, count))  # type: ignore[misc]
+            ratio = self._speed_ratio(lambda count=count: copy_loader(self._loader, count))  # type: ignore[misc]
             if ratio is None or ratio < _FASTER * best:
                 break
             best, shown = ratio, count
         return (Finding("num_workers", now, shown, f"it was {_as_fast(best)}") if shown != now else None), best
 
-    def _ratio(self, make: Callable[[], DataLoader[Any]]) -> float | None:
-        """How many times as fast the loader is that ``make`` makes, in turns with this one: the lesser of two ratios.
+    def _speed_ratio(self, make: Callable[[], DataLoader[Any]]) -> float | None:
+        """Return the speed of the loader from ``make`` as a multiple of this one's: the lesser of two measured ratios.
 
-        None where there is no time for it, or if an epoch is too short to measure.
+        None if there is no time for it, or if an epoch is too short to measure.
         """
         mean, seconds = float(self._times["mean_batch_time"]), self._seconds / (4 * _CHANGES)
         batches = min(int(seconds / max(mean, 1e-9)), _MOST_BATCHES)
@@ -196,7 +197,7 @@ class _Diagnosis:
             return None
         ratios = []
         for _ in range(2):
-            other, this = (_time(one, _measurable(one, batches)) for one in (make(), loader_twin(self._loader)))
+            other, this = (_time(one, _measurable(one, batches)) for one in (make(), copy_loader(self._loader)))
             if other["head_start_batches"] or other["start_up_included"]:
                 self._notes.append("an epoch is too short to show whether other numbers of worker processes help")
                 return None
@@ -211,7 +212,7 @@ class _Diagnosis:
             return None
         return start_up_finding(self._times, worker_processes(self._loader), batches)
 
-    def _prefetching(self) -> Finding | None:
+    def _check_prefetching(self) -> Finding | None:
         if not worker_processes(self._loader) or self._step_seconds is None:
             return None
         prefetch = self._loader.prefetch_factor or TORCH_PREFETCH
@@ -219,7 +220,7 @@ class _Diagnosis:
 
 
 def _measurable(loader: DataLoader[Any], batches: int) -> int:
-    """So many of ``batches`` that those which workers had under way when the first one came can be left out."""
+    """Return ``batches`` less the batches that workers had started when the first batch arrived."""
     length = loader_length(loader)
     if not worker_processes(loader) or length is None:
         return batches

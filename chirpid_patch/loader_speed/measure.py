@@ -16,7 +16,7 @@ import numpy as np
 
 from chirpid_patch.loading.batch_timer import TimedBatches
 from chirpid_patch.loading.limits import batches_ahead, worker_processes
-from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.random_states import restored_generators
 from chirpid_patch.torch_private import end_workers
 
 #: Figures of ``measure``.
@@ -53,12 +53,12 @@ def measure(
         raise ValueError("num_batches and epochs must be at least 1")
     ahead = batches_ahead(loader)
     waits: list[_Wait] = []
-    with unmoved_generators(loader):
+    with restored_generators(loader):
         wanted = 1 + ahead + num_batches
         passes = 0
         # A loader of one batch is iterated over once more: its first wait alone would be start-up only.
         while len(waits) < wanted and (passes < epochs or len(waits) == 1):
-            found = _waits(loader, wanted - len(waits), first_pass=passes == 0, at_end=at_end)
+            found = _measure_waits(loader, wanted - len(waits), first_pass=passes == 0, at_end=at_end)
             waits += found
             passes += 1
             if not found:
@@ -84,8 +84,11 @@ def measure(
     return times, seconds
 
 
-def _waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable[[], object] | None) -> list[_Wait]:
-    """Up to ``most`` waits of one iteration; the first of them from before its iterator was asked for."""
+def _measure_waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable[[], object] | None) -> list[_Wait]:
+    """Return up to ``most`` waits of one iteration in seconds.
+
+    The first wait includes the construction of the iterator.
+    """
     restarts = worker_processes(loader) > 0 and not getattr(loader, "persistent_workers", False)
     begun = time.perf_counter()
     batches = TimedBatches(iter(loader))
@@ -132,7 +135,8 @@ def measure_rate(
 
     Args:
         make: builds the loader, which yields batches without end.
-        at_once: number of batches that load at once; only whole rounds of them count, at least one.
+        at_once: number of batches that load in parallel. Only whole rounds of that many batches count, at least one
+            round.
         seconds: duration of the measurement, without the start.
         until: latest end (``time.perf_counter``).
         step: called with each batch.
@@ -140,7 +144,7 @@ def measure_rate(
     Raises:
         Exception: any error of building or reading the loader.
     """
-    use = step or _nothing
+    use = step or _no_step
     begun = time.perf_counter()
     loader = make()
     try:
@@ -165,8 +169,8 @@ def measure_rate(
         shut_down_workers(loader)
 
 
-def _nothing(batch: Any) -> None:
-    """Train nothing."""
+def _no_step(batch: Any) -> None:
+    """Do nothing, in place of a training step."""
 
 
 def shut_down_workers(loader: Any) -> None:

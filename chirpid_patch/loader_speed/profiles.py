@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from chirpid_patch.loader_speed.search import LoaderChoice, Trial
+from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial
 from chirpid_patch.machine.cpus import usable_cpus
 
 logger = logging.getLogger("chirpid_patch")
@@ -60,7 +60,7 @@ def _is_off(value: Any) -> bool:
 
 
 def _describe(value: Any, depth: int) -> Any:
-    """Return what makes loading ``value`` cost what it costs, as JSON."""
+    """Return the properties of ``value`` that determine the cost of loading it, as JSON."""
     if isinstance(value, Tensor):
         return [str(value.dtype), list(value.shape), str(value.device)]
     if value is None or isinstance(value, bool | int | float | str):
@@ -82,7 +82,7 @@ def _describe(value: Any, depth: int) -> Any:
 
 
 def _code_identity(constant: Any) -> Any:
-    """What compiled code does, or a constant of it is, the same in every process: no addresses, no hash order."""
+    """Return an identity of compiled code or its constant, without addresses and hash order: equal in every process."""
     if isinstance(constant, CodeType):
         return constant.co_code, constant.co_names, [_code_identity(one) for one in constant.co_consts]
     if isinstance(constant, frozenset):
@@ -96,7 +96,7 @@ def recall(path: Path, key: str) -> LoaderChoice | None:
     if kept is None:
         return None
     try:
-        trials = tuple(Trial(**trial) for trial in kept["trials"])
+        trials = tuple(LoadingTrial(**trial) for trial in kept["trials"])
         workers, threads, prefetch = kept["num_workers"], kept["prefetch_threads"], kept.get("prefetch_factor")
         choice = LoaderChoice(
             int(workers), int(threads), trials, tuple(kept["notes"]), None if prefetch is None else int(prefetch)
@@ -109,7 +109,7 @@ def recall(path: Path, key: str) -> LoaderChoice | None:
 
 
 def remember(path: Path, key: str, choice: LoaderChoice) -> None:
-    """Store a choice. If the file cannot be written, the function logs that: another measurement takes seconds."""
+    """Store a choice. If the file cannot be written, only log that: another measurement takes seconds."""
     choices = _read(path)
     choices.pop(key, None)
     choices[key] = asdict(choice)

@@ -13,12 +13,12 @@ import numpy as np
 from torch.utils.data import BatchSampler, DataLoader, Sampler
 
 from chirpid_patch.loader_speed.measure import measure_rate
-from chirpid_patch.loading.limits import MOST_THREADS, MOST_WORKERS, WAITING, way_of_loading
+from chirpid_patch.loading.limits import MOST_THREADS, MOST_WORKERS, WAITING, describe_loading_mode
 from chirpid_patch.loading.loader import BatchedDataLoader
-from chirpid_patch.loading.samplers import sampler_twin, tasks_drawn_freely
+from chirpid_patch.loading.samplers import copy_sampler, tasks_drawn_freely
 from chirpid_patch.loading.worker_start import default_start_method, why_no_processes
 from chirpid_patch.machine.cpus import rank_cpus
-from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.random_states import restored_generators
 
 #: What is chosen must be at least so many times as fast as loading in the process, and as a simpler choice.
 _WORTH = 1.05
@@ -28,11 +28,11 @@ _MOST_GIVEN = 256
 
 
 @dataclass(frozen=True)
-class Trial:
+class LoadingTrial:
     """One loading mode and its rate.
 
-    ``samples_per_second`` is the rate after the start, and ``start_seconds`` the time to the first batch, which occurs
-    once. ``error`` replaces the rate if that mode failed.
+    ``samples_per_second`` is the rate after the start. ``start_seconds`` is the time to the first batch. ``error``
+    replaces the rate if that mode failed.
     """
 
     num_workers: int
@@ -42,7 +42,7 @@ class Trial:
     error: str | None = None
 
     def __str__(self) -> str:
-        return way_of_loading(self.num_workers, self.prefetch_threads)
+        return describe_loading_mode(self.num_workers, self.prefetch_threads)
 
 
 @dataclass(frozen=True)
@@ -51,24 +51,24 @@ class LoaderChoice:
 
     num_workers: int
     prefetch_threads: int
-    trials: tuple[Trial, ...]
+    trials: tuple[LoadingTrial, ...]
     notes: tuple[str, ...] = field(default=())
     #: Batches that each worker loads ahead, where that was measured; None for what the call says.
     prefetch_factor: int | None = None
 
     @property
     def why(self) -> str:
-        """Return the choice compared with the alternative, as part of a sentence."""
+        """Return the comparison of the choice with the best alternative, as part of a sentence."""
         rates = {(trial.num_workers, trial.prefetch_threads): trial.samples_per_second for trial in self.trials}
         alone, chosen = rates[0, 0], rates[self.num_workers, self.prefetch_threads]
         assert alone is not None and chosen is not None
         if not (self.num_workers or self.prefetch_threads):
-            others = ", ".join(f"{trial} {_rate(trial)}" for trial in self.trials[1:]) or "nothing else to try"
+            others = ", ".join(f"{trial} {_rate_of_trial(trial)}" for trial in self.trials[1:]) or "nothing else to try"
             return f"measured {alone:.0f} samples/s; {others}"
         return f"measured {chosen:.0f} samples/s against {alone:.0f} without"
 
 
-def _rate(trial: Trial) -> str:
+def _rate_of_trial(trial: LoadingTrial) -> str:
     return f"failed ({trial.error})" if trial.samples_per_second is None else f"{trial.samples_per_second:.0f}"
 
 
@@ -81,7 +81,7 @@ def choose_loading(
     seconds: float = 3.0,
     step: Callable[[Any], object] | None = None,
 ) -> LoaderChoice:
-    """Try loading modes of ``dataset`` for about ``seconds`` in all, and return the fastest.
+    """Try loading modes of ``dataset`` for about ``seconds`` altogether, and return the fastest.
 
     The search first tries loading in this process, then increasing numbers of threads or worker processes, on random
     samples, or on samples of the caller's sampler. It restores every random generator. It tries processes only if
@@ -96,7 +96,7 @@ def choose_loading(
         step: called with each batch, in place of a training step, which leaves fewer CPUs for loading.
     """
     notes: list[str] = []
-    with unmoved_generators(dataset, step, *options.values()):
+    with restored_generators(dataset, step, *options.values()):
         measuring = _Measuring(dataset, options, time.perf_counter() + seconds, step)
         alone = measuring.trial(0, 0, seconds / 4)
         trials = [alone]
@@ -109,7 +109,7 @@ def choose_loading(
             cpus = max(rank_cpus(), 1)
             if threads_allowed:
                 most = MOST_THREADS if measuring.waits else min(cpus, MOST_THREADS)
-                _climb(trials, measuring, seconds / 6, "prefetch_threads", most)
+                _try_increasing(trials, measuring, seconds / 6, "prefetch_threads", most)
             most = MOST_WORKERS if measuring.waits else min(cpus, MOST_WORKERS)
             if most_workers is not None:
                 most = most_workers
@@ -117,7 +117,7 @@ def choose_loading(
             if refused is not None and most:
                 notes.append(refused)
             elif draws_freely:
-                _climb(trials, measuring, seconds / 6, "num_workers", most)
+                _try_increasing(trials, measuring, seconds / 6, "num_workers", most)
             else:  # another number of workers would have indices drawn at another time
                 trials.append(measuring.trial(most, 0, seconds / 6))
     best = alone
@@ -127,8 +127,8 @@ def choose_loading(
     return LoaderChoice(best.num_workers, best.prefetch_threads, tuple(trials), tuple(notes))
 
 
-def _climb(trials: list[Trial], measuring: _Measuring, seconds: float, what: str, most: int) -> None:
-    """Try ever more threads or workers for as long as more are faster and there is time."""
+def _try_increasing(trials: list[LoadingTrial], measuring: _Measuring, seconds: float, what: str, most: int) -> None:
+    """Try increasing numbers of threads or workers, as long as loading gets faster and time is left."""
     before = trials[0].samples_per_second or 0.0
     # Where loading waits, many at a time are what helps, and there may be no time for a slow approach.
     count = min(most, 8 if measuring.waits else 2)
@@ -141,7 +141,7 @@ def _climb(trials: list[Trial], measuring: _Measuring, seconds: float, what: str
 
 
 class _Measuring:
-    """Trials on one dataset until a moment on the clock."""
+    """Trials on one dataset, up to a deadline."""
 
     def __init__(
         self, dataset: Any, options: Mapping[str, Any], until: float, step: Callable[[Any], object] | None
@@ -152,7 +152,7 @@ class _Measuring:
             for name in ("collate_fn", "worker_init_fn", "multiprocessing_context", "prefetch_factor")
             if options.get(name) is not None
         }
-        self._sampler = EndlessDraws(len(dataset), options)
+        self._sampler = EndlessIndices(len(dataset), options)
         self._until = until
         self._step = step
         #: Whether loading left its CPU idle: it waits for a disk, a network, or a device.
@@ -160,11 +160,11 @@ class _Measuring:
         self.errors: list[Exception] = []
 
     def left(self) -> float:
-        """Seconds left."""
+        """Return the seconds left until the deadline."""
         return self._until - time.perf_counter()
 
-    def trial(self, num_workers: int, prefetch_threads: int, seconds: float) -> Trial:
-        """Return the rate of one way of loading, over whole rounds of its threads or workers."""
+    def trial(self, num_workers: int, prefetch_threads: int, seconds: float) -> LoadingTrial:
+        """Measure one loading mode, over whole rounds of its threads or workers."""
         at_once = max(num_workers, prefetch_threads, 1)
         options = self._sampler.sampling() | self._options
         if num_workers:
@@ -189,16 +189,16 @@ class _Measuring:
             rate = measure_rate(make, at_once, seconds, until=self._until, step=self._step)
         except Exception as error:  # what one way of loading breaks on is its result
             self.errors.append(error)
-            return Trial(num_workers, prefetch_threads, error=f"{type(error).__name__}: {error}")
+            return LoadingTrial(num_workers, prefetch_threads, error=f"{type(error).__name__}: {error}")
         if rate.lost_workers:
-            return Trial(num_workers, prefetch_threads, error="worker processes could not be used")
+            return LoadingTrial(num_workers, prefetch_threads, error="worker processes could not be used")
         if at_once == 1:
             self.waits = rate.cpu_share < WAITING
         samples = rate.batches * self._sampler.per_draw
-        return Trial(num_workers, prefetch_threads, samples / rate.seconds, rate.first_s)
+        return LoadingTrial(num_workers, prefetch_threads, samples / rate.seconds, rate.first_s)
 
 
-class EndlessDraws(Sampler[Any]):
+class EndlessIndices(Sampler[Any]):
     """Yield indices without end: some of the caller's sampler, or random indices from a separate generator.
 
     Args:
@@ -212,9 +212,9 @@ class EndlessDraws(Sampler[Any]):
         batches, sampler = options.get("batch_sampler"), options.get("sampler")
         given: Any = ()
         if batches is not None:
-            given, self._batch_size = sampler_twin(batches), 1
+            given, self._batch_size = copy_sampler(batches), 1
         elif sampler is not None:
-            given = sampler_twin(sampler)
+            given = copy_sampler(sampler)
             if self._batch_size is not None:
                 given = BatchSampler(given, self._batch_size, drop_last=False)
         #: Read again and again. It may leave out what cannot be read, or give other keys than numbers.
@@ -241,6 +241,6 @@ class EndlessDraws(Sampler[Any]):
 
 
 def _draws_freely(dataset: Any, options: Mapping[str, Any]) -> bool:
-    """Return whether the indices of an epoch may be drawn early without the training's random numbers moving."""
+    """Return whether drawing the indices of an epoch early changes no random number of the training."""
     sampling = {name: options[name] for name in _SAMPLING if name in options}
     return tasks_drawn_freely(DataLoader(dataset, **sampling)) > 0

@@ -53,8 +53,8 @@ class Clocks(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Step:
-    """One batch: the loop was away for a step of the training, then asked and waited."""
+class _LoopStep:
+    """One step of the loop: the training step, and then the wait for the next batch."""
 
     away: Clocks
     wait: Clocks
@@ -68,12 +68,13 @@ class LoadController:
     """Watch the waits and steps of one loader's loop, and decide how many threads and workers load for it.
 
     Loading begins without threads. If the first batches show an idle CPU, the controller compares threads with none, in
-    turns, in the running loop. It keeps the mode with the shorter time from batch to batch, until the duration of the
-    loop's own steps changes. Batches are the same either way.
+    turns, in the running loop. It keeps the mode with the shorter time from batch to batch, until the duration of
+    training steps changes. Batches are the same either way.
 
     Args:
         threads: number of prefetching threads, without worker processes; None tries whether they help.
-        may_wait: loading may wait for other things than a CPU or memory, so that more threads than CPUs can help.
+        may_wait: whether loading may wait for something other than a CPU or memory, such as a disk, so that more
+            threads than CPUs can help.
     """
 
     def __init__(self, threads: int | None, *, may_wait: bool = False) -> None:
@@ -93,7 +94,7 @@ class LoadController:
         self._candidate = 0
         self._unwatched = _IGNORED  # so many batches to come are not looked at
         self._watch_after = _WATCHED
-        self._watched: list[_Step] = []
+        self._watched: list[_LoopStep] = []
         self._trial: dict[int, list[float]] = {}
         self._to_skip = 0
         self._running: list[weakref.ref[TimedBatches]] = []
@@ -106,12 +107,12 @@ class LoadController:
         self._timer.restart()
         self._step, self._is_first = None, True
 
-    def asked(self) -> None:
+    def batch_requested(self) -> None:
         """Record that the loop requests a batch."""
         if not self._is_first and not self._is_fixed and not self._unwatched:
             self._step = self._timer.ask()
 
-    def delivered(self, threads: int) -> None:
+    def batch_delivered(self, threads: int) -> None:
         """Record that the requested batch has arrived, loaded by ``threads`` prefetching threads (0: none)."""
         if self._is_first or self._is_fixed:
             self._is_first = False
@@ -121,36 +122,36 @@ class LoadController:
             return
         wait = self._timer.arrive()
         if self._step is not None and wait is not None:  # else the first of an epoch
-            self._observe(_Step(self._step, wait), threads)
+            self._observe(_LoopStep(self._step, wait), threads)
 
-    def _observe(self, step: _Step, threads: int) -> None:
+    def _observe(self, step: _LoopStep, threads: int) -> None:
         if self._settled:
-            self._look_again(step)
+            self._restart_if_changed(step)
             return
         if self._candidate:
             self._try(step, threads)
             return
         self._watched.append(step)
         if len(self._watched) == _WATCHED:
-            self._consider()
+            self._begin_trial_if_useful()
 
-    def _consider(self) -> None:
-        """Begin a trial if what was watched leaves something to gain; else watch on, later."""
+    def _begin_trial_if_useful(self) -> None:
+        """Begin a trial if the measured waits and idle CPUs permit a gain; else watch again later."""
         steps, self._watched = self._watched, []
         load = median(step.wait.wall for step in steps)
         away = median(step.away.wall for step in steps)
         if load < max(_LEAST_SECONDS, _LEAST_PART * (load + away)):
-            self._watch_again("loading takes next to no time")
+            self._postpone_trial("loading takes next to no time")
             return
         cpus = max(rank_cpus(), 1)
         waiting = self._may_wait and median(step.wait.thread / step.wait.wall for step in steps) < WAITING
         if not waiting and away > load / 2 and _idle_cpus(steps, cpus) < 0.5:
-            self._watch_again("the training keeps every CPU busy")
+            self._postpone_trial("the training keeps every CPU busy")
             return
         most = MOST_THREADS if waiting else min(cpus, MOST_THREADS)
         wanted = math.ceil(load / max(away, load / most))
         if most < 2 and away < load / 2:
-            self._watch_again("there is one CPU, and the training does not leave it")
+            self._postpone_trial("there is one CPU, and the training does not leave it")
             return
         self._candidate = max(1, min(most, wanted))
         self.pause = _PAUSE if self._candidate == 1 and away > load + 4 * _PAUSE else 0.0
@@ -158,8 +159,8 @@ class LoadController:
         self._trial = {0: [], self._candidate: []}
         self._switch(self._candidate)
 
-    def _look_again(self, step: _Step) -> None:
-        """Start again if the duration of the loop's own steps has changed since the decision."""
+    def _restart_if_changed(self, step: _LoopStep) -> None:
+        """Start again if the duration of training steps has changed since the decision."""
         self._watched.append(step)
         if len(self._watched) < _LOOKED_AT:
             return
@@ -168,8 +169,8 @@ class LoadController:
             self._settled, self._candidate, self.threads, self.pause = False, 0, 0, 0.0
             self._watch_after = _WATCHED
 
-    def _watch_again(self, why: str) -> None:
-        """Not now; look again later, and ever less often."""
+    def _postpone_trial(self, why: str) -> None:
+        """Start no trial now, for the reason ``why``; watch again later, with growing intervals."""
         self.why = why
         self._watch_after *= 4
         self._unwatched = self._watch_after
@@ -179,7 +180,7 @@ class LoadController:
         self.threads = threads
         self._to_skip = self._candidate + 2  # until the threads have caught up, or what they hold is used up
 
-    def _try(self, step: _Step, threads: int) -> None:
+    def _try(self, step: _LoopStep, threads: int) -> None:
         if self._to_skip or threads != self.threads:
             self._to_skip = max(self._to_skip - 1, 0)
             return
@@ -222,8 +223,8 @@ class LoadController:
         return {**self.__dict__, "_running": []}
 
 
-def _idle_cpus(steps: list[_Step], cpus: int) -> float:
-    """CPUs that were idle on average while the loop was away."""
+def _idle_cpus(steps: list[_LoopStep], cpus: int) -> float:
+    """Return the number of CPUs that were idle on average during training steps."""
     wall = sum(step.away.wall for step in steps)
     return cpus - sum(step.away.process for step in steps) / max(wall, 1e-9)
 
@@ -257,12 +258,15 @@ class EpochLoad:
 
 
 class WorkerCount:
-    """The number of workers for the next epoch, from the load of the last epochs. Independent of loader and clock.
+    """Decides the number of workers for the next epoch from the load of the last epochs.
+
+    It uses neither a loader nor a clock.
 
     * After an epoch that waited more than ``RAISE_ABOVE`` of its time, it doubles the workers (first to 2).
     * After ``PATIENCE`` epochs in a row that waited less than ``LOWER_BELOW``, it tries half of them.
-    * It keeps a change with the expected effect: more workers must shorten the time from batch to batch by ``WORTH``,
-      and fewer must not lengthen it by as much. Otherwise it undoes the change and does not try that number again.
+    * It keeps a change that has the expected effect: more workers must shorten the time from batch to batch by
+      ``WORTH``, and fewer must not lengthen it by as much. Otherwise it undoes the change and does not try that number
+      again.
 
     Between the two shares, and in epochs of fewer than ``LEAST_BATCHES`` batches, nothing changes. It starts with
     ``workers``, and never exceeds ``most``.
@@ -307,7 +311,10 @@ class WorkerCount:
         return self.workers
 
     def _missed_expectation(self, before: int, ratio: float) -> bool:
-        """Whether a change from ``before`` gave ``ratio`` times the seconds from batch to batch that it should not."""
+        """Return whether a change from ``before`` workers had an unwanted effect.
+
+        ``ratio``: the seconds from batch to batch after the change, divided by those before.
+        """
         return ratio > 1 - self.WORTH if self.workers > before else ratio > 1 + self.WORTH
 
     def _try(self, workers: int, load: EpochLoad, reason: str) -> None:

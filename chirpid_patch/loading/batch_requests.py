@@ -16,7 +16,7 @@ from chirpid_patch.randomness.keyed_random import RandomKey
 logger = logging.getLogger("chirpid_patch")
 
 
-class Request(NamedTuple):
+class BatchRequest(NamedTuple):
     """One step of the sampler: the indices of a batch, or of one item if automatic batching is off."""
 
     indices: Any
@@ -24,13 +24,13 @@ class Request(NamedTuple):
 
 
 class RequestKind(NamedTuple):
-    """Properties of all requests for a dataset.
+    """Properties that all requests for a dataset share.
 
     Attributes:
         rank: rank of this process; separates its random numbers from those of other ranks.
         keyed: whether batches have keys, because the dataset uses them.
-        listed: called for indices that are no list. Batches of them become lists, unless they are objects of a user's
-            class and have no key. Otherwise all are passed on unchanged.
+        listed: called if indices are not in a list; returns whether to convert them. It converts batches of indices to
+            lists, except objects of a user's class without a key.
     """
 
     rank: int
@@ -69,7 +69,7 @@ class EpochRequests:
         #: Whether the sampler has come to its end.
         self.exhausted = False
 
-    def draw(self, sampler: Iterator[Any]) -> Request:
+    def draw(self, sampler: Iterator[Any]) -> BatchRequest:
         """Return the next request; raise the errors of ``sampler``, and StopIteration at its end."""
         try:
             if self.drawn < self._skipped:
@@ -89,7 +89,7 @@ class EpochRequests:
             except StopIteration:  # it is shorter now
                 self._skipped = self.drawn
 
-    def _request(self, indices: Any) -> Request:
+    def _request(self, indices: Any) -> BatchRequest:
         kind = self._kind
         if kind is None:
             kind = self._kind = self._find_kind()
@@ -97,7 +97,7 @@ class EpochRequests:
             with contextlib.suppress(TypeError):  # raised where it is read, as PyTorch does
                 indices = list(indices)
         self.drawn += 1
-        return Request(indices, self._key(indices, kind.rank)) if kind.keyed else Request(indices)
+        return BatchRequest(indices, self._key(indices, kind.rank)) if kind.keyed else BatchRequest(indices)
 
     def _key(self, indices: Any, rank: int) -> RandomKey | None:
         """Return the key of a batch of integer indices; other indices have none."""
@@ -123,5 +123,8 @@ class EpochRequests:
 
 
 def _can_iterate_early(indices: Any, keyed: bool) -> bool:
-    """Whether ``indices`` may be iterated over now. What a user's object does then happens where the batch is read."""
+    """Return whether ``indices`` may be iterated over now.
+
+    A user's object is iterated over only when the batch is read.
+    """
     return keyed or type(indices) in WRITTEN_DOWN or isinstance(indices, Iterator)

@@ -1,4 +1,4 @@
-"""The one clock of all measurements: how long a loop waits for each batch, and how long its steps take."""
+"""The clock of all measurements, which times how long a loop waits for each batch, and how long its steps take."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class BatchTimer:
 
 
 class TimedBatches(Iterator[Any]):
-    """Yield batches, and record how long each was waited for.
+    """Yield batches, and record how long the loop waited for each.
 
     Args:
         batches: the batches.
@@ -117,7 +117,7 @@ class TimedBatches(Iterator[Any]):
         return batch
 
 
-def tell(message: str) -> None:
+def log_or_print(message: str) -> None:
     """Log a requested ``message`` at INFO; print it to standard error if the program does not show that level."""
     if logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
         logger.info(message)
@@ -125,14 +125,14 @@ def tell(message: str) -> None:
         print(f"{logger.name}: {message}", file=sys.stderr)
 
 
-def tell_waits(epoch: TimedBatches) -> None:
+def log_waits(epoch: TimedBatches) -> None:
     """Log the data waits of an epoch."""
     if not epoch.waits:
-        tell("epoch without batches")
+        log_or_print("epoch without batches")
         return
     waits = np.array(epoch.waits)
     elapsed = waits.sum() + sum(epoch.steps)
-    tell(
+    log_or_print(
         f"epoch of {len(waits)} batches, {sum(epoch.samples)} samples: data wait mean {waits.mean() * 1e3:.2f} ms, "
         f"p99 {np.percentile(waits, 99) * 1e3:.2f} ms, {100 * waits.sum() / elapsed:.0f} % of {elapsed:.2f} s"
     )

@@ -1,4 +1,4 @@
-"""Sending what a notebook defines to worker processes that are not forked.
+"""Sending of classes and functions that a notebook defines to worker processes that are not forked.
 
 A worker process that "spawn" or "forkserver" starts imports each class and function that it receives. The worker cannot
 import what a ``__main__`` without a file defines: a notebook, a Python prompt, ``python -c``. The package
@@ -18,7 +18,7 @@ from typing import Any
 
 from torch.utils.data import IterDataPipe, MapDataPipe
 
-from chirpid_patch.loading.loader_parts import LoaderParts, parts_of
+from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes
 from chirpid_patch.loading.worker_start import start_method
 
 #: The attributes of a loader that every worker process is sent.
@@ -26,30 +26,34 @@ _SENT = ("dataset", "collate_fn", "worker_init_fn")
 
 
 class NotSendableError(RuntimeError):
-    """Worker processes cannot import what ``__main__`` defines, and nothing can send it by value."""
+    """Worker processes cannot import an object that ``__main__`` defines, and no package can send it by value."""
 
 
 def send_by_value(parts: LoaderParts) -> LoaderParts:
-    """Return ``parts`` that reach worker processes also where a notebook defines them; elsewhere ``parts`` itself.
+    """Return ``parts`` in a form that can be sent to worker processes even if a notebook defines them.
 
-    Nothing is pickled here: the parts are pickled when a worker starts, together, so that what they share stays shared.
+    Outside a notebook, that is ``parts`` itself. Nothing is pickled here: a starting worker pickles all parts together,
+    so that objects which they share stay shared.
     """
     method = start_method({"multiprocessing_context": parts.multiprocessing_context})
     # PyTorch prepares its data pipes in the main process, and pickles them in a way of their own.
     if method == "fork" or not main_is_interactive() or isinstance(parts.dataset, IterDataPipe | MapDataPipe):
         return parts
-    together = _Together([getattr(parts, name) for name in _SENT])
-    return parts_of(parts, **{name: _Part(together, place) for place, name in enumerate(_SENT)})
+    together = _JointPickle([getattr(parts, name) for name in _SENT])
+    return loader_attributes(parts, **{name: _PartReference(together, place) for place, name in enumerate(_SENT)})
 
 
 def main_is_interactive() -> bool:
-    """Return whether no other process can import ``__main__``: it has neither a file nor a name to import it by."""
+    """Return whether no other process can import ``__main__``, because it has neither a file nor an importable name."""
     main = sys.modules.get("__main__")
     return getattr(main, "__spec__", None) is None and (_main_file() is None or _is_read_from_input())
 
 
 def _is_read_from_input() -> bool:
-    """Whether ``__main__`` is read from standard input: Python names a file then that no worker process finds."""
+    """Return whether ``__main__`` is read from standard input.
+
+    Python then names a file that no worker process finds.
+    """
     file = _main_file()
     return file is not None and file.startswith("<") and file.endswith(">")
 
@@ -58,10 +62,10 @@ def _main_file() -> str | None:
     return getattr(sys.modules.get("__main__"), "__file__", None)
 
 
-class _Part:
-    """A place of ``together``; its pickle is that of the object in this place."""
+class _PartReference:
+    """A reference to an item of ``together``. Unpickling it returns that item."""
 
-    def __init__(self, together: _Together, place: int) -> None:
+    def __init__(self, together: _JointPickle, place: int) -> None:
         self._together = together
         self._place = place
 
@@ -72,8 +76,8 @@ class _Part:
         return itemgetter(self._place), (self._together,)
 
 
-class _Together:
-    """Objects that are sent in one pickle; its pickle is that of the list of them."""
+class _JointPickle:
+    """Objects that are sent in one pickle. Unpickling returns the list of them."""
 
     def __init__(self, objects: list[Any]) -> None:
         self.objects = objects
@@ -85,16 +89,16 @@ class _Together:
                 "save the program in a file"
             )
         file = BytesIO()
-        pickler = _pickler(file)
+        pickler = _create_pickler(file)
         pickler.dump(self.objects)
         pickler.dump(pickler.defined)
         return _receive, (file.getvalue(),)
 
 
 def _receive(sent: bytes) -> list[Any]:
-    """In a worker process: the objects that were sent. The names that ``__main__`` defined are defined again.
+    """Return the sent objects in a worker process, and define the names of ``__main__`` again.
 
-    So a worker can send a batch or an exception back whose class a notebook defines: by the name of the class.
+    So a worker can return a batch or an exception whose class a notebook defines: pickle refers to the class by name.
     """
     unpickler = pickle.Unpickler(BytesIO(sent))
     objects: list[Any] = unpickler.load()
@@ -103,14 +107,14 @@ def _receive(sent: bytes) -> list[Any]:
 
 
 class _ByReference(ForkingPickler):
-    """Multiprocessing's pickler, which refuses what a notebook defines."""
+    """Multiprocessing's pickler that refuses objects which a notebook defines."""
 
     def __init__(self, file: BytesIO) -> None:
         super().__init__(file)
         self.defined: dict[str, Any] = {}
 
     def reducer_override(self, found: Any) -> Any:
-        """Raise NotSendableError for what ``__main__`` defines; leave everything else to multiprocessing."""
+        """Raise NotSendableError for objects that ``__main__`` defines; reduce all others as multiprocessing does."""
         if not _is_of_main(found):
             return NotImplemented
         kind, line = "class", ""
@@ -123,8 +127,8 @@ class _ByReference(ForkingPickler):
         )
 
 
-def _pickler(file: BytesIO) -> Any:
-    """Multiprocessing's pickler with ``cloudpickle`` for what ``__main__`` defines; without, _ByReference."""
+def _create_pickler(file: BytesIO) -> Any:
+    """Return a pickler that uses ``cloudpickle`` for objects of ``__main__``; ``_ByReference`` without that package."""
     try:
         import cloudpickle
     except ImportError:

@@ -10,7 +10,7 @@ import torch
 
 from chirpid_patch.loading.adjusting import LoadController
 from chirpid_patch.loading.batch_reader import BatchReader
-from chirpid_patch.loading.batch_requests import EpochRequests, Request
+from chirpid_patch.loading.batch_requests import BatchRequest, EpochRequests
 from chirpid_patch.loading.loader_parts import LoaderParts
 from chirpid_patch.loading.prefetch_threads import KeptThreads, PrefetchQueue
 from chirpid_patch.loading.samplers import tasks_drawn_freely
@@ -26,8 +26,8 @@ class EpochReading(NamedTuple):
     Attributes:
         read: PyTorch's code, which reads the samples of indices; None if ``reader`` reads.
         reader: reads whole batches; None if ``read`` reads the samples.
-        controller: decides how many threads load ahead; None: none may.
-        pin: pins a batch; None does not pin.
+        controller: decides how many threads load ahead; None: no threads.
+        pin: function that pins a batch; None does not pin.
     """
 
     read: Callable[[Any], Any] | None
@@ -37,9 +37,10 @@ class EpochReading(NamedTuple):
 
 
 class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
-    """An epoch of a loader, read in this process; it uses random generators as the original's iterator would.
+    """An epoch of a loader, read in this process. It uses random generators exactly as PyTorch's iterator does.
 
-    The constructor does the same as PyTorch's, in the same order. All other work starts when it is needed.
+    The constructor performs the same operations as PyTorch's iterator, in the same order. All other work starts later,
+    when it is needed.
 
     Args:
         parts: attributes of the loader.
@@ -48,7 +49,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         ahead: number of index batches to draw in advance, as a loader with workers does. 0 draws each when it is
             needed, except for threads, if the sampler's random calls do not depend on the moment.
         threads: the prefetching threads.
-        seed: the base seed if it was drawn before; then the iterator only draws what a next epoch draws.
+        seed: the base seed if it is already drawn. The iterator then makes only the random calls of a next epoch.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         self._begin(epoch, ask_again=ahead > 0 or was_drawn)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        """The next epoch of a loader that keeps its iterator, as one with persistent workers does."""
+        """Begin the next epoch of a loader that keeps its iterator, as a loader with persistent workers does."""
         self._drop_queue()
         self._begin(loader._epoch_here(self._parts), ask_again=True)
 
@@ -81,7 +82,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         self._requests, self._find_reading = epoch(self._base_seed)
         if self._reading is not None and self._reading.controller is not None:
             self._reading.controller.begin_epoch()
-        self._undelivered: deque[Request] = deque()
+        self._undelivered: deque[BatchRequest] = deque()
         self._free: int | None = None
         self._requests.skip(self._sampler_iter)
         for _ in kept_drawn:
@@ -128,14 +129,14 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             batch = reader.read(self._next_request())  # type: ignore[union-attr]
         return batch if pin is None else pin(batch)
 
-    def _next_request(self) -> Request:
+    def _next_request(self) -> BatchRequest:
         request = self._undelivered.popleft()
         if self._ahead:
             self._draw()
         return request
 
     def _load_ahead(self, reader: Any, controller: LoadController) -> Any:
-        controller.asked()
+        controller.batch_requested()
         queue, wanted = self._queue, controller.threads
         usable = queue is not None and (len(queue) > 0 or (queue.at_work and queue.threads == wanted))
         if wanted and not usable:
@@ -152,16 +153,16 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             batch, threads = queue.take(), queue.threads
         if queue is not None and wanted == queue.threads:
             self._order(queue, controller.pause)
-        controller.delivered(threads)
+        controller.batch_delivered(threads)
         return batch
 
     def _order(self, queue: PrefetchQueue, pause: float) -> None:
-        """Order as many requests as keep the threads at work."""
+        """Queue enough requests to keep the threads busy."""
         while queue.wants_more and self._is_drawn(len(queue)):
             queue.order(self._undelivered[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
-        """Return whether the request that many places after the next one is drawn, or may be, and now is."""
+        """Return whether the request ``position`` places after the next one is drawn; draw it if that is permitted."""
         while len(self._undelivered) <= position:
             # Short of the epoch's end: what a sampler does there happens when the loop gets there.
             if self._free is None:

@@ -1,4 +1,4 @@
-"""Limits on how much is loaded at once, shared by all modules that decide about it."""
+"""Limits on how much is loaded at once, for all modules that choose a loading mode."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def loader_length(loader: Any) -> int | None:
         return None
 
 
-def way_of_loading(workers: int, threads: int | None) -> str:
+def describe_loading_mode(workers: int, threads: int | None) -> str:
     """Return the loading mode, as part of a sentence."""
     count, kind = (workers, "worker process") if workers else (threads or 0, "prefetch thread")
     plural = "" if count == 1 else "es" if workers else "s"

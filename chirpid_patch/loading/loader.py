@@ -19,16 +19,16 @@ from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.adjusting import LoadController, WorkerCount
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import EpochRequests, RequestKind
-from chirpid_patch.loading.batch_timer import TimedBatches, tell_waits
+from chirpid_patch.loading.batch_timer import TimedBatches, log_waits
 from chirpid_patch.loading.by_value import send_by_value
 from chirpid_patch.loading.in_process import BeginEpoch, EpochReading, InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
-from chirpid_patch.loading.loader_parts import LoaderParts, parts_of
+from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes
 from chirpid_patch.loading.overridable import Overridable
-from chirpid_patch.loading.pinning import pin_what_can_be
+from chirpid_patch.loading.pinning import pin_dense_tensors
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.prefetch_threads import KeptThreads
-from chirpid_patch.loading.samplers import draws_from_torch_alone, tasks_drawn_freely
+from chirpid_patch.loading.samplers import tasks_drawn_freely, uses_only_torch_generator
 from chirpid_patch.loading.worker_iterator import WorkerIterator, WorkersNotStartedError
 from chirpid_patch.loading.worker_start import is_importing_main, start_method, why_no_processes
 from chirpid_patch.machine.accelerator import pinning_device
@@ -50,7 +50,7 @@ _PYTORCHS_OWN = (IterableDataset, MapDataPipe)
 
 
 class _EpochStart(NamedTuple):
-    """What an epoch begins from; ``taken``: its batches that another loader gave."""
+    """The state from which an epoch begins; ``taken``: number of its batches that another loader delivered."""
 
     states: GlobalStates
     generator: torch.Tensor | None
@@ -60,14 +60,14 @@ class _EpochStart(NamedTuple):
 
 @dataclass
 class _Progress:
-    """The epochs of a loader. Kept apart, because setting an attribute of a ``DataLoader`` takes a while.
+    """The epochs of a loader, in an object of its own, because setting an attribute of a ``DataLoader`` is slow.
 
     Attributes:
-        begun: epochs that have begun.
-        skipped: batches of the latest one that another loader gave.
-        kept_seed: the base seed of the next epoch where it was drawn before.
-        begun_from: what the latest epoch began from.
-        resumed: what the next epoch goes on from.
+        begun: number of epochs that have begun.
+        skipped: number of batches of the latest epoch that another loader delivered.
+        kept_seed: the base seed of the next epoch if it is already drawn.
+        begun_from: the state from which the latest epoch began.
+        resumed: the state from which the next epoch continues.
         latest: the iterator of the latest epoch.
     """
 
@@ -79,7 +79,7 @@ class _Progress:
     latest: weakref.ref[Any] | None = None
 
     def between_epochs(self) -> _Progress:
-        """Return the same for a copy of the loader, which has no epoch under way."""
+        """Return the progress for a copy of the loader, in which no epoch is running."""
         return replace(self, latest=None, begun_from=None)
 
 
@@ -98,22 +98,23 @@ class BatchedDataLoader(DataLoader[_T_co]):
     default collation, and no ``worker_init_fn`` except this package's. Otherwise it raises PyTorch's error.
 
     Args:
-        in_process: read batches in this process, for every ``num_workers``. Then ``num_workers``, ``prefetch_factor``
-            and ``persistent_workers`` only define how early indices are drawn, how often the base seed is drawn, and
-            what frameworks read that rebuild the loader from its attributes. Not for iterable datasets.
+        in_process: read batches in this process, for every ``num_workers``. ``num_workers``, ``prefetch_factor`` and
+            ``persistent_workers`` then only define how early indices are drawn, how often the base seed is drawn, and
+            the attributes from which frameworks rebuild the loader. Not for iterable datasets.
         prefetch_threads: number of prefetching threads of this process, without workers. None: the running loop tries
             whether threads help (see ``adjusting``). Batches are the same either way. Without ``thread_safe``, threads
             read only this package's datasets over memory, with default collation.
         thread_safe: declares that several threads may use the dataset and ``collate_fn`` at once, and that these do not
             use global random generators.
-        keep_workers: keep worker processes from epoch to epoch, as ``persistent_workers`` does, but draw random numbers
-            as without.
-        most_workers: upper bound of a number of workers that follows the load. The number changes when an epoch begins
-            and no other iterator of this loader is in use (see ``adjusting.WorkerCount``). Everything is as with a
-            fixed number, except random numbers that a dataset draws from global generators in workers. The count stays
-            fixed when changing it would change the data or cannot help; see ``adjusting``.
+        keep_workers: keep worker processes from epoch to epoch, as ``persistent_workers`` does, but with the random
+            calls of new workers.
+        most_workers: lets the number of workers follow the load, up to this bound. The number changes when an epoch
+            begins and no other iterator of this loader is in use (see ``adjusting.WorkerCount``). The batches are those
+            of a fixed number, except random numbers that a dataset draws from global generators in workers. The number
+            stays fixed when changing it would change the data or cannot help; see ``adjusting``. None: the number is
+            fixed.
         benchmark: log the data wait at the end of each epoch.
-        placement: brings the batches to a device (see ``device.place_batches``); None leaves them where they are read.
+        placement: puts the batches on a device (see ``device.place_batches``); None leaves them where they are read.
         epochs: numbers and seeds the epochs (see ``distributed.epochs``); None counts them here.
         pins_own_batches: without ``pin_memory``, pin the batches that default collation allocates, if there is an
             accelerator. Objects that cannot be pinned are passed on (see ``pinning``).
@@ -185,7 +186,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self._controller = LoadController(prefetch_threads, may_wait=thread_safe)
         if most_workers is not None:
             self._controller.worker_count = WorkerCount(self._workers(), most_workers)
-        self._stays: str | None = self._why_workers_stay()
+        self._stays: str | None = self._why_workers_are_fixed()
         self._lost_workers = False
         self._threads = KeptThreads()
         self._is_pytorchs = not IS_COMPLETE or isinstance(dataset, _PYTORCHS_OWN)
@@ -238,7 +239,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             self._progress.begun = self._epochs.begin(self)
         batches = self._begin_epoch()
         if self._benchmark:
-            batches = TimedBatches(batches, tell_waits)
+            batches = TimedBatches(batches, log_waits)
         if self._placement is not None:
             batches = self._placement.deliver(self, batches)
         if self._epochs is not None:
@@ -300,7 +301,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             super().check_worker_number_rationality()
 
     def _is_refused_workers(self) -> bool:
-        """Return whether PyTorch would raise an error before it has started the workers that were asked for."""
+        """Return whether PyTorch would raise an error before it has started the requested workers."""
         context = {"multiprocessing_context": self.multiprocessing_context}
         return not (self.prefetch_factor or 0) > 0 or (is_importing_main() and start_method(context) != "fork")
 
@@ -323,14 +324,17 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if self._placement is not None:
             self._placement.begin_epoch(self.dataset)
         asked = self.num_workers
-        parts = parts_of(self, num_workers=0, **self._worker_differences()) if asked else parts_of(self)
+        parts = (
+            loader_attributes(self, num_workers=0, **self._worker_differences()) if asked else loader_attributes(self)
+        )
         ahead = asked * (self.prefetch_factor or 0) if asked else 0
         return InProcessIterator(parts, self._epoch_here(parts), ahead=ahead, threads=self._threads, seed=seed)
 
     def _epoch_here(self, parts: LoaderParts) -> BeginEpoch:
-        """Return how the epoch that begins is read in this process.
+        """Return how this process reads the epoch that begins.
 
-        Refers to ``parts`` of this loader and not to the loader itself, whose threads end with it.
+        The result refers to ``parts`` of this loader and not to the loader itself, so that the threads end with the
+        loader.
         """
         progress, is_sent = self._progress, self.num_workers > 0
         number, skipped = progress.begun - 1, progress.skipped
@@ -343,7 +347,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return begin
 
     def _reading(self, is_sent: bool, nodes: list[Node]) -> EpochReading:
-        """Return how batches are read here; ``is_sent``: the call that this loader replaces had workers."""
+        """Return how batches are read in this process; ``is_sent``: the call that this loader replaces had workers."""
         node = nodes[0] if nodes else node_of(self.dataset)
         # Batches so small that reading them at once gains nothing are left to PyTorch's code. One sample may be large.
         size = self.batch_size
@@ -361,15 +365,18 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if self.pin_memory or self.pins_own_batches:
             device = pinning_device()
             if device is not None:
-                pin = partial(pin_batch, device=device) if self.pin_memory else pin_what_can_be
+                pin = partial(pin_batch, device=device) if self.pin_memory else pin_dense_tensors
         return EpochReading(read, reader, self._controller if for_threads else None, pin)
 
     def _worker_differences(self) -> dict[str, Any]:
-        """What differs in this process because it stands for workers: samples are put together as workers do it."""
+        """Return the arguments with which this process collates samples as worker processes do."""
         return {"timeout": 0, "collate_fn": worker_collate(self.collate_fn)}
 
     def _reader(self, *, sent: bool) -> BatchReader:
-        """How this process reads a batch as a whole; ``sent``: from the dataset as a worker would have been sent it."""
+        """Return the reader of whole batches in this process.
+
+        ``sent``: it reads a copy of the dataset, as a worker would.
+        """
         placed = None if self._placement is None else self._placement.reader(self)
         if placed is not None:
             return placed
@@ -381,7 +388,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return EpochRequests(seed, number, kind, self._draws_repeatedly, self.drop_last, skipped)
 
     def _request_kind(self, nodes: list[Node]) -> RequestKind:
-        """Return what requests are like; adds the node of the dataset to ``nodes``."""
+        """Return the properties of the requests; add the node of the dataset to ``nodes``."""
         batches, node = self.batch_sampler is not None, node_of(self.dataset)
         nodes.append(node)
         keyed = batches and node.keyed
@@ -391,7 +398,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _worker_requests(self, seed: int) -> EpochRequests:
         """Return the requests of the epoch that begins in worker processes."""
         progress = self._progress
-        kind = partial(BatchedDataLoader._request_kind, parts_of(self), [])
+        kind = partial(BatchedDataLoader._request_kind, loader_attributes(self), [])
         return self._epoch_requests(seed, progress.begun - 1, progress.skipped, kind)
 
     def _with_kept_workers(self) -> Iterator[Any]:
@@ -406,8 +413,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     # -- another number of workers
 
-    def _why_workers_stay(self) -> str | None:
-        """Return why the number of worker processes stays; None if it follows the load."""
+    def _why_workers_are_fixed(self) -> str | None:
+        """Return the reason why the number of worker processes is fixed; None if it follows the load."""
         if self.most_workers is None:
             return "most_workers is not given"
         if isinstance(self.dataset, IterableDataset):
@@ -490,15 +497,15 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return {"epochs_begun": self._progress.begun, "base_seed": self._seed_in_use()}
 
     def _seed_in_use(self) -> int | None:
-        """Return the base seed that all further epochs have, where it is drawn only once."""
+        """Return the base seed of all further epochs if it is drawn only once."""
         iterator: Any = self._iterator
         return iterator._base_seed if self.persistent_workers and iterator is not None else self._progress.kept_seed
 
     def _random_states(self) -> _EpochStart:
-        """Return all that an epoch that begins now begins from."""
+        """Return the random states from which an epoch begins that starts now."""
         generator: Any = self.generator
         own = generator.get_state() if isinstance(generator, torch.Generator) else None  # others PyTorch refuses
-        states = GlobalStates.of_torch() if draws_from_torch_alone(self) else GlobalStates.now()
+        states = GlobalStates.of_torch() if uses_only_torch_generator(self) else GlobalStates.now()
         return _EpochStart(states, own, self._seed_in_use())
 
     # -- ends
@@ -524,18 +531,18 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self.shutdown()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but processes, threads and what runs."""
+        """Return the state without processes, threads and running epochs."""
         return {**self.__dict__, "_iterator": None, "_idle_workers": None, "_progress": self._progress.between_epochs()}
 
     def __copy__(self) -> BatchedDataLoader[_T_co]:
-        """Another loader that shares everything with this one, as PyTorch's does, also the workers that it keeps."""
+        """Return another loader that shares all objects with this one, kept workers included, as with PyTorch's."""
         twin: BatchedDataLoader[_T_co] = object.__new__(type(self))
         twin.__dict__.update({**self.__dict__, "_idle_workers": None, "_progress": self._progress.between_epochs()})
         return twin
 
 
 class _KeptEpoch(Iterator[Any]):
-    """One epoch of worker processes that stay for the next one."""
+    """One epoch of worker processes that are kept for the next epoch."""
 
     def __init__(self, loader: BatchedDataLoader[Any], workers: WorkerIterator) -> None:
         self._loader = loader
@@ -556,7 +563,7 @@ class _KeptEpoch(Iterator[Any]):
 
     @property
     def taken(self) -> int:
-        """Batches that the loop was given, or that failed."""
+        """Return the number of batches of this epoch that the loop received, or that failed."""
         return 0 if self._workers_iterator is None else self._workers_iterator.taken
 
     @property

@@ -12,16 +12,16 @@ from torch.utils.data import DataLoader
 LoaderParts = Any
 
 
-def parts_of(loader: DataLoader[Any], **changed: Any) -> LoaderParts:
-    """Return the attributes of ``loader``, with those ``changed``."""
+def loader_attributes(loader: DataLoader[Any], **changed: Any) -> LoaderParts:
+    """Return the attributes of ``loader``, with the values in ``changed`` instead of its own."""
     parts: DataLoader[Any] = DataLoader.__new__(DataLoader)
     vars(parts).update({**vars(loader), "_iterator": None, **changed})
     return parts
 
 
-def quiet(parts: LoaderParts, seed: int) -> LoaderParts:
+def without_random_calls(parts: LoaderParts, seed: int) -> LoaderParts:
     """Return ``parts`` for an iterator whose construction uses neither the sampler nor the loader's generator."""
     generator = torch.Generator()
     generator.manual_seed(seed)
     batches = None if parts.batch_sampler is None else ()
-    return parts_of(parts, batch_sampler=batches, sampler=(), generator=generator)
+    return loader_attributes(parts, batch_sampler=batches, sampler=(), generator=generator)

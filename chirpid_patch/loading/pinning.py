@@ -1,4 +1,4 @@
-"""Pinning of batches that the loader allocated itself; without a request by the caller, so it never fails."""
+"""Pinning of batches that the loader allocated itself. The caller did not request it, so it never fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-def pin_what_can_be(batch: Any) -> Any:
+def pin_dense_tensors(batch: Any) -> Any:
     """Return ``batch`` with its dense CPU tensors in pinned memory; all other objects are passed on.
 
     The function descends into lists, tuples, named tuples and dictionaries: the containers of default collation.
@@ -18,11 +18,11 @@ def pin_what_can_be(batch: Any) -> Any:
     if kind is Tensor:
         return _pin_tensor(batch)
     if kind is dict:
-        return {name: pin_what_can_be(part) for name, part in batch.items()}
+        return {name: pin_dense_tensors(part) for name, part in batch.items()}
     if kind in (list, tuple):
-        return kind(map(pin_what_can_be, batch))
+        return kind(map(pin_dense_tensors, batch))
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return kind(*map(pin_what_can_be, batch))
+        return kind(*map(pin_dense_tensors, batch))
     return batch
 
 
@@ -43,8 +43,8 @@ class Pinnable:
         self.batch = batch
 
     def pin_memory(self) -> Pinnable:
-        """Return the batch, pinned by ``pin_what_can_be``."""
-        return Pinnable(pin_what_can_be(self.batch))
+        """Return the batch, pinned by ``pin_dense_tensors``."""
+        return Pinnable(pin_dense_tensors(self.batch))
 
 
 class PinnableCollate:

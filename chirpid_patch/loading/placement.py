@@ -11,7 +11,7 @@ from chirpid_patch.loading.batch_reader import BatchReader
 
 
 class Placement:
-    """Brings the batches of one loader to ``device``. A part of the loader, without a reference to it."""
+    """Puts the batches of one loader on ``device``. A part of the loader that does not refer to the loader."""
 
     device: torch.device
     #: Whether the samples themselves are on the device, so that batches are made there.
@@ -24,7 +24,7 @@ class Placement:
         """Prepare for an epoch that is read in this process."""
 
     def reader(self, loader: Any) -> BatchReader | None:
-        """Return the reader of the batches of ``loader``; None: the reader of the host."""
+        """Return the reader of the batches of ``loader``; None: the host reads them."""
         return None
 
     def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:

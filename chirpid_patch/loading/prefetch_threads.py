@@ -19,13 +19,13 @@ import torch
 from chirpid_patch.datasets.dataset_state import dataset_state
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.loading.batch_reader import BatchReader
-from chirpid_patch.loading.batch_requests import Request
+from chirpid_patch.loading.batch_requests import BatchRequest
 
 #: The samples of a request are read in so many parts for each thread, so that none is idle for long at its end.
 _PARTS_PER_THREAD = 2
 
 
-def _modes() -> tuple[bool, bool]:
+def _current_modes() -> tuple[bool, bool]:
     return torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
 
@@ -33,7 +33,7 @@ class PrefetchThreads:
     """``count`` threads of this process that load batches, each computing on one CPU.
 
     Attributes:
-        are_refused: the system starts no more threads, or the interpreter ends and accepts no more work.
+        are_refused: whether the system starts no more threads, or the interpreter is exiting and accepts no more work.
     """
 
     def __init__(self, count: int) -> None:
@@ -53,16 +53,19 @@ class PrefetchThreads:
 
     @property
     def exist(self) -> bool:
-        """Return whether this process has them: a forked copy has no threads, and their locks stay locked there."""
+        """Return whether this process has the threads.
+
+        A forked copy has no threads, and their locks stay locked there.
+        """
         return self._process == os.getpid()
 
     @property
     def at_work(self) -> bool:
-        """Return whether they accept work."""
+        """Return whether the threads accept work."""
         return not self._closed and self.exist
 
     def submit(self, call: Callable[[], Any]) -> Future[Any]:
-        """Run ``call`` on one of the threads; cancelled if they accept no more work."""
+        """Run ``call`` on one of the threads; return a cancelled future if the threads accept no more work."""
         try:
             return self._executor.submit(call)
         except RuntimeError:
@@ -74,7 +77,7 @@ class PrefetchThreads:
     def close(self, *, wait: bool) -> None:
         """Drop waiting work and end the threads, which finish their current batches; ``wait`` waits for that.
 
-        Never wait if garbage collection may be the caller: it can run anywhere, with any lock held.
+        Pass ``wait=False`` if garbage collection may be the caller: it can run anywhere, with any lock held.
         """
         self._closed = True
         if self.exist:
@@ -95,7 +98,7 @@ class KeptThreads:
         self._threads: PrefetchThreads | None = None
 
     def get(self, count: int) -> PrefetchThreads:
-        """Return ``count`` threads, at work unless the system refuses them, which is tried once for the loader."""
+        """Return ``count`` threads; if the system once refused threads, do not try again for this loader."""
         threads = self._threads
         if (
             threads is None
@@ -107,7 +110,7 @@ class KeptThreads:
         return threads
 
     def close(self, *, wait: bool) -> None:
-        """End them (see ``PrefetchThreads.close``); the next ``get`` starts new ones."""
+        """End the threads (see ``PrefetchThreads.close``); the next ``get`` starts new ones."""
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.close(wait=wait)
@@ -123,15 +126,15 @@ class KeptThreads:
 class PrefetchQueue:
     """Requests that threads read, and their batches in the order of the requests.
 
-    A batch is equal to the result of reading its request when it is taken: with the gradient and inference mode of the
-    caller, and from the dataset at that moment. A batch that was loaded in another mode, or from memory before the
-    dataset changed, is loaded again.
+    A batch is equal to the result of reading its request at the moment when the loop takes it: with the gradient and
+    inference mode of the caller, and from the dataset at that moment. A batch that was loaded in another mode, or from
+    memory before the dataset changed, is loaded again.
     """
 
     def __init__(self, threads: PrefetchThreads, reader: BatchReader) -> None:
         self._threads = threads
         self._reader = reader
-        self._ordered: deque[_Order] = deque()
+        self._ordered: deque[_QueuedRequest] = deque()
 
     def __len__(self) -> int:
         return len(self._ordered)
@@ -141,7 +144,7 @@ class PrefetchQueue:
         """Return the number of threads."""
         return self._threads.count
 
-    def reads_at_once(self, request: Request) -> bool:
+    def reads_at_once(self, request: BatchRequest) -> bool:
         """Return whether one thread loads ``request``."""
         return not self._reader.parts(request, 1)
 
@@ -160,14 +163,14 @@ class PrefetchQueue:
             return len(ordered) < 2 or sum(len(order.parts) for order in ordered) < _PARTS_PER_THREAD * self.threads
         return len(ordered) < self.threads
 
-    def order(self, request: Request, pause: float = 0.0) -> None:
-        """Read ``request`` after ``pause`` seconds, or at once and in parts if its samples are read singly."""
-        modes = _modes()
+    def order(self, request: BatchRequest, pause: float = 0.0) -> None:
+        """Read ``request`` after ``pause`` seconds; read it now and in parts if its samples are read one by one."""
+        modes = _current_modes()
         ranges = self._reader.parts(request, _PARTS_PER_THREAD * self.threads)
         parts = [self._submit(modes, 0.0, partial(self._reader.samples, request, part)) for part in ranges]
         # Threads take what was ordered first: all parts have been begun when their batch is.
         load = partial(self._collate_parts, parts) if parts else partial(self._reader.read, request)
-        self._ordered.append(_Order(request, parts, self._submit(modes, pause, load)))
+        self._ordered.append(_QueuedRequest(request, parts, self._submit(modes, pause, load)))
 
     def _submit(self, modes: tuple[bool, bool], pause: float, load: Callable[[], Any]) -> Future[Any]:
         return self._threads.submit(partial(self._load_there, modes, pause, load))
@@ -180,7 +183,10 @@ class PrefetchQueue:
             return (modes, self._state()), load()
 
     def _state(self) -> object:
-        """Return what samples in memory depend on. Other samples are read once, as worker processes read them."""
+        """Return the state on which samples in memory depend.
+
+        Other samples are read once, as worker processes read them.
+        """
         dataset = self._reader.dataset
         return dataset_state(dataset) if is_in_memory(dataset) else None
 
@@ -200,13 +206,13 @@ class PrefetchQueue:
             if not is_in_memory(self._reader.dataset):
                 raise
             return self._reader.read(order.request)  # raises that, too, unless the dataset was being changed just then
-        now = _modes(), self._state()
+        now = _current_modes(), self._state()
         if loaded_from != now or any(part.result()[0] != now for part in order.parts):
             return self._reader.read(order.request)
         return batch
 
     def drop(self) -> None:
-        """Forget all requests; those that have begun are finished without use."""
+        """Drop all requests; the threads finish requests that they have begun, and the results are not used."""
         while self._ordered and self._threads.exist:
             order = self._ordered.popleft()
             for future in (*order.parts, order.batch):
@@ -214,9 +220,9 @@ class PrefetchQueue:
 
 
 @dataclass(frozen=True)
-class _Order:
-    """A request on its way: parts of its samples, if it is read in parts, and its batch."""
+class _QueuedRequest:
+    """A queued request: the parts of its samples, if it is read in parts, and its batch."""
 
-    request: Request
+    request: BatchRequest
     parts: list[Future[Any]]
     batch: Future[Any]

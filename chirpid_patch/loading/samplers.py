@@ -19,12 +19,12 @@ from torch.utils.data import (
 
 
 def tasks_drawn_freely(loader: Any) -> int:
-    """Return how many tasks of an epoch of ``loader`` may be drawn early without a change of any random number.
+    """Return how many tasks of an epoch of ``loader`` may be drawn early without changing a random number.
 
-    The result is 0 for unknown samplers, and for a sampler that uses a generator during the epoch which the training
-    may use, too.
+    The result is 0 for unknown samplers, and for samplers that use, during the epoch, a generator that the training may
+    use, too.
     """
-    if not draws_from_torch_alone(loader):
+    if not uses_only_torch_generator(loader):
         return 0
     batches = loader.batch_sampler
     sampler: Any = loader.sampler if batches is None else batches.sampler
@@ -36,7 +36,7 @@ def tasks_drawn_freely(loader: Any) -> int:
     return count
 
 
-def draws_from_torch_alone(loader: Any) -> bool:
+def uses_only_torch_generator(loader: Any) -> bool:
     """Return whether the samplers of ``loader`` provably use no generator except PyTorch's."""
     batches = loader.batch_sampler
     if batches is None:
@@ -48,12 +48,12 @@ def draws_from_torch_alone(loader: Any) -> bool:
 _DRAWING_AT_ONCE = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler)
 
 
-def sampler_twin(sampler: Any) -> Any:
-    """Return a copy of a sampler and its inner samplers, so that its use does not affect the caller's own."""
-    twin = copy.copy(sampler)
-    for name, part in getattr(twin, "__dict__", {}).items():
+def copy_sampler(sampler: Any) -> Any:
+    """Return a copy of a sampler and its inner samplers, whose use does not affect the caller's sampler."""
+    duplicate = copy.copy(sampler)
+    for name, part in getattr(duplicate, "__dict__", {}).items():
         if isinstance(part, Sampler):
-            setattr(twin, name, sampler_twin(part))
+            setattr(duplicate, name, copy_sampler(part))
         elif isinstance(part, list | np.ndarray | Tensor):  # which it may shuffle in place
-            setattr(twin, name, copy.deepcopy(part))
-    return twin
+            setattr(duplicate, name, copy.deepcopy(part))
+    return duplicate

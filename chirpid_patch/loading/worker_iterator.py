@@ -22,9 +22,9 @@ from torch.utils.data import Dataset, get_worker_info
 from chirpid_patch.datasets.samples import Collate
 from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.batch_reader import BatchReader
-from chirpid_patch.loading.batch_requests import EpochRequests, Request
+from chirpid_patch.loading.batch_requests import BatchRequest, EpochRequests
 from chirpid_patch.loading.by_value import NotSendableError, send_by_value
-from chirpid_patch.loading.loader_parts import LoaderParts, parts_of, quiet
+from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes, without_random_calls
 from chirpid_patch.loading.pinning import Pinnable, PinnableCollate
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.randomness.seeding import worker_init_fn
@@ -59,7 +59,7 @@ _OF_THE_EPOCH = (
 
 
 class WorkersNotStartedError(Exception):
-    """Worker processes cannot be started; ``seed`` is their base seed if it was drawn."""
+    """Worker processes cannot be started; ``seed`` is their base seed if it is already drawn."""
 
     def __init__(self, reason: str, seed: int | None) -> None:
         super().__init__(reason)
@@ -67,22 +67,22 @@ class WorkersNotStartedError(Exception):
 
 
 class _WorkerDiedError(Exception):
-    """A worker process is no more."""
+    """A worker process has died."""
 
 
 class _RequestedBatches(Dataset[Any]):
-    """What workers read of a dataset that is read a batch at a time: a request in, its batch out."""
+    """A dataset in the workers whose item for a request is the batch of that request."""
 
     def __init__(self, dataset: Any, collate: Collate, *, batches: bool) -> None:
         self.dataset = dataset
         self._reader = BatchReader(self.dataset, collate, batches=batches)
 
-    def __getitem__(self, request: Request) -> Any:
+    def __getitem__(self, request: BatchRequest) -> Any:
         return self._reader.read(request)
 
 
 class _WorkerStart:
-    """The user's ``worker_init_fn``, which finds the user's dataset in ``get_worker_info()``."""
+    """The user's ``worker_init_fn``, called such that ``get_worker_info()`` returns the user's dataset."""
 
     def __init__(self, start: Callable[[int], None] | None) -> None:
         self._start = start
@@ -101,7 +101,7 @@ def _as_it_is(batch: Any) -> Any:
 
 
 def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
-    """What PyTorch's iterator is to find in ``loader``: all of it, unless its dataset is read a batch at a time."""
+    """Return the attributes of ``loader`` for PyTorch's iterator; changed if the dataset is read a batch at a time."""
     can_pin = pinning_device() is not None
     changed: dict[str, Any] = {"pin_memory": loader.pin_memory and can_pin}
     if keep:
@@ -119,7 +119,7 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
         }
     if loader.pins_own_batches and can_pin and not loader.pin_memory:
         changed |= {"pin_memory": True, "collate_fn": PinnableCollate(changed.get("collate_fn", loader.collate_fn))}
-    return send_by_value(parts_of(loader, **changed))
+    return send_by_value(loader_attributes(loader, **changed))
 
 
 class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
@@ -133,11 +133,11 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     New workers use other random streams than earlier ones, so that no random numbers repeat. Augmentation by this
     package is the same, because it is keyed.
 
-    ``keep`` keeps the processes at the end of an epoch, for ``start_over``. ``seed`` is the base seed if it was drawn
-    before; then the iterator only draws what a next epoch draws.
+    ``keep`` keeps the processes at the end of an epoch, for ``start_over``. ``seed`` is the base seed if it is already
+    drawn; the iterator then makes only the random calls of a next epoch.
 
     Raises:
-        WorkersNotStartedError: with ``may_do_without``, the operating system cannot start a worker.
+        WorkersNotStartedError: the operating system cannot start a worker, and ``may_do_without`` is true.
         Exception: otherwise, the errors of PyTorch's iterator.
     """
 
@@ -169,7 +169,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         if may_do_without:
             _check_processes()
         try:
-            self._start(self._parts if seed is None else quiet(self._parts, seed))
+            self._start(self._parts if seed is None else without_random_calls(self._parts, seed))
         except NotSendableError as error:
             if not reads_batches or loader.worker_init_fn is not None:
                 raise  # as PyTorch's program stops, in the worker or here; in this process the data might be other data
@@ -216,7 +216,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             self._recover(death)
 
     def start_over(self) -> None:
-        """Begin the next epoch with the existing workers, with the random calls of an iterator with new ones."""
+        """Begin the next epoch with the existing workers, with the random calls of starting new workers."""
         iter(self._index_sampler)
         generator = self._parts.generator
         self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
@@ -272,7 +272,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
                 self._recover(death)
 
     def _try_get_data(self, *timeout: float) -> Any:
-        """Return what PyTorch's does; a dead worker raises _WorkerDiedError."""
+        """Return the result of PyTorch's method; raise _WorkerDiedError for a dead worker."""
         try:
             try:
                 self._watch()
@@ -294,7 +294,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         return got, data
 
     def _watch(self) -> None:
-        """Have PyTorch's SIGCHLD handler raise for our workers, in this thread."""
+        """Let PyTorch's SIGCHLD handler raise an error for these workers, in this thread."""
         if threading.current_thread() is threading.main_thread():
             self._worker_pids_set = True
             watch_workers(id(self), self._pids)
@@ -312,9 +312,9 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
                 self._worker_pids_set = False
 
     def _recover(self, death: _WorkerDiedError) -> None:
-        """Have fresh workers go on. Raises PyTorch's RuntimeError if one died over what was read again alone.
+        """Continue with new workers; raise PyTorch's RuntimeError if a batch killed its worker again.
 
-        So it does if a worker exited before it took its first request: the next one would do the same.
+        Also raise that error if a worker exited before it took its first request: a new worker would do the same.
         """
         dead = {place for place, worker in enumerate(self._workers) if not worker.is_alive()}
         for place in sorted(dead):
@@ -335,7 +335,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._start_again()
 
     def _has_begun(self, worker: int) -> bool:
-        """Return whether a dead worker had taken a request. Reads the requests that it left from its queue."""
+        """Return whether a dead worker had taken a request, by reading the requests that are left in its queue."""
         if worker in self._heard_from:
             return True
         sent, left = sum(info == (worker,) for info in self._task_info.values()), 0
@@ -364,7 +364,10 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         )
 
     def _start_again(self) -> None:
-        """Replace all workers, and send them what is not received yet. Those alive end as at an epoch's end."""
+        """Replace all workers, and send them the requests without a received batch.
+
+        Living workers end as at the end of an epoch.
+        """
         self._epoch_state = {name: vars(self)[name] for name in _OF_THE_EPOCH}
         self._shutdown_workers()
         self._restarts += 1
@@ -372,12 +375,12 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._is_broken = False
         seed = (self._base_seed + self._restarts * self._num_workers) % 2**63
         try:
-            self._start(quiet(self._parts, seed))
+            self._start(without_random_calls(self._parts, seed))
         finally:
             self._epoch_state = None
 
     def _take_up_epoch(self) -> None:
-        """Go on with the epoch that is under way: the last part of making the iterator with fresh workers."""
+        """Continue the running epoch: the last step of constructing the iterator with new workers."""
         assert self._epoch_state is not None
         self.__dict__.update(self._epoch_state)
         self._workers_status = [True] * self._num_workers
@@ -394,7 +397,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._try_put_index()
 
     def _try_put_index(self) -> None:
-        """Send one more batch's indices; after a death as many as have been missed, but suspects alone."""
+        """Send the indices of one more batch; after a death, of all missed batches, suspected ones one at a time."""
         if self._suspects and self._tasks_outstanding:
             return
         self._put_next()
@@ -416,7 +419,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
 
 
 def _wait_for_a_death(workers: list[Any]) -> None:
-    """Wait until one of ``workers`` is seen to be no more, for up to ``_SECONDS_TO_DIE``."""
+    """Wait until one of ``workers`` has ended, for up to ``_SECONDS_TO_DIE`` seconds."""
     closed = wait([worker.sentinel for worker in workers], _SECONDS_TO_DIE)
     for worker in workers:
         if worker.sentinel in closed:
@@ -433,7 +436,7 @@ def _describe_exit(worker: Any) -> str:
 
 
 def _was_raised_by_reading(error: BaseException) -> bool:
-    """Return whether ``error`` was raised by the code that reads what a worker sent."""
+    """Return whether ``error`` was raised by the code that receives data from a worker."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -442,7 +445,7 @@ def _was_raised_by_reading(error: BaseException) -> bool:
 
 
 def _check_processes() -> None:
-    """Raise WorkersNotStartedError where this process may start no other, or could receive nothing from it."""
+    """Raise WorkersNotStartedError if this process can start no other process, or could not receive data from it."""
     if multiprocessing.current_process().daemon:
         raise WorkersNotStartedError("daemonic processes are not allowed to have children", None)
     try:
@@ -454,5 +457,5 @@ def _check_processes() -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the first sentence of an error's message, to be quoted within another."""
+    """Return the first sentence of an error's message, as part of another sentence."""
     return str(error).strip().split("\n", 1)[0].split(". ", 1)[0].rstrip(". ") or type(error).__name__

@@ -58,7 +58,7 @@ def why_no_processes(options: Mapping[str, Any], seconds: float = math.inf) -> s
 
 
 def main_is_guarded() -> bool:
-    """Return whether a worker process can import the main script without running it, because it has a guard or is none.
+    """Return whether a worker process can import the main module without running it: it has a guard, or is no script.
 
     The function reads the script and does not run it. A script that cannot be read counts as not guarded.
     """

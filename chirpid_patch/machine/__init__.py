@@ -1,4 +1,4 @@
-"""What this machine has, and what this process may use of it: CPUs, memory, GPUs.
+"""The CPUs, memory and GPUs of this machine, and the part of them that this process may use.
 
-Imports nothing else of this package.
+The package imports no other package of the runtime.
 """

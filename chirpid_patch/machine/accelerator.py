@@ -1,4 +1,4 @@
-"""Whether there is a device that pinned memory speeds copies to."""
+"""Detection of a device to which pinned memory makes copies faster."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import torch
 
 
 def pinning_device() -> str | None:
-    """Type of the device that copies from pinned memory ("cuda", …), or None. Apple's MPS does not."""
+    """Return the type of the device that copies from pinned memory ("cuda", …), or None. Apple's MPS does not."""
     current = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return None if current is None or current.type == "mps" else current.type

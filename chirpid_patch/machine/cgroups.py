@@ -1,4 +1,4 @@
-"""The control groups that bound this process (Linux)."""
+"""The control groups that limit this process (Linux)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OF_PROCESS = Path("/proc/self/cgroup")
 
 
 def group_folders(controller: str, root: Path = ROOT, process_file: Path = OF_PROCESS) -> Iterator[tuple[Path, bool]]:
-    """Yield the folder of each group that bounds what ``controller`` counts, and whether it is one of version 1."""
+    """Yield the folder of each group that limits ``controller``'s resource, and whether its cgroup version is 1."""
     for line in read(process_file).splitlines() or ["0::"]:
         _, controllers, place = (*line.split(":", 2), "", "")[:3]
         if controllers and controller not in controllers.split(","):
@@ -23,7 +23,7 @@ def group_folders(controller: str, root: Path = ROOT, process_file: Path = OF_PR
 
 
 def read(path: Path) -> str:
-    """Return the text of a file; empty where there is no such file, as on other systems."""
+    """Return the text of a file; empty if the file does not exist, as on other systems."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:

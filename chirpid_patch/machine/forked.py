@@ -1,4 +1,4 @@
-"""Forked copies of a process, in which an operation on several threads may never end."""
+"""Detection of forked copies of a process, in which an operation on several threads may never end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPU utilisation and memory through NVIDIA's management library, or why there is none to read (R-000-3.1)."""
+"""GPU utilisation and memory from NVIDIA's management library, or the reason why they cannot be read (R-000-3.1)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ FIELDS = ("utilization_percent", "memory_used_bytes", "memory_total_bytes")
 
 @dataclass(frozen=True)
 class GpuReading:
-    """One GPU at one moment. A value that cannot be read is None, with its reason in ``unreadable``.
+    """The state of one GPU at one moment. A value that cannot be read is None, with the reason in ``unreadable``.
 
     Attributes:
-        name: its name in NVML.
-        utilization_percent: the share of NVML's last sampling period (1/6 to 1 second, by model) in which at least one
-            kernel ran, 0 to 100.
-        memory_used_bytes, memory_total_bytes: of the GPU, not of this process alone.
+        name: name of the GPU in NVML.
+        utilization_percent: share of NVML's last sampling period (1/6 to 1 second, depending on the model) in which at
+            least one kernel ran, 0 to 100.
+        memory_used_bytes, memory_total_bytes: bytes of the GPU that all processes use, and that exist.
         unreadable: the reason of each field that is None.
     """
 
@@ -67,12 +67,12 @@ class GpuStatus:
 
 
 class GpuProbe:
-    """Read the GPUs that CUDA shows this process, without errors for a missing or failing GPU.
+    """Read the GPUs that are visible to this process, without errors for a missing or failing GPU.
 
-    After CUDA is initialised, PyTorch identifies the GPU of each device. Before that, CUDA_VISIBLE_DEVICES does, whose
-    numbers count in NVML's order, that of the PCI bus; CUDA may count the fastest first. As in CUDA, entries are
-    numbers or (abbreviated) UUIDs, and the first invalid entry hides itself and all later ones. MIG devices are not
-    read.
+    After CUDA is initialised, PyTorch identifies the GPU of each device. Before that, the probe uses
+    CUDA_VISIBLE_DEVICES, and takes its numbers in NVML's order, that of the PCI bus. CUDA itself may number the fastest
+    GPU first. As in CUDA, entries are numbers or (abbreviated) UUIDs, and the first invalid entry hides itself and all
+    later entries. The probe does not read MIG devices.
 
     The probe keeps NVML open until `close()`, or for the length of a `with` block.
 
@@ -138,7 +138,7 @@ def gpu_status(nvml: Any | None = None) -> GpuStatus:
 
 
 def _visible_gpus(nvml: Any) -> list[Any]:
-    """NVML's handles of the GPUs that CUDA shows this process, in CUDA's order."""
+    """Return NVML's handles of the GPUs that are visible to this process, in CUDA's order."""
     handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip().startswith("MIG-"):
@@ -166,16 +166,16 @@ def _visible_gpus(nvml: Any) -> list[Any]:
 def _reading(nvml: Any, handle: Any) -> GpuReading:
     unreadable: dict[str, str] = {}
 
-    def ask(fields: tuple[str, ...], function: Callable[[Any], Any]) -> Any:
-        """Return what ``function`` answers; None if it does not, and then ``fields`` cannot be read."""
+    def read_fields(fields: tuple[str, ...], function: Callable[[Any], Any]) -> Any:
+        """Return the result of ``function``; if it fails, return None and record ``fields`` as unreadable."""
         try:
             return function(handle)
         except nvml.NVMLError as error:  # of this value only: the other is asked for all the same
             unreadable.update(dict.fromkeys(fields, f"NVML reports: {error}"))
             return None
 
-    busy = ask(("utilization_percent",), nvml.nvmlDeviceGetUtilizationRates)
-    memory = ask(("memory_used_bytes", "memory_total_bytes"), nvml.nvmlDeviceGetMemoryInfo)
+    busy = read_fields(("utilization_percent",), nvml.nvmlDeviceGetUtilizationRates)
+    memory = read_fields(("memory_used_bytes", "memory_total_bytes"), nvml.nvmlDeviceGetMemoryInfo)
     return GpuReading(
         name=_as_text(nvml.nvmlDeviceGetName(handle)),
         utilization_percent=None if busy is None else float(busy.gpu),
@@ -186,5 +186,5 @@ def _reading(nvml: Any, handle: Any) -> GpuReading:
 
 
 def _as_text(value: str | bytes) -> str:
-    """Return what a binding returns as text; before version 11.5 that is bytes."""
+    """Return a value of the binding as text; versions before 11.5 return bytes."""
     return value.decode() if isinstance(value, bytes) else value

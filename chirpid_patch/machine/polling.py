@@ -1,4 +1,4 @@
-"""A reading taken again and again on a thread of its own."""
+"""Repeated calls of a function on a background thread."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SLEEP_PER_READING = 19
 def repeated(reading: Callable[[], object], interval_s: float, name: str) -> Iterator[None]:
     """Call ``reading`` on a daemon thread called ``name`` while the block runs, ``interval_s`` seconds apart.
 
-    Longer apart where a reading is slow, so that it never takes more than about 5 % of a core. No call is under way
-    once the block has ended.
+    If a call is slow, the interval is longer, so that calls take at most about 5 % of a core. No call is running after
+    the block.
 
     Raises:
         ValueError: ``interval_s`` is not above 0.

@@ -44,8 +44,8 @@ def process_memory(pid: int | None = None, *, include_children: bool = False) ->
 
     Args:
         pid: the process; another process than this one needs psutil.
-        include_children: add the processes that it started, workers included, and theirs. A process that ends meanwhile
-            counts as nothing. Needs psutil.
+        include_children: add all processes that it started, directly or indirectly, such as workers. A process that
+            ends meanwhile counts as 0 bytes. Needs psutil.
 
     Raises:
         ProcessLookupError: there is no such process, or its memory may not be read.
@@ -69,7 +69,7 @@ def process_memory(pid: int | None = None, *, include_children: bool = False) ->
 
 
 def _read(process: Any, kind: str) -> int | None:
-    """Return its memory by one measure; None if it has ended, may not be read, or this system has no such measure."""
+    """Return the memory of ``process`` in one measure; None if it has ended, or this measure cannot be read."""
     try:
         memory = process.memory_info() if kind == "rss" else process.memory_full_info()
     except psutil.Error:

@@ -10,22 +10,23 @@ import torch.distributed as dist
 
 def current_rank() -> int:
     """Return the rank of this process: from ``torch.distributed`` if initialised, else from ``RANK``, else 0."""
-    return dist.get_rank() if _is_initialized() else _number("RANK", 0)
+    return dist.get_rank() if _is_initialized() else _integer_from_environment("RANK", 0)
 
 
 def current_world_size() -> int:
     """Return the number of ranks: from ``torch.distributed`` if initialised, else from ``WORLD_SIZE``, else 1."""
-    return dist.get_world_size() if _is_initialized() else max(_number("WORLD_SIZE", 1), 1)
+    return dist.get_world_size() if _is_initialized() else max(_integer_from_environment("WORLD_SIZE", 1), 1)
 
 
 def local_ranks() -> int:
     """Return the number of ranks on this machine, which share its CPUs: torchrun's ``LOCAL_WORLD_SIZE``, at least 1.
 
-    Without it, but with ``torch.distributed`` initialised: all ranks, or as many as there are CUDA devices here.
+    Without ``LOCAL_WORLD_SIZE``, but with ``torch.distributed`` initialised, the result is the number of all ranks, but
+    at most the number of CUDA devices of this machine.
     """
-    told = _number("LOCAL_WORLD_SIZE", 0)
-    if told or not _is_initialized():
-        return max(told, 1)
+    local_size = _integer_from_environment("LOCAL_WORLD_SIZE", 0)
+    if local_size or not _is_initialized():
+        return max(local_size, 1)
     return min(dist.get_world_size(), torch.cuda.device_count() or dist.get_world_size())
 
 
@@ -33,6 +34,6 @@ def _is_initialized() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
-def _number(variable: str, default: int) -> int:
+def _integer_from_environment(variable: str, default: int) -> int:
     text = os.environ.get(variable, "")
     return int(text) if text.isdecimal() else default

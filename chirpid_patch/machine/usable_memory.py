@@ -1,4 +1,4 @@
-"""How much memory this process may use: the machine's, or its cgroup's limit where that is lower."""
+"""The memory that this process may use: that of the machine, or the limit of its cgroup if that is lower."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ except ImportError:  # optional: POSIX systems report it without psutil
 
 
 def machine_memory() -> int:
-    """Bytes of memory in this machine.
+    """Return the bytes of memory in this machine.
 
     Raises NotImplementedError if only psutil can read it, and psutil is not installed (Windows).
     """
@@ -28,23 +28,23 @@ def machine_memory() -> int:
 
 
 def cgroup_memory_limit(root: Path = ROOT, process_file: Path = OF_PROCESS) -> int | None:
-    """Bytes that the tightest cgroup limit on the way up from this process's group allows; None without a limit."""
+    """Return the lowest memory limit, in bytes, of this process's cgroup and its parents; None without a limit."""
     folders = group_folders("memory", root, process_file)
     texts = [read(folder / ("memory.limit_in_bytes" if is_v1 else "memory.max")) for folder, is_v1 in folders]
     return min((int(text) for text in texts if text.isdecimal()), default=None)  # "max": no limit
 
 
 def usable_memory(root: Path = ROOT, process_file: Path = OF_PROCESS) -> int:
-    """Bytes that this process and those it starts may use together.
+    """Return the bytes that this process and its child processes may use together.
 
-    Raises NotImplementedError as ``machine_memory``.
+    Raises NotImplementedError as ``machine_memory`` does.
     """
     limit, machine = cgroup_memory_limit(root, process_file), machine_memory()
     return machine if limit is None else min(limit, machine)
 
 
 def available_memory() -> int:
-    """Bytes that this process can take without the machine swapping or its cgroup's limit being reached.
+    """Return the bytes that this process can allocate before the machine swaps or its cgroup's limit is reached.
 
     Raises NotImplementedError without psutil.
     """

@@ -1,4 +1,4 @@
-"""How much memory a training uses, and what to do when it is short.
+"""The memory that a training uses, and actions for the case that memory is short.
 
-May import ``device`` and ``machine``. Knows no loader.
+The package may import ``device`` and ``machine``. It uses no loader.
 """

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from chirpid_patch.device.precision import autocast_for, grad_scaler_for
 from chirpid_patch.memory.kept_state import kept_state
 from chirpid_patch.memory.trials import MemoryTrials, memory_trials
-from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.random_states import restored_generators
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -42,7 +42,7 @@ def largest_batch_size(
 
     Args:
         step: one training step on a batch of the given size: forward, backward, optimiser.
-        device: where it runs. Other programs should use the device as during the training.
+        device: device of the step. Other programs should use the device as they do during the training.
         state: modules, optimisers and other objects with a ``state_dict`` that the step changes. They are restored to
             the last bit, as are all random generators.
         max_batch_size: no larger batch is tried; sizes above the training set are useless.
@@ -62,7 +62,7 @@ def largest_batch_size(
         kept_state(*owners),
         memory_trials(place, memory_limit, safety_margin) as trials,
     ):
-        size = _search(step, trials, max_batch_size)
+        size = _search_size(step, trials, max_batch_size)
     if not size:
         raise RuntimeError(
             f"a training step does not fit in the {trials.allowed_bytes / 2**20:.0f} MiB allowed on {place} even with "
@@ -72,8 +72,8 @@ def largest_batch_size(
     return size
 
 
-def _search(step: Callable[[int], object], trials: MemoryTrials, most: int) -> int:
-    """Return the largest size shown to fit, 0 if none: doubling, then halving the gap to the smallest that does not."""
+def _search_size(step: Callable[[int], object], trials: MemoryTrials, most: int) -> int:
+    """Return the largest size that fits, 0 if none: double the size, then halve the gap to the first failure."""
     shown, too_large = 0, most + 1
     while shown + 1 < too_large:
         doubled = min(max(2 * shown, _FIRST), most)
@@ -95,12 +95,12 @@ def _repeat(step: Callable[[int], object], size: int) -> None:
 
 @contextmanager
 def _restored_generators(device: torch.device, *owners: Any) -> Iterator[None]:
-    """All random generators as before afterwards, the device's included."""
+    """Return a context after which all random generators, that of the device included, have their earlier states."""
     forked: Any = nullcontext()
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
         forked = torch.random.fork_rng(devices=[index], device_type="cuda")
-    with unmoved_generators(*owners), forked:
+    with restored_generators(*owners), forked:
         yield
 
 
@@ -124,10 +124,10 @@ def calculate_optimal_batch_size(
     Args:
         model: a model on ``device``, with parameters to train.
         input_shape: shape of one sample, without the batch.
-        device: by default that of the model.
+        device: device of the training; by default that of the model.
         criterion: loss of the model's output and of class numbers (all 0); None is the mean of the output.
         optimizer: the optimiser of the training; None is an ``AdamW``, which needs two more values for each parameter.
-        amp_dtype: dtype of mixed precision: ``setup_mixed_precision().dtype``. None trains without.
+        amp_dtype: dtype of mixed precision: ``setup_mixed_precision().dtype``. None trains without mixed precision.
         max_batch_size: as for ``largest_batch_size``.
         memory_limit: as for ``largest_batch_size``, in bytes.
         safety_margin: as for ``largest_batch_size``.

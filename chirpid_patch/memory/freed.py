@@ -1,4 +1,4 @@
-"""What the C library does with memory that a training step frees."""
+"""A setting of the C library for memory that a training step frees."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ from torch.optim import Optimizer
 
 @contextmanager
 def kept_state(*owners: Any) -> Iterator[None]:
-    """Return a context in which anything may be trained; afterwards ``owners`` are restored to the last bit.
+    """Return a context in which ``owners`` may be trained. At its end their state is restored to the last bit.
 
-    Of modules: parameters, buffers, gradients (None at the start), modes and plain attributes. Of optimisers: their
-    state and parameter groups. Of all others: the contents of their ``state_dict``. Tensors stay the same objects;
-    their values are stored in main memory meanwhile.
+    The context restores parameters, buffers, gradients (None at the start), modes and plain attributes of modules;
+    state and parameter groups of optimisers; and the contents of ``state_dict`` of all other objects. Tensors stay the
+    same objects. Their values are stored in main memory meanwhile.
 
     Raises:
         TypeError: an owner is no module, no optimiser, and has no ``state_dict`` and ``load_state_dict``.
@@ -27,12 +27,12 @@ def kept_state(*owners: Any) -> Iterator[None]:
     """
     with ExitStack() as stack:
         for owner in owners:
-            stack.callback(_keep(owner))
+            stack.callback(_restore_function(owner))
         yield
 
 
-def _keep(owner: Any) -> Callable[[], None]:
-    """Return what puts ``owner`` back as it is now."""
+def _restore_function(owner: Any) -> Callable[[], None]:
+    """Return a function that restores the current state of ``owner``."""
     if isinstance(owner, nn.Module):
         return _keep_module(owner)
     if isinstance(owner, Optimizer):

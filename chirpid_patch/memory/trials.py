@@ -1,4 +1,4 @@
-"""Trials of whether a step fits in memory: on CUDA by running out of it, on the CPU without ever doing so.
+"""Trials of whether a step fits in memory. On CUDA a trial may run out of memory, on the CPU it never does.
 
 On the CPU a step runs in this process, and its peak of resident memory is measured. A step cannot be stopped half-way,
 and a machine that swaps is almost unusable. So a size is tried only if it should fit according to smaller sizes.
@@ -60,7 +60,7 @@ class MemoryTrials(ABC):
 
     @abstractmethod
     def measured(self, size: int, run: Callable[[], object]) -> int:
-        """Return the most bytes in use during ``run``, a step with batches of ``size``."""
+        """Return the peak of the bytes in use during ``run``, a step with batches of ``size``."""
 
     def clear(self) -> None:
         """Free memory between two trials."""
@@ -75,7 +75,7 @@ class MemoryTrials(ABC):
 
 
 def memory_trials(device: torch.device, memory_limit: int | None, safety_margin: float) -> MemoryTrials:
-    """Return trials on ``device`` within ``memory_limit`` bytes (None: all), less the share ``safety_margin`` of it.
+    """Return trials on ``device`` within ``memory_limit`` bytes (None: all memory), less the share ``safety_margin``.
 
     Raises:
         ValueError: the margin is not in [0, 1), the limit is not above 0, or the device is neither CUDA nor the CPU.
@@ -93,9 +93,9 @@ def memory_trials(device: torch.device, memory_limit: int | None, safety_margin:
 
 
 class CudaTrials(MemoryTrials):
-    """Trials by running out of memory. A tensor occupies the memory that may not be used, including the margin.
+    """Trials that may run out of memory. A tensor occupies the memory that may not be used, including the margin.
 
-    ``cuda`` is ``torch.cuda``, or its stand-in.
+    ``cuda`` is ``torch.cuda``, or a stand-in for tests.
     """
 
     def __init__(self, device: torch.device, memory_limit: int | None, margin: float, cuda: Any = torch.cuda) -> None:
@@ -129,7 +129,7 @@ class CudaTrials(MemoryTrials):
 
 
 class CpuTrials(MemoryTrials):
-    """Trials by the peak of this process's resident memory, each predicted from earlier ones."""
+    """Trials that measure the peak of this process's resident memory, and predict it from smaller trials first."""
 
     def __init__(self, memory_limit: int | None, margin: float) -> None:
         self.clear()
@@ -161,9 +161,9 @@ class CpuTrials(MemoryTrials):
 def foreseen_peak(peaks: Mapping[int, int], size: int) -> float:
     """Predict the most memory, in bytes, of a step with ``size`` samples.
 
-    ``peaks`` are those of smaller sizes, 0 among them. The peak of the largest grows at least in proportion. If three
-    well separated peaks show faster growth (a loss over all pairs of a batch), the prediction follows them. Sizes close
-    to each other would show more noise than signal.
+    ``peaks`` maps smaller sizes, 0 included, to their peaks in bytes. The prediction grows at least in proportion to
+    the peak of the largest size. If three well separated peaks show faster growth (a loss over all pairs of a batch),
+    the prediction follows them. Sizes close to each other would show more noise than signal.
     """
     last, nothing = max(peaks), peaks[0]
     before = max(peak for peak in peaks if peak <= last * 2 // 3)
@@ -177,9 +177,10 @@ def foreseen_peak(peaks: Mapping[int, int], size: int) -> float:
 
 
 def peak_memory(call: Callable[[], object]) -> int:
-    """Return the most memory, in bytes, that this process used resident during ``call``.
+    """Return the peak of this process's resident memory during ``call``, in bytes.
 
-    The value is exact if it is the largest so far, which the system records; otherwise it is sampled.
+    The value is exact if it is the largest peak of the process so far, which the system records. Otherwise it is
+    sampled.
     """
     most = most_resident()
     seen = [resident_memory()]

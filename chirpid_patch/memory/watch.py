@@ -22,7 +22,7 @@ _HYSTERESIS = 0.1
 
 
 class MemoryPressure(IntEnum):
-    """How much of a limit is in use; ordered."""
+    """The limit that memory in use exceeds: NONE < SOFT < HARD."""
 
     NONE = 0
     SOFT = 1
@@ -36,7 +36,7 @@ class MemoryUse:
     Attributes:
         source: "process" (this process with its workers), or "gpu 0" and so on.
         used_bytes: bytes in use.
-        total_bytes: bytes that exist.
+        total_bytes: bytes that may be used (process), or that the GPU has.
         processes: number of processes that use the memory, if known.
     """
 
@@ -48,7 +48,7 @@ class MemoryUse:
 
 @dataclass(frozen=True)
 class MemoryAlert:
-    """A limit was exceeded, or (``pressure`` NONE, or SOFT after HARD) memory fell below a limit again."""
+    """A report that memory exceeded a limit, or (``pressure`` NONE, or SOFT after HARD) fell below a limit again."""
 
     pressure: MemoryPressure
     before: MemoryPressure
@@ -96,7 +96,7 @@ class MemoryWatch:
         soft: first limit, as a share of the memory that this process and its workers may use, and of the memory of each
             GPU. On a GPU, the memory of other programs counts, and memory that PyTorch's allocator reserves for reuse
             does not.
-        hard: second limit, likewise; at least ``soft`` and at most 1.
+        hard: second limit, as a share of the same memory; at least ``soft`` and at most 1.
         interval_s: seconds between readings.
         on_alert: called with each alert, in the watching thread. An error there is logged, and the watch continues.
 
@@ -131,7 +131,7 @@ class MemoryWatch:
 
     def check(self) -> list[MemoryAlert]:
         """Read memory now, in this thread, and return the resulting alerts."""
-        alerts = [alert for use in self._uses() if (alert := self._judge(use)) is not None]
+        alerts = [alert for use in self._uses() if (alert := self._alert_for(use)) is not None]
         for alert in alerts:
             self._log_alert(alert)
         return alerts
@@ -165,8 +165,8 @@ class MemoryWatch:
         with GpuProbe() as probe:
             return memory_in_use(probe)
 
-    def _judge(self, use: MemoryUse) -> MemoryAlert | None:
-        """Return the alert that a reading gives rise to, if any."""
+    def _alert_for(self, use: MemoryUse) -> MemoryAlert | None:
+        """Return the alert for a reading; None if nothing changed."""
         before = self._pressures.get(use.source, MemoryPressure.NONE)
         limits = {level: int(share * use.total_bytes) for level, share in self._limits.items()}
         over = (

@@ -22,9 +22,8 @@ Turns = npt.NDArray[np.int64]
 class SamplingStrategy(str, Enum):
     """How several loaders take turns.
 
-    SEQUENTIAL: one after the other, in order.
-    ROUND_ROBIN: a batch of each in turn.
-    WEIGHTED: in random order, each loader as often as its weight.
+    SEQUENTIAL: one after the other, in order. ROUND_ROBIN: one batch of each loader in turn. WEIGHTED: in random order,
+    with a frequency proportional to the weight of each loader.
     """
 
     SEQUENTIAL = "sequential"
@@ -36,7 +35,7 @@ class SamplingStrategy(str, Enum):
 class Interleaving:
     """The turns of several loaders, from the checked settings of a ``MultiDataLoaderConfig``.
 
-    ``steps`` is its ``steps_per_epoch``, ``cycle`` its ``cycle_short_loaders``.
+    ``steps`` is ``steps_per_epoch`` of the configuration, and ``cycle`` is ``cycle_short_loaders``.
     """
 
     strategy: SamplingStrategy
@@ -49,7 +48,7 @@ class Interleaving:
         """Return the number of batches of an epoch, as ``len`` of ``MultiDataLoader``.
 
         Args:
-            lengths: batches of each loader; None: not known.
+            lengths: number of batches of each loader; None: not known.
 
         Raises:
             TypeError: a necessary length is not known.
@@ -101,7 +100,7 @@ class Interleaving:
         return within
 
     def _drawn_once(self, lengths: npt.NDArray[np.int64], epoch: int) -> Turns:
-        """Loaders drawn until each has given its batches; one that is used up is drawn no longer."""
+        """Return the loaders drawn until each has yielded all its batches; an exhausted loader is not drawn again."""
         left = np.where(np.array(self.weights) > 0, lengths, 0)
         parts: list[Turns] = [np.empty(0, dtype=np.int64)]
         while left.any():

@@ -26,13 +26,13 @@ class MultiDataLoaderConfig:
     """How several loaders are read as one.
 
     Attributes:
-        sampling_strategy: how they take turns (a ``SamplingStrategy`` or its value, such as "weighted").
+        sampling_strategy: how the loaders take turns (a ``SamplingStrategy`` or its value, such as "weighted").
         dataloader_weights: for WEIGHTED, how often each loader gets a turn, in any unit; equal by default. A loader of
             weight 0 is not read.
-        dataloader_names: a different name for each; "loader_0", … by default.
+        dataloader_names: a different name for each loader; "loader_0", … by default.
         cycle_short_loaders: start a loader again, with a new shuffle, if it ends before the epoch. Otherwise an epoch
             has every batch of every loader once.
-        steps_per_epoch: batches of an epoch. By default: see ``len`` of ``MultiDataLoader``.
+        steps_per_epoch: number of batches of an epoch; for the default see ``MultiDataLoader.__len__``.
         seed: seed of the weighted turns, which differ from epoch to epoch.
     """
 
@@ -103,11 +103,11 @@ class MultiDataLoader:
         len(self)  # says what is wrong with the configuration
 
     def __len__(self) -> int:
-        """Batches of an epoch.
+        """Return the number of batches of an epoch.
 
-        Without cycling those of all loaders together, and ``steps_per_epoch`` at most. With it ``steps_per_epoch``;
-        where that is not given, ROUND_ROBIN goes on until every loader was read to its end at least once and the round
-        is complete, and SEQUENTIAL and WEIGHTED take as many steps as there are batches.
+        Without cycling, that is the sum over all loaders, at most ``steps_per_epoch``. With cycling it is
+        ``steps_per_epoch``. If that is not set, ROUND_ROBIN continues until every loader was read to its end at least
+        once and the round is complete; SEQUENTIAL and WEIGHTED take the sum over all loaders.
         """
         return self.config.interleaving(len(self.loaders)).epoch_steps(self._lengths())
 
@@ -127,7 +127,7 @@ class MultiDataLoader:
                 break
 
     def _batches(self, index: int) -> Iterator[Any]:
-        """Yield the batches of a loader in an epoch, again and again where short ones are cycled."""
+        """Yield the batches of a loader in an epoch, repeatedly if short loaders are cycled."""
         loader, begins = self.loaders[index], True
         while begins:
             begins = self.config.cycle_short_loaders
@@ -145,9 +145,9 @@ class MultiDataLoader:
                 raise RuntimeError(f"the loader {self.names[index]!r} gave no batches to cycle")
 
     def _advance_samplers(self, index: int) -> None:
-        """Move samplers with ``set_epoch`` on from the epochs that were read last, where nobody else has by now."""
+        """Advance samplers with ``set_epoch`` that are still at the epoch that was read last."""
         last, numbers = self._last_epochs[index], []
-        for place, sampler in enumerate(_counting_samplers(self.loaders[index])):
+        for place, sampler in enumerate(_samplers_with_epochs(self.loaders[index])):
             now = getattr(sampler, "epoch", None)
             if last and (now is None or now == last[place]):
                 now = last[place] + 1
@@ -168,8 +168,8 @@ class MultiDataLoader:
         self.shutdown()
 
 
-def _counting_samplers(loader: Any) -> list[Any]:
-    """Return the samplers of a loader, and those they hold, that count epochs, each once."""
+def _samplers_with_epochs(loader: Any) -> list[Any]:
+    """Return the samplers of a loader that count epochs, inner samplers included, each once."""
     found: list[Any] = []
     waiting = [getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)]
     while waiting:

@@ -31,8 +31,9 @@ def share_workers(needs: Sequence[float], workers: int, most: Sequence[int] | No
     remaining workers go, one by one, to the loader with the largest need for each worker.
 
     Args:
-        needs: relative cost of loading, in any unit (such as samples in a step); 0: workers gain nothing.
-        workers: the budget.
+        needs: relative cost of loading of each loader, in any unit (such as samples in a step); 0: workers gain
+            nothing.
+        workers: number of worker processes to divide.
         most: largest number of workers of each loader; no limit by default.
 
     Raises:
@@ -66,7 +67,8 @@ def create_multi_dataloaders(
 
     Args:
         datasets_dict: name → dataset, or (dataset, batch size).
-        batch_sizes: batch size of datasets without one: one for all, one for each by name, or in order.
+        batch_sizes: batch sizes of the datasets that have none in ``datasets_dict``: an int for all, a dictionary by
+            name, or a sequence in order.
         num_workers: largest number of processes of all loaders together; never more than the CPUs that this process may
             use (divided by the ranks on this machine), less one for the training. ``share_workers`` divides them by
             samples in a step. Data in memory needs none. An iterable dataset gets at most one, because each further
@@ -142,5 +144,5 @@ def _batch_size(
 
 
 def _seed_of(seed: int, number: int) -> int:
-    """Return the seed of one loader's generator; another for each."""
+    """Return the seed of the generator of loader ``number``, which differs from loader to loader."""
     return int(np.random.SeedSequence([abs(seed), int(seed < 0), number]).generate_state(1)[0])

@@ -1,4 +1,4 @@
-"""All objects that an object refers to, as far as they matter for random generators."""
+"""The objects that an object refers to, for finding random generators among them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def held_objects(owners: Iterable[Any]) -> Iterator[Any]:
     """Yield ``owners`` and all objects that they refer to, each once.
 
     The owners are loaders, samplers, datasets, transforms or functions. The function skips the contents of arrays,
-    tensors and long sequences, and data frames and images completely. Of the modules of classes and functions it reads
-    only random generators among the globals.
+    tensors and long sequences, and data frames and images completely. In the modules of classes and functions it reads
+    only the globals that are random generators.
     """
     waiting = deque((owner, _DEEPEST) for owner in owners)
     seen: dict[int, Any] = {}  # keeps what it has seen, so that no other object gets its id
@@ -39,11 +39,11 @@ def held_objects(owners: Iterable[Any]) -> Iterator[Any]:
         seen[id(owner)] = owner
         yield owner
         if depth and not isinstance(owner, GENERATORS):
-            waiting.extend((part, depth - 1) for part in _parts(owner))
+            waiting.extend((part, depth - 1) for part in _direct_references(owner))
 
 
-def _parts(owner: Any) -> list[Any]:
-    """Return what ``owner`` holds."""
+def _direct_references(owner: Any) -> list[Any]:
+    """Return the objects that ``owner`` refers to directly."""
     if owner is None or isinstance(owner, str | bytes | int | float | type | torch.Tensor | np.ndarray):
         return []
     if isinstance(owner, ModuleType):

@@ -25,7 +25,7 @@ _MULTIPLY_2 = np.uint64(0x94D049BB133111EB)
 
 
 def _mix(words: Keys) -> Keys:
-    """SplitMix64's finaliser, element by element; a bijection of 64-bit words."""
+    """Return SplitMix64's finaliser of each element, a bijection of 64-bit words."""
     mixed: Keys = words + _GOLDEN
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _MULTIPLY_1
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _MULTIPLY_2
@@ -42,7 +42,10 @@ def _mix_word(word: int) -> int:
 
 
 def fold_in(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
-    """Return new keys from ``keys`` (B,) and further words: integers of any size or sign, or int64 arrays (B,)."""
+    """Hash ``keys`` (B,) and further words into new keys.
+
+    Words are integers of any size or sign, or int64 arrays (B,).
+    """
     for word in words:
         if isinstance(word, np.ndarray):
             keys = _mix(keys ^ word.astype(np.int64, copy=False).view(np.uint64))
@@ -54,8 +57,8 @@ def fold_in(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
 def fresh_keys(count: int) -> Keys:
     """Return ``count`` keys from Python's ``random``.
 
-    Augmentation without keys used the same source. PyTorch seeds it in every worker, so workers and epochs differ, and
-    ``random.seed`` repeats a run. Torch's random generator is not used.
+    The guide's augmentation uses the same generator. PyTorch seeds it in every worker, so workers and epochs differ,
+    and ``random.seed`` makes a run repeat. The function does not use PyTorch's generator.
     """
     return np.array([random.getrandbits(64) for _ in range(count)], dtype=np.uint64)
 

@@ -16,7 +16,7 @@ from chirpid_patch.randomness.held_objects import GENERATORS, held_objects
 
 @dataclass(frozen=True)
 class GlobalStates:
-    """The states of PyTorch's CPU generator and of those of ``numpy.random`` and ``random``; None: not stored."""
+    """The states of the global generators of PyTorch (CPU), ``numpy.random`` and ``random``; None: not stored."""
 
     torch_state: torch.Tensor
     numpy_state: Any = None
@@ -29,7 +29,7 @@ class GlobalStates:
 
     @classmethod
     def of_torch(cls) -> GlobalStates:
-        """Return the current state of PyTorch alone, in a hundredth of the time."""
+        """Return the current state of PyTorch's generator alone, which takes a hundredth of the time of ``now``."""
         return cls(torch.get_rng_state())
 
     def restore(self) -> None:
@@ -60,8 +60,8 @@ class GlobalStates:
 
 
 @contextmanager
-def unmoved_generators(*owners: Any) -> Iterator[None]:
-    """Return a context in which any random numbers may be drawn; afterwards every generator is restored.
+def restored_generators(*owners: Any) -> Iterator[None]:
+    """Return a context in which any random numbers may be drawn. At its end every generator has its earlier state.
 
     The generators are Python's, NumPy's and PyTorch's global CPU generators, those among ``owners`` (loaders, samplers,
     datasets, transforms, functions) and the objects that these refer to, and globals of their modules.

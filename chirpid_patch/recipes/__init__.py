@@ -1,4 +1,4 @@
-"""Loaders for common cases, with the names of the guides: folders of images, ranks, repeatable, wrapped.
+"""Loaders for common cases, with the names of the best-practice guide: image folders, ranks, repeatable trainings.
 
 The package may import ``factory``, ``monitor``, ``scales`` and the packages below them.
 """

@@ -27,7 +27,7 @@ def create_optimized_dataloader(
     """Build a loader for one rank of ``world_size``; with one rank or none, an ordinary loader.
 
     Training loaders shuffle and omit samples that do not fill a batch on every rank. Order and augmentation repeat with
-    ``seed``, and differ between epochs without ``set_epoch``, which takes precedence if the caller uses it (see
+    ``seed``, and differ between epochs even without ``set_epoch``; a call of ``set_epoch`` takes precedence (see
     ``distributed.epochs``). Other loaders iterate over the dataset in order, with every sample on exactly one rank. The
     loader does not draw from the global random generators.
 
@@ -38,7 +38,7 @@ def create_optimized_dataloader(
         num_workers: largest number of worker processes of this rank: none for samples in memory, and never more than
             its share of the CPUs.
         world_size: number of ranks; None takes that of ``torch.distributed`` if it is initialised, else torchrun's.
-        rank: rank of this process, likewise.
+        rank: rank of this process; None takes that of ``torch.distributed`` or torchrun.
         seed: seed of order and augmentation.
 
     Raises:

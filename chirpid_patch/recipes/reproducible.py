@@ -110,7 +110,7 @@ def ensure_deterministic_dataloader(
 
 
 def _set_cublas_workspace() -> None:
-    """What PyTorch demands of cuBLAS under deterministic algorithms. The user's own value stays, with a warning."""
+    """Set the cuBLAS workspace that deterministic algorithms require; warn if the user has set another value."""
     given = os.environ.setdefault(_CUBLAS, _CUBLAS_DETERMINISTIC[0])
     if given not in _CUBLAS_DETERMINISTIC:
         warnings.warn(

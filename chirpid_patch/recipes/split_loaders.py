@@ -49,18 +49,18 @@ def create_dataloaders(
             * a folder with ``train/CLASS/…`` and ``test/CLASS/…``: ``val_split`` of the training folder is held out,
               or, if there is also a folder ``val``, its images instead;
             * a folder of class folders: ``test_split`` and ``val_split`` of it are held out;
-            * a dataset (indexable, with a length): likewise.
+            * a dataset (indexable, with a length): ``test_split`` and ``val_split`` of it are held out.
         batch_size: samples in a batch.
         img_size: width and height in pixels of images in folders, see ``ImageFolderDataset``.
-        channels: of images in folders, see ``ImageFolderDataset``.
-        transform: for images in folders, see ``ImageFolderDataset``.
+        channels: number of channels of images in folders, see ``ImageFolderDataset``.
+        transform: transform of images in folders, see ``ImageFolderDataset``; None: no transform.
         num_workers: largest number of worker processes of each loader; the factory may use fewer, or none. It starts
             none by default, except with ``tune=True``.
         val_split: share of the training samples held out for validation, 0 (none, for inference) to below 1.
         test_split: share of all samples held out for testing, if there is no test folder or dataset.
         seed: seed of the split; the function uses no global random generator.
-        **loader_options: for ``OptimalDataLoaderFactory``, for all three loaders; ``drop_last`` and ``generator`` for
-            training only.
+        **loader_options: further arguments for ``OptimalDataLoaderFactory``, for all three loaders; ``drop_last`` and
+            ``generator`` apply to training only.
 
     Raises:
         FileNotFoundError: a folder is missing or has no images.
@@ -99,7 +99,7 @@ def _loaders(
 def _of_folder(
     root: Path, read: Callable[..., ImageFolderDataset], val_split: float, test_split: float, seed: int
 ) -> tuple[Subset[Any], Subset[Any], Subset[Any]]:
-    """Return the splits that lie in ``root``, or are drawn from it."""
+    """Return the splits that ``root`` contains as folders, or that are drawn from its images."""
     if not root.is_dir():
         raise FileNotFoundError(f"there is no folder {root}: data_root must hold train/CLASS/… and test/CLASS/…")
     train_folder, test_folder = root / "train", root / "test"
@@ -123,7 +123,7 @@ def _everything(dataset: Any) -> Subset[Any]:
 
 
 def _split_randomly(dataset: Any, shares: tuple[float, ...], seed: int) -> list[Subset[Any]]:
-    """What is left of ``dataset`` for training, and a random part of it for each share, at least one sample each."""
+    """Return the rest of ``dataset`` for training, and a random part of at least one sample for each share."""
     count = len(dataset)
     if not count:
         raise ValueError("the dataset has no samples")

@@ -86,18 +86,20 @@ class WrappedDataLoader:
         num_workers: number of worker processes. Samples in memory need none, which is faster.
         is_train: shuffle (unless a sampling below is set), and use ``drop_last``. False yields all samples, in order.
         sampler: a sampler, indices in order, or a function that returns one of both. ``refresh`` calls the function
-            again; it gets those of ``num_samples``, ``batch_size`` and ``rng`` that it has parameters for.
+            again. The function gets the arguments ``num_samples``, ``batch_size`` and ``rng`` as far as it has
+            parameters of these names.
         weighted_sampler: weights of the samples, drawn with replacement. True uses ``get_weighted_sampler`` (called
             like a ``sampler`` function) or ``sample_weights`` of the dataset.
         indices: indices of the samples to use, or a function that returns them; ``refresh`` calls it again.
         iterations_per_epoch: batches in an epoch; each epoch draws that many samples, with or without weights.
         rng: generator of the sampling; None is PyTorch's global one.
-        device: where a ``DevicePrefetcher`` moves batches; None is the accelerator, else the CPU.
+        device: the device to which a ``DevicePrefetcher`` moves batches; None is the accelerator, or the CPU without
+            one.
         pin_memory: load into pinned memory; None pins if ``device`` gains from it. Never without an accelerator.
         persistent_workers: keep the workers from epoch to epoch; None keeps them. No effect without workers.
         prefetch_factor: batches that each worker loads ahead; None is 2. No effect without workers.
         collate_fn: builds a batch from a list of samples; None is PyTorch's default. A subclass may define a method
-            ``collate_fn`` instead. With workers it runs there, and the loader is pickled with it.
+            ``collate_fn`` instead. With workers it runs in the workers, and the loader is pickled with it.
         further: as for ``DataLoader`` and ``OptimalDataLoaderFactory``.
 
     Raises:
@@ -162,7 +164,7 @@ class WrappedDataLoader:
         return len(self._pytorch_loader)
 
     def __getitem__(self, index: Any) -> Any:
-        """The batch of one sample, of those in a slice, or of those at a sequence of positions, on ``device``."""
+        """Return, on ``device``, the batch of one sample, of the samples in a slice, or at a sequence of positions."""
         if isinstance(index, slice):
             positions = list(range(len(self.dataset))[index])
         else:
@@ -205,7 +207,7 @@ class WrappedDataLoader:
 
     @property
     def _prefetch_factor(self) -> int | None:
-        """Batches that each worker loads ahead; None without workers."""
+        """Return the number of batches that each worker loads ahead; None without workers."""
         return self._pytorch_loader.prefetch_factor if self._num_workers else None
 
     @property
@@ -215,7 +217,7 @@ class WrappedDataLoader:
 
     @property
     def _num_workers(self) -> int:
-        """Return how many worker processes load."""
+        """Return the number of worker processes."""
         return worker_processes(self._pytorch_loader)
 
     def __getattr__(self, name: str) -> Any:
@@ -265,7 +267,7 @@ def _sampler(
     iterations: int | None,
     rng: torch.Generator | None,
 ) -> Any:
-    """Return the sampler that was asked for in one of these ways; None for all samples, in the order of the loader."""
+    """Return the sampler that these arguments define; None for all samples, in the order of the loader."""
     by_weight = weighted is not False and weighted is not None
     asked = {"sampler": sampler is not None, "weighted_sampler": by_weight, "indices": indices is not None}
     given = [name for name, is_asked in asked.items() if is_asked]
@@ -327,7 +329,7 @@ def _subset(dataset: Any, indices: Any, is_train: bool, rng: torch.Generator | N
 
 
 def _call_with_known(function: Callable[..., Any], offers: dict[str, Any]) -> Any:
-    """Return ``function``, called with those of ``offers`` that it has parameters for."""
+    """Call ``function`` with those of ``offers`` that it has parameters for, and return the result."""
     known = inspect.signature(function).parameters.values()
     if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known):
         return function(**offers)

@@ -1,4 +1,4 @@
 """One image at several scales (R-003).
 
-May import ``datasets`` and what is below them.
+The package may import ``datasets`` and the packages below it.
 """

@@ -12,7 +12,7 @@ from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import Batch, WrappingDataset, fetch_batch
 from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample
 from chirpid_patch.randomness.keyed_random import RandomKey
-from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.random_states import restored_generators
 from chirpid_patch.scales.groups import group_scales, image_bytes
 from chirpid_patch.scales.scaling import ScaleTo, as_float, image_tensor
 from chirpid_patch.transforms.spectrograms import Transform
@@ -26,7 +26,7 @@ class MultiScaleDataset(WrappingDataset):
 
     * ``"base_image"``, the image (C, H, W) of the base dataset, and ``"scales"``, int64 of shape (S,).
       ``get_scale_image``, ``scaling.scale_images`` and ``step.MultiScaleStep`` compute scales when they are needed.
-    * with ``memory_efficient=False`` instead ``"image_224"`` and so on: every scale at once, floating-point (C, scale,
+    * or, with ``memory_efficient=False``, ``"image_224"`` and so on: every scale at once, floating-point (C, scale,
       scale). This needs several times the memory, and exists for comparison.
 
     8-bit base images stay 8-bit until they are scaled, which needs a quarter of the memory of float32.
@@ -68,12 +68,12 @@ class MultiScaleDataset(WrappingDataset):
         #: For each scale the transform of one image, or of a batch of images, to it.
         self.transforms = {scale: ScaleTo(scale) for scale in self.scales}
         stages = ([FlipsAndTurns()] if augment else []) if isinstance(augment, bool) else list(augment)
-        self._images = _Images(base_dataset)
+        self._images = _ImagePairs(base_dataset)
         self._augmented = WorkerSafeAugmentedDataset(self._images, transforms=stages, training=bool(stages))
 
     @property
     def base_dataset(self) -> Any:
-        """Return the dataset underneath."""
+        """Return the inner dataset."""
         return self._images.base_dataset
 
     @base_dataset.setter
@@ -129,7 +129,7 @@ class MultiScaleDataset(WrappingDataset):
         """
         if self.memory_budget is None or not len(self):
             return [[scale] for scale in self.scales]
-        with unmoved_generators(self.base_dataset):
+        with restored_generators(self.base_dataset):
             first = as_float(self._images[0][0][:, :1, :1])
 
         def need(scale: int) -> int:
@@ -150,7 +150,7 @@ def check_scales(scales: Sequence[int]) -> list[int]:
     return found
 
 
-class _Images(WrappingDataset):
+class _ImagePairs(WrappingDataset):
     """The samples of another dataset as pairs (image tensor, dictionary of the rest)."""
 
     def __init__(self, base_dataset: Any) -> None:

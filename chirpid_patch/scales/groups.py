@@ -40,8 +40,8 @@ def step_bytes(model: nn.Module, images: Tensor) -> int:
     """Estimate the bytes of forward and backward pass of ``images`` (B, C, H, W), without the model itself.
 
     The estimate is the memory that the forward pass keeps for the backward pass (each storage once, without
-    parameters), plus twice the largest tensor of it for gradients, plus the images. The function runs ``model`` once,
-    in its present mode and with gradients, and restores the random generators.
+    parameters), plus twice its largest tensor for gradients, plus the images. The function runs ``model`` once, in its
+    current mode and with gradients, and restores the random generators.
     """
     own = {part.untyped_storage().data_ptr() for part in (*model.parameters(), *model.buffers())}
     kept: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Images at other sizes: a whole batch at once, one scale after the other (R-003)."""
+"""Scaling of images: a whole batch at once, one scale after the other (R-003)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def image_tensor(image: Any) -> Tensor:
 
 
 def as_float(images: Tensor) -> Tensor:
-    """Return ``images`` in floating point: 8-bit values 0..255 become float32 0..1, others stay.
+    """Return ``images`` in floating point: 8-bit values 0..255 become float32 0..1, other values stay.
 
     Raises:
         TypeError: the dtype is neither uint8 nor floating-point.

@@ -1,4 +1,4 @@
-"""Forward and backward pass of a batch at every scale, with one scale, or a part of it, in memory (R-003)."""
+"""Forward and backward pass of a batch at every scale, with only one scale or a part of it in memory (R-003)."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class MultiScaleStep:
             optimizer.step()
 
     Call it with a batch of ``MultiScaleDataset``. From ``"base_image"`` it computes each scale, runs forward and
-    backward pass, and frees the scale before the next. With ``"image_224"`` and so on (legacy mode) it runs all scales
-    forward and then backward at once. The gradients are the same up to rounding. It neither clears gradients nor steps
-    the optimiser.
+    backward pass, and frees the scale before the next one. With ``"image_224"`` and so on (legacy mode) it runs the
+    forward pass of all scales and then one backward pass. The gradients are the same up to rounding. It neither clears
+    gradients nor steps the optimiser.
 
     Args:
         model: the model.
@@ -55,15 +55,15 @@ class MultiScaleStep:
         scales: sizes of the images, in pixels.
         weights: weight of each scale; by default equal, with the sum 1.
         memory_budget: bytes for the forward and backward pass, without model, gradients and optimiser. A scale that
-            needs more runs in parts of the batch, whose gradients add up to the same. A forward pass of one sample
-            determines their size once. Models that normalise by the batch (batch norm while training), and losses that
-            may be no mean or sum over samples, run the whole batch, with a warning. Dropout uses other random numbers
-            for parts.
+            needs more runs in parts of the batch, whose gradients add up to the same sum. A forward pass of one sample
+            determines the size of the parts once. Models that normalise by the batch (batch norm while training), and
+            losses that may be no mean or sum over samples, run the whole batch, with a warning. Dropout uses other
+            random numbers for parts.
         reduction: how your own ``criterion`` reduces over samples, see ``LossParts``.
         backward: called with a loss instead of ``loss.backward()``, such as ``lambda loss:
             grad_scaler.scale(loss).backward()``.
         autocast: returns the context of each forward pass, such as ``lambda: torch.autocast("cuda")``.
-        device: where images and labels go; by default the device of the model's first parameter.
+        device: the device to which images and labels are moved; by default that of the model's first parameter.
 
     Raises:
         ValueError: ``scales`` cannot be used, ``weights`` has other scales, or ``memory_budget`` is not positive.
@@ -98,7 +98,7 @@ class MultiScaleStep:
         self._warned: set[str] = set()
 
     def __call__(self, batch: Mapping[str, Any]) -> ScaleLosses:
-        """Gradients of one batch, added to those the parameters have.
+        """Add the gradients of one batch to those of the parameters, and return the losses.
 
         Raises:
             KeyError: the batch has neither base images nor an image of every scale, or no label.
@@ -110,12 +110,12 @@ class MultiScaleStep:
         return self._all_at_once(batch, labels, device)
 
     def _on_demand(self, images: Tensor, labels: Tensor) -> ScaleLosses:
-        pieces = [(scale, part) for scale in self.scales for part in self._parts(scale, images)]
+        pieces = [(scale, part) for scale in self.scales for part in self._divide_batch(scale, images)]
         losses: dict[int, list[Tensor]] = {scale: [] for scale in self.scales}
         outputs: dict[int, list[Any]] = {scale: [] for scale in self.scales}
         for number, (scale, part) in enumerate(pieces, 1):
             with self._gradient_exchange(number == len(pieces)):
-                loss, output = self._run(scale, images, labels, part)
+                loss, output = self._run_part(scale, images, labels, part)
             losses[scale].append(loss)
             outputs[scale].append(output)
         return self._result(
@@ -123,8 +123,8 @@ class MultiScaleStep:
             {scale: parts for scale, parts in outputs.items() if isinstance(parts[0], Tensor)},
         )
 
-    def _run(self, scale: int, images: Tensor, labels: Tensor, part: slice) -> tuple[Tensor, Any]:
-        """Forward and backward of a part of the batch; all it holds is gone when it returns."""
+    def _run_part(self, scale: int, images: Tensor, labels: Tensor, part: slice) -> tuple[Tensor, Any]:
+        """Run forward and backward pass of a part of the batch, and free its memory."""
         is_whole = part.stop - part.start == len(images)
         with self._autocast():
             output = self.model(scale_images(images[part], scale))
@@ -157,8 +157,8 @@ class MultiScaleStep:
         no_sync = getattr(self.model, "no_sync", None)
         return nullcontext() if now or no_sync is None else no_sync()
 
-    def _parts(self, scale: int, images: Tensor) -> list[slice]:
-        """Return the parts of a batch that this scale is run in."""
+    def _divide_batch(self, scale: int, images: Tensor) -> list[slice]:
+        """Return the parts in which a batch of this scale runs."""
         count = len(images)
         whole = [slice(0, count)]
         if self.memory_budget is None:
@@ -179,7 +179,7 @@ class MultiScaleStep:
         return even_parts(count, self.memory_budget // need)
 
     def _bytes_per_sample(self, scale: int, images: Tensor) -> int:
-        """About how many bytes one sample takes at ``scale``."""
+        """Estimate the bytes that one sample takes at ``scale``."""
         if scale not in self._needs:
             with self._gradient_exchange(False), self._autocast():
                 self._needs[scale] = max(1, step_bytes(self.model, scale_images(images[:1], scale)))

@@ -1,4 +1,4 @@
-"""Random transforms of a sample, or of a whole batch in place: a new one goes here, as a ``BatchTransform``.
+"""Random transforms of a sample, or of a whole batch in place. A new transform subclasses ``BatchTransform``.
 
-May import ``randomness``. Knows no dataset and no loader.
+The package may import ``randomness``. It uses no dataset and no loader.
 """

@@ -1,4 +1,4 @@
-"""Transforms that consist of transforms, taken apart so that the parts apply to whole batches."""
+"""Compositions of transforms, which are split into their parts so that these apply to whole batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from chirpid_patch.declaration import served
+from chirpid_patch.declaration import batched_object_for
 from chirpid_patch.transforms.spectrograms import Transform
 
 #: Where a part stands: its position in each composition around it, outermost first.
@@ -45,20 +45,20 @@ class Lambda:
         return self.lambd(sample)
 
 
-def parts_of(transform: Transform, position: Position) -> Iterator[tuple[Position, Transform]]:
-    """Return the transforms that ``transform``, at ``position``, applies in turn; itself if it is no known composition.
+def transform_parts(transform: Transform, position: Position) -> Iterator[tuple[Position, Transform]]:
+    """Return the transforms that the composition ``transform``, at ``position``, applies in turn; else itself.
 
-    Known are the two classes above, torchvision's of the same names, and ``nn.Sequential``: exactly these classes, or
-    subclasses with the same call. A transform that declares what a transform of this package does is replaced by that
-    transform.
+    Compositions are the two classes above, torchvision's classes of the same names, and ``nn.Sequential``: exactly
+    these classes, or subclasses that do not override the call. A declared transform is replaced by the transform of
+    this package that does the same.
     """
-    transform = served(transform)
+    transform = batched_object_for(transform)
     inner = _inner(transform)
     if inner is None:
         yield position, transform
         return
     for number, part in enumerate(inner):
-        yield from parts_of(part, (*position, number))
+        yield from transform_parts(part, (*position, number))
 
 
 def _inner(transform: Transform) -> Sequence[Transform] | None:
@@ -78,5 +78,5 @@ def _inner(transform: Transform) -> Sequence[Transform] | None:
 
 
 def _as_list(transforms: Any) -> Sequence[Transform] | None:
-    """Transforms that iterating over them again gives in the same order."""
+    """Return the transforms as a list; None unless repeated iteration yields them in the same order."""
     return transforms if type(transforms) in (list, tuple) else None

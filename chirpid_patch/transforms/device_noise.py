@@ -1,9 +1,9 @@
-"""Normal noise computed on a device, each sample's wholly determined by its 64-bit key.
+"""Normal noise that is computed on a device; the 64-bit key of a sample determines its noise completely.
 
-``table`` and ``pooled`` noise is that of ``transforms.noise`` to the last bit: SplitMix64 is arithmetic of 64-bit
- integers, which wrap around in PyTorch's int64 as they do in uint64. ``exact`` noise comes from PyTorch's CPU
-generator there, which no device repeats; here it is Box and Muller's transform of SplitMix64's bits: also independent
-values of N(0, std²), within ±6.7 std, but others.
+``table`` and ``pooled`` noise equals that of ``transforms.noise`` to the last bit: SplitMix64 is arithmetic of 64-bit
+integers, which wrap around in PyTorch's int64 as they do in uint64. ``exact`` noise of ``transforms.noise`` comes from
+PyTorch's CPU generator, whose values no device repeats. This module computes Box and Muller's transform of SplitMix64's
+bits instead: also independent values of N(0, std²), within ±6.7 std, but different values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOISE_AT_A_TIME = 1 << 23
 
 
 def _words(keys: Tensor, count: int) -> Tensor:
-    """Return the first ``count`` words of SplitMix64 from each key on: int64 (R,) to int64 (R, count)."""
+    """Return the first ``count`` words of SplitMix64 for each key: int64 (R,) to int64 (R, count)."""
     words = keys[:, None] + torch.arange(1, count + 1, device=keys.device) * _GOLDEN
     for shift, multiplier in _ROUNDS:
         words.bitwise_xor_(_shift_right(words, shift)).mul_(multiplier)
@@ -86,7 +86,7 @@ _DRAW: dict[str, Callable[[Tensor, int, float], Tensor]] = {
 
 
 def device_noise(keys: Tensor, count: int, std: float, mode: str) -> Tensor:
-    """Return ``count`` values of N(0, std²) for each key, where the keys are: int64 (R,) to float32 (R, count).
+    """Return ``count`` values of N(0, std²) for each key, on the device of the keys: int64 (R,) to float32 (R, count).
 
     The keys are 64-bit numbers in the int64 of the same bits; ``mode`` is one of ``NOISE_MODES``.
     """
@@ -94,7 +94,7 @@ def device_noise(keys: Tensor, count: int, std: float, mode: str) -> Tensor:
 
 
 def add_device_noise_(batch: Tensor, rows: Sequence[int], keys: npt.NDArray[np.uint64], std: float, mode: str) -> None:
-    """What ``noise.add_noise_`` does, where ``batch`` is."""
+    """Add noise as ``noise.add_noise_`` does, on the device of ``batch``."""
     count = batch[0].numel() if len(rows) else 0
     if not count:
         return

@@ -1,4 +1,4 @@
-"""Masks in 8-bit images of spectrograms, for a whole batch, with the values of code that builds images."""
+"""Masks in 8-bit images of spectrograms, for a whole batch, with the same values as code that builds such images."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ImageMasks(BatchTransform):
     """Put ``masks`` into images of samples (1, F, T), which become float32 again, divided by ``divisor``.
 
     The image of a sample is ``((x - min) / (max - min + eps) * 255)``, truncated to integers, whether it is masked or
-    not. Samples without a range, or with values that are not finite, raise an error.
+    not. Samples whose values are all equal, or not all finite, raise an error.
     """
 
     def __init__(self, masks: SpecAugment, eps: float = 0.0, divisor: float = 1.0) -> None:
@@ -31,14 +31,14 @@ class ImageMasks(BatchTransform):
         self.divisor = divisor
 
     def takes(self, dtype: torch.dtype, shape: Sequence[int]) -> bool:
-        """Return whether samples are one channel in float32, with no axis but the first that could be squeezed away."""
+        """Return whether samples are float32 with one channel, and ``squeeze`` would remove only the first axis."""
         return dtype is torch.float32 and len(shape) == 3 and shape[0] == 1 and min(shape[1:]) > 1
 
     def check(self, samples: Tensor) -> None:
-        self._ranges(samples)
+        self._minimum_and_range(samples)
 
-    def _ranges(self, samples: Tensor) -> tuple[Floats, Floats]:
-        """Return the least value of each sample and what it is divided by, of shape (B, 1, 1, 1)."""
+    def _minimum_and_range(self, samples: Tensor) -> tuple[Floats, Floats]:
+        """Return the least value and the divisor of each sample, both of shape (B, 1, 1, 1)."""
         if not self.takes(samples.dtype, samples.shape[1:]):
             raise ValueError(f"images are made of float32 samples (1, F, T), not {samples.dtype} {samples.shape[1:]}")
         values: Floats = samples.numpy()
@@ -56,11 +56,11 @@ class ImageMasks(BatchTransform):
             batch[row] = self.transform_batch(batch[row : row + 1], keys[row : row + 1])[0]
 
     def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
-        """Return one sample with its key (1,): its image comes back whether it is masked or not."""
+        """Transform one sample with its key (1,); the result is that of the image even if no mask applies."""
         return self.transform_batch(sample.unsqueeze(0), keys)[0]
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
-        low, spans = self._ranges(batch)
+        low, spans = self._minimum_and_range(batch)
         values: Any = batch.numpy() - low
         values /= spans
         values *= np.float32(255)

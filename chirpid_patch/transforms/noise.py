@@ -1,15 +1,12 @@
-"""Normal noise for samples, each wholly determined by its 64-bit key, in three modes.
+"""Normal noise for samples in three modes; the 64-bit key of a sample determines its noise completely.
 
-``table``
-    Independent values from 16 random bits each. The bits are SplitMix64's (Steele, Lea & Flood 2014) from the key on;
-    a table of 65,536 quantiles of the normal distribution, rescaled to exactly unit variance, turns them into values
-    within ±4.4. A compiled module adds them to the samples without the interpreter lock; where it could not be
-    compiled, NumPy computes the same numbers.
-``exact``
-    Independent values from ``torch.Tensor.normal_``. PyTorch's CPU generator takes 32 bits of the key as its seed.
-``pooled``
-    A stretch, at a random place, of noise that was drawn once. *Not independent*: two samples can share part of
-    their noise, shifted. Costs no more than adding it.
+``table`` Independent values from 16 random bits each. SplitMix64 (Steele, Lea & Flood 2014), seeded with the key,
+    generates the bits. A table of 65,536 quantiles of the normal distribution, rescaled to exactly unit variance, turns
+    them into values within ±4.4. A compiled module adds them to the samples without the interpreter lock; if it could
+    not be compiled, NumPy computes the same numbers. ``exact`` Independent values from ``torch.Tensor.normal_``.
+    PyTorch's CPU generator takes 32 bits of the key as its seed. ``pooled`` A range, at a random place, of noise that
+    was drawn once. *Not independent*: two samples can share part of their noise, shifted. It costs no more than the
+    addition.
 """
 
 from __future__ import annotations
@@ -43,7 +40,7 @@ def _unit_quantiles() -> npt.NDArray[np.float64]:
 
 @lru_cache(maxsize=8)
 def scaled_quantiles(std: float) -> npt.NDArray[np.float32]:
-    """Return the table times ``std``: float32 of shape (65536,), so that scaling costs nothing for each value."""
+    """Return the table times ``std``, float32 of shape (65536,), so that single values need no scaling."""
     return (_unit_quantiles() * std).astype(np.float32)
 
 
@@ -53,8 +50,8 @@ Values = npt.NDArray[np.float32]
 _BLOCK = 1 << 16
 
 
-class _Scratch(threading.local):
-    """What a thread draws noise with. Made for each sample anew, it would cost as much again in page faults."""
+class _NoiseBuffers(threading.local):
+    """Buffers in which a thread draws noise. New buffers for each sample would double the time through page faults."""
 
     def __init__(self) -> None:
         self.words = np.empty((2, 0), dtype=np.uint64)
@@ -62,7 +59,7 @@ class _Scratch(threading.local):
         self.values = np.empty(0, dtype=np.float32)
 
     def room(self, values: int) -> None:
-        """Make room for noise of so many values."""
+        """Make the buffers large enough for noise of ``values`` values."""
         words = min((values + 3) // 4, _BLOCK)
         if self.words.shape[1] < words:
             self.words = np.empty((2, words), dtype=np.uint64)
@@ -71,12 +68,12 @@ class _Scratch(threading.local):
             self.values = np.empty(values, dtype=np.float32)
 
 
-_scratch = _Scratch()
+_scratch = _NoiseBuffers()
 
 
 @lru_cache(maxsize=8)
-def _steps(words: int) -> npt.NDArray[np.uint64]:
-    """Return what SplitMix64 adds to its seed for each of the first ``words`` words."""
+def _generator_steps(words: int) -> npt.NDArray[np.uint64]:
+    """Return the numbers that SplitMix64 adds to its seed for each of the first ``words`` words."""
     steps: npt.NDArray[np.uint64] = np.arange(1, words + 1, dtype=np.uint64) * _GOLDEN
     return steps
 
@@ -89,7 +86,7 @@ def _independent_noise(key: int, std: float, values: Values) -> Values:
         count = (len(block) + 3) // 4
         words, mixed = scratch.words[0, :count], scratch.words[1, :count]
         seed = np.array(key + start // 4 * int(_GOLDEN) & 0xFFFFFFFFFFFFFFFF, dtype=np.uint64)
-        np.add(_steps(count), seed, out=words)
+        np.add(_generator_steps(count), seed, out=words)
         for shift, multiplier in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
             np.right_shift(words, np.uint64(shift), out=mixed)
             np.bitwise_xor(words, mixed, out=words)
@@ -158,7 +155,7 @@ def normal_noise(key: int, count: int, std: float, mode: str = "table", out: Val
 def add_noise_(batch: Tensor, rows: Sequence[int], keys: npt.NDArray[np.uint64], std: float, mode: str) -> None:
     """Add noise to the given rows of ``batch`` (B, …) in place and clamp them to [0, 1].
 
-    ``keys`` are those of the given rows, uint64 of shape (len(rows),).
+    ``keys`` are the keys of the given rows, uint64 of shape (len(rows),).
     """
     if not rows:
         return

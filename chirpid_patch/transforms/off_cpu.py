@@ -1,4 +1,4 @@
-"""Batches on another device than the CPU, and values that are moved to that device."""
+"""Helpers for batches on another device than the CPU, and for values that are moved to that device."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def sent(numbers: Tensor, device: torch.device) -> Tensor:
 def operand(value: Any, batch: Tensor) -> Any:
     """Return ``value`` for arithmetic with ``batch``, on its device.
 
-    Numbers become tensors if that changes nothing on the CPU: CUDA divides by a number by multiplying with its
-    reciprocal, and the last bit would differ.
+    Numbers become tensors if that changes no result on the CPU. The reason: CUDA divides by a Python number by
+    multiplying with its reciprocal, and the last bit would differ.
     """
     if not is_away(batch):
         return value

@@ -51,7 +51,7 @@ class BatchTransform(nn.Module):
         self.transform_rows_(batch, keys, np.flatnonzero(self.applies(keys)).tolist())
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
-        """Return ``batch`` (B, …) transformed, in place if possible; it must be the caller's own memory."""
+        """Transform ``batch`` (B, …), in place if possible, and return it; it must be the caller's own memory."""
         self.transform_batch_(batch, keys)
         return batch
 
@@ -115,7 +115,7 @@ class SpecAugment(BatchTransform):
         )
 
     def may_differ(self, samples: Tensor) -> bool:
-        """So are samples that are not (C, F, T) or (F, T), and those whose dtype has not the value of the masks."""
+        """Also return True for samples that are not (C, F, T) or (F, T), or whose dtype cannot store ``mask_value``."""
         if self.declared is None:
             return False
         plain = samples.ndim in (3, 4) and not super().may_differ(samples)
@@ -166,7 +166,7 @@ class SpecAugment(BatchTransform):
                     sample[..., start:stop, :] = self.mask_value
 
     def _mask_at_once_(self, batch: Tensor, rows: Sequence[int], starts: Places, stops: Places) -> None:
-        """The same in few kernels, as a device wants it."""
+        """Mask the rows in few kernels, which is faster on an accelerator."""
         n_freq, n_time = batch.shape[-2:]
         if not starts.size:
             return
@@ -185,7 +185,10 @@ class SpecAugment(BatchTransform):
 
 
 def writable_view(batch: Tensor) -> Any:
-    """The memory of ``batch`` as an array; the tensor itself where NumPy has no such, or gradients are recorded."""
+    """Return the memory of ``batch`` as an array.
+
+    The result is the tensor itself if NumPy cannot use it, or gradients are recorded.
+    """
     try:
         return batch if batch.requires_grad else batch.numpy()
     except TypeError:  # bfloat16, or another device
@@ -238,7 +241,7 @@ class Standardize(BatchTransform):
 
     Args:
         mean: number, or tensor that broadcasts with a sample.
-        std: likewise.
+        std: number, or tensor that broadcasts with a sample.
         eps: number that is added to ``std``; None adds nothing.
     """
 
@@ -276,7 +279,7 @@ class Standardize(BatchTransform):
 
 
 def _keeps_form(value: Any, batch: Tensor) -> bool:
-    """Whether arithmetic with ``value`` leaves dtype and shape of the samples in ``batch`` (B, …) as they are."""
+    """Return whether arithmetic with ``value`` keeps dtype and shape of the samples in ``batch`` (B, …)."""
     if not batch.is_floating_point() or batch.requires_grad:
         return False
     if not isinstance(value, Tensor):
@@ -308,5 +311,5 @@ def is_batchable(transform: Transform) -> bool:
 
 
 def works_in_place(transform: Transform) -> bool:
-    """Return whether a batch keeps dtype and shape under ``transform``, which changes it in place."""
+    """Return whether ``transform`` changes a batch in place, with the same dtype and shape."""
     return isinstance(transform, BatchTransform) and type(transform).transform_batch is BatchTransform.transform_batch

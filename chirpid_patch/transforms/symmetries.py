@@ -14,7 +14,7 @@ class FlipsAndTurns(BatchTransform):
     """Apply one of the eight symmetries of the square, each equally likely, with probability ``p``.
 
     Images are (C, H, W) or (H, W), of any dtype. Images that are not square use only the four symmetries of the
-    rectangle. The transform moves values and computes none, so shape, dtype and every pixel value stay.
+    rectangle. The transform moves pixel values and computes none, so shape and dtype stay.
 
     Args:
         p: probability of changing an image.

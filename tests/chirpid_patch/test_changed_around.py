@@ -29,7 +29,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
 from chirpid_patch.loading.batch_reader import BatchReader
-from chirpid_patch.loading.batch_requests import Request
+from chirpid_patch.loading.batch_requests import BatchRequest
 
 N = 24
 Make = Callable[..., Any]
@@ -200,7 +200,7 @@ def test_new_memory_at_an_old_address_is_read_again() -> None:
 def test_what_a_thread_could_not_read_while_it_was_changed_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     read = BatchReader.read
 
-    def fail_on_threads(reader: BatchReader, request: Request) -> Any:
+    def fail_on_threads(reader: BatchReader, request: BatchRequest) -> Any:
         if threading.current_thread() is not threading.main_thread():
             raise TypeError("the dataset has no tensors just now")
         return read(reader, request)

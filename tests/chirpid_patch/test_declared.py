@@ -28,7 +28,7 @@ from chirpid_patch import (
     standardizes_samples,
 )
 from chirpid_patch.datasets.gather import fetch_batch, is_in_memory, reads_batches
-from chirpid_patch.declaration import served
+from chirpid_patch.declaration import batched_object_for
 from chirpid_patch.transforms.declared import masks_spectrograms
 
 
@@ -241,7 +241,7 @@ def test_standardised_batches_are_those_of_its_own_code(
 @pytest.mark.parametrize("base", ["rows", "subset", "concatenated", "vectors"])
 def test_what_it_is_for_is_served(base: str) -> None:
     dataset = Declared(BASES[base](), [1, 2], torch.tensor(0.5), 2.0)
-    assert served(dataset) is not dataset and is_in_memory(dataset)
+    assert batched_object_for(dataset) is not dataset and is_in_memory(dataset)
     batch = fetch_batch(dataset, [0, 1])
     assert batch is not None and same(batch, next(iter(DataLoader(dataset, batch_size=2))))
     outer = Declared(dataset, range(2), 1.0, 3.0)
@@ -251,7 +251,7 @@ def test_what_it_is_for_is_served(base: str) -> None:
 @pytest.mark.parametrize("name", ["integers", "three columns", "one column", "of different kinds", "pairs", "counting"])
 def test_what_it_is_not_for_is_its_own(name: str) -> None:
     dataset = Declared(BASES[name](), [1, 2], 0.5, 2.0)
-    assert served(dataset) is dataset and not reads_batches(dataset)
+    assert batched_object_for(dataset) is dataset and not reads_batches(dataset)
 
 
 def changed(change: Callable[[Any], Any]) -> list[Any]:
@@ -288,7 +288,7 @@ def test_its_attributes_are_read_when_a_batch_is_asked_for(change: Callable[[Any
 def test_subclasses_that_replace_something_are_read_by_their_own_code() -> None:
     for kind in (Doubled, WithProperty):
         dataset = kind(rows(), [2, 1], 0.5, 2.0)
-        assert served(dataset) is dataset
+        assert batched_object_for(dataset) is dataset
     assert same(
         list(BatchedDataLoader(Doubled(rows(), [2, 1], 0, 1))), [[x[None] * 2, y[None]] for x, y in pairs(2, 1)]
     )
@@ -300,16 +300,16 @@ def pairs(*indices: int) -> list[tuple[Tensor, Tensor]]:
 
 def test_a_method_replaced_later_is_the_one_that_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = Declared(rows(), [2, 1], 0.5, 2.0)
-    assert served(dataset) is not dataset
+    assert batched_object_for(dataset) is not dataset
     monkeypatch.setattr(Declared, "__getitem__", lambda self, idx: idx)
-    assert served(dataset) is dataset
+    assert batched_object_for(dataset) is dataset
     assert same(list(BatchedDataLoader(dataset, batch_size=2)), [torch.tensor([0, 1])])
 
 
 def test_a_way_of_its_own_to_read_many_samples_is_the_one_that_reads() -> None:
     dataset = Declared(rows(), [2, 1], 0.5, 2.0)
     vars(dataset)["__getitems__"] = lambda indices: [dataset[index] for index in reversed(indices)]
-    assert served(dataset) is dataset
+    assert batched_object_for(dataset) is dataset
     assert same(*(list(kind(dataset, batch_size=2)) for kind in (BatchedDataLoader, DataLoader)))
 
 
@@ -336,7 +336,7 @@ def test_it_stays_the_class_it_was() -> None:
     dataset = Declared(rows(), [2, 1], 0.5, 2.0)
     for twin in (pickle.loads(pickle.dumps(dataset)), copy.deepcopy(dataset)):
         assert type(twin) is Declared and vars(twin).keys() == vars(dataset).keys() and same(twin[0], dataset[0])
-        assert served(twin) is not twin
+        assert batched_object_for(twin) is not twin
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -388,7 +388,7 @@ def test_augmented_batches_are_those_of_its_own_code(
 def test_shipped_transforms_are_applied_to_whole_batches() -> None:
     assert is_in_memory(DeclaredShaken(BASES["listed pairs"](), SpecAugment(p=1.0)))
     dataset = DeclaredShaken(rows(), SpecAugment(p=1.0, time_mask_param=2, freq_mask_param=2), GaussianNoise(p=1.0))
-    view = served(dataset)
+    view = batched_object_for(dataset)
     assert view is not dataset and view.transforms[0] is dataset.first
     dataset.training = False
     assert same(next(iter(BatchedDataLoader(dataset, batch_size=9))), next(iter(DataLoader(rows(), batch_size=9))))
@@ -409,15 +409,15 @@ def test_a_transform_with_a_forward_of_its_own_is_called() -> None:
     transform = SpecAugment(p=1.0)
     transform.forward = lambda x: x * 2  # type: ignore[method-assign]
     dataset = DeclaredShaken(rows(), transform)
-    assert served(dataset) is dataset
+    assert batched_object_for(dataset) is dataset
     assert same(next(iter(BatchedDataLoader(dataset, batch_size=9))), next(iter(DataLoader(dataset, batch_size=9))))
 
 
 def test_augmented_samples_are_rows_where_the_transforms_keep_them() -> None:
     kept, other = (DeclaredShaken(rows(), kind(p=1.0)) for kind in (Masks, Halves))
-    assert served(DeclaredShaken(kept, GaussianNoise(p=1.0))).in_memory
+    assert batched_object_for(DeclaredShaken(kept, GaussianNoise(p=1.0))).in_memory
     above = DeclaredShaken(other, GaussianNoise(p=1.0))
-    assert served(above) is above
+    assert batched_object_for(above) is above
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from chirpid_patch import (
     augments_samples,
     masks_spectrograms,
 )
-from chirpid_patch.declaration import served
+from chirpid_patch.declaration import batched_object_for
 
 
 class Noise(nn.Module):
@@ -111,12 +111,12 @@ def with_a_forward_of_its_own() -> Noise:
 
 
 def test_plain_numbers_are_drawn_for_a_batch() -> None:
-    noise, masked = served(DeclaredNoise(0.5, 1)), served(Masks(3, 0.5, 0.25))
+    noise, masked = batched_object_for(DeclaredNoise(0.5, 1)), batched_object_for(Masks(3, 0.5, 0.25))
     assert (type(noise), noise.std, noise.p) == (GaussianNoise, 0.5, 1)
     assert (type(masked), masked.time_mask_param, masked.mask_value, masked.p) == (SpecAugment, 3, 0.5, 0.25)
     dataset = Shaken(samples(), Compose([Masks(), DeclaredNoise()]))
     (x, y), (plain, _) = (next(iter(kind(dataset, 40))) for kind in (BatchedDataLoader, DataLoader))
-    assert served(dataset) is not dataset and x.shape == plain.shape and y.tolist() == list(range(40))
+    assert batched_object_for(dataset) is not dataset and x.shape == plain.shape and y.tolist() == list(range(40))
     assert not torch.equal(x, plain) and (x == 0).all(dim=-2).any()
 
 
@@ -151,7 +151,7 @@ def test_plain_numbers_are_drawn_for_a_batch() -> None:
 )
 def test_anything_else_is_done_by_its_own_code(make: Callable[[], nn.Module]) -> None:
     transform = make()
-    assert served(transform) is transform
+    assert batched_object_for(transform) is transform
     found = []
     for kind in (DataLoader, BatchedDataLoader):
         try:
@@ -180,7 +180,7 @@ def test_called_it_is_what_it_was() -> None:
         expected = own(x=torch.full((2, 3), 0.5))
         torch.manual_seed(3)
         assert torch.equal(noise(x=torch.full((2, 3), 0.5)), expected)
-        assert served(noise) is not noise
+        assert batched_object_for(noise) is not noise
     assert repr(declared) == "DeclaredNoise()" and vars(declared).keys() == vars(own).keys()
     learnt = nn.Parameter(torch.tensor(0.1))
     DeclaredNoise(learnt, 1.0)(torch.full((4, 4), 0.5)).sum().backward()

@@ -183,7 +183,7 @@ class LateDevice:
         return torch.empty_like(source).copy_(source)
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
+    def on_copy_stream(self) -> Iterator[None]:
         yield
 
     def copy(self, source: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project
 from chirpid_patch import SpecAugment
-from chirpid_patch.declaration import served
+from chirpid_patch.declaration import batched_object_for
 
 PAIR = Path(__file__).parents[2] / "fixtures" / "rules" / "CHP003"
 N = 4000
@@ -76,9 +76,9 @@ def test_batches_are_masked_as_single_samples_are(name: str, shape: tuple[int, .
     size = shape[axis]
     time, freq = (size + over, 0) if axis == -1 else (0, size + over)
     declared = getattr(module("after"), name)(time, freq, p=0.7)
-    assert type(served(declared)) is SpecAugment
+    assert type(batched_object_for(declared)) is SpecAugment
     old = masked_singly(getattr(module("before"), name)(time, freq, p=0.7), shape)
-    new = masked_at_once(served(declared), shape)
+    new = masked_at_once(batched_object_for(declared), shape)
     for one in (old, new):
         assert bool((one == 0).any()) == (over < 0)
         by_channel = one.reshape(N, -1, *shape[-2:])
@@ -117,12 +117,12 @@ def test_what_a_guard_says(guard: str, said: str) -> None:
 
 def test_parameters_below_zero_are_left_to_its_own_code() -> None:
     declared = module("after").GuardedMasks(-1, -2, p=1.0)
-    assert served(declared) is declared
+    assert batched_object_for(declared) is declared
     assert torch.equal(declared(torch.ones(1, F, T)), torch.ones(1, F, T))
     with pytest.raises(ValueError, match="time_mask_param >= 0"):
         SpecAugment(-1, 2, p=1.0, mask_short_axes=False)(torch.ones(1, F, T))
 
 
 def test_it_is_picklable() -> None:
-    for one in (module("after").GuardedMasks(3, 2), served(module("after").GuardedMasks(3, 2))):
-        assert served(pickle.loads(pickle.dumps(one))).mask_short_axes is False
+    for one in (module("after").GuardedMasks(3, 2), batched_object_for(module("after").GuardedMasks(3, 2))):
+        assert batched_object_for(pickle.loads(pickle.dumps(one))).mask_short_axes is False

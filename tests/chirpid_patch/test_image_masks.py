@@ -17,7 +17,7 @@ from test_guarded_masks import F, N, T, differs
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from chirpid_patch import BatchedDataLoader, SpecAugment, augments_images, augments_samples, masks_images
-from chirpid_patch.declaration import served
+from chirpid_patch.declaration import batched_object_for
 from chirpid_patch.transforms.images import ImageMasks
 
 
@@ -123,7 +123,7 @@ def batches(loader: Any) -> list[Any]:
 @pytest.mark.parametrize("shape", [(1, 2, 2), (1, 17, 33), (1, 64, 128)], ids=str)
 def test_equal_masks_give_equal_bits(kind: Any, augmenter: Any, scale: float, shape: tuple[int, ...]) -> None:
     dataset = kind(samples(scale, shape, count=20), augmenter)
-    assert served(dataset) is not dataset
+    assert batched_object_for(dataset) is not dataset
     assert same(batches(BatchedDataLoader(dataset, 7)), batches(DataLoader(dataset, 7)))
     below = Subset(dataset, [3, 1, -1])
     assert same(batches(BatchedDataLoader(below, 2)), batches(DataLoader(below, 2)))
@@ -219,7 +219,9 @@ def test_anything_else_is_read_by_its_own_code(dataset: Any) -> None:
 
 def test_switched_off_samples_are_as_they_are() -> None:
     dataset = Imaged(samples(), Masks(3, 3), training=False)
-    assert served(dataset).in_memory and same(batches(BatchedDataLoader(dataset, 9)), batches(DataLoader(samples(), 9)))
+    assert batched_object_for(dataset).in_memory and same(
+        batches(BatchedDataLoader(dataset, 9)), batches(DataLoader(samples(), 9))
+    )
     dataset.training = True
     assert not same(batches(BatchedDataLoader(dataset, 9)), batches(DataLoader(samples(), 9)))
 
@@ -240,7 +242,7 @@ class OnTensors(Dataset[Any]):
 
 def test_a_mask_of_images_is_no_transform_of_tensors() -> None:
     dataset = OnTensors(samples(), Masks(2, 2))
-    assert served(dataset) is dataset and served(dataset.augmenter) is dataset.augmenter
+    assert batched_object_for(dataset) is dataset and batched_object_for(dataset.augmenter) is dataset.augmenter
 
 
 def test_it_is_picklable() -> None:
@@ -249,4 +251,4 @@ def test_it_is_picklable() -> None:
     for one in (copy.deepcopy(dataset), pickle.loads(pickle.dumps(dataset))):
         assert same(batches(BatchedDataLoader(one, 9)), expected)
     assert same(batches(BatchedDataLoader(dataset, 9, num_workers=2)), expected)
-    assert isinstance(pickle.loads(pickle.dumps(served(dataset))).transforms[0], ImageMasks)
+    assert isinstance(pickle.loads(pickle.dumps(batched_object_for(dataset))).transforms[0], ImageMasks)

@@ -36,7 +36,7 @@ from chirpid_patch import (
     usable_cpus,
 )
 from chirpid_patch.loader_options import LoaderArguments
-from chirpid_patch.loader_speed.search import LoaderChoice, Trial
+from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial
 from chirpid_patch.loading.limits import worker_processes
 
 Factory = OptimalDataLoaderFactory
@@ -119,7 +119,7 @@ RULES: list[tuple[Any, dict[str, Any], str]] = [
 def test_the_first_rule_that_fits_decides(
     dataset: Any, options: dict[str, Any], decision: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    measured = LoaderChoice(0, 4, (Trial(0, 0, 5.0, 0.1), Trial(0, 4, 9.0, 0.1)))
+    measured = LoaderChoice(0, 4, (LoadingTrial(0, 0, 5.0, 0.1), LoadingTrial(0, 4, 9.0, 0.1)))
     monkeypatch.setattr("chirpid_patch.factory.choose_loading", lambda *args, **given: measured)
     monkeypatch.setenv("CHIRPID_PROFILE", str(tmp_path / "profile.json"))
     loader: Any = Factory.create_training_loader(dataset, 2, **options)

@@ -405,11 +405,11 @@ def steps(
         overlap.begin_epoch()
         for _ in range(60):
             clock.run(away, thread=0.0, process=away * busy)
-            overlap.asked()
+            overlap.batch_requested()
             threads = overlap.threads
             seconds = load * (1 - gain) if threads else load
             clock.run(seconds, thread=seconds, process=seconds)
-            overlap.delivered(threads)
+            overlap.batch_delivered(threads)
 
 
 class SimulatedClocks:

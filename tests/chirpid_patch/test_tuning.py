@@ -36,9 +36,9 @@ from torch.utils.data import (
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory, WorkerSafeAugmentedDataset
 from chirpid_patch.loader_speed.profiles import default_profile, recall, remember, signature
-from chirpid_patch.loader_speed.search import LoaderChoice, Trial, choose_loading
+from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial, choose_loading
 from chirpid_patch.loading.worker_start import main_is_guarded, why_no_processes
-from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.random_states import restored_generators
 
 Factory = OptimalDataLoaderFactory
 METHODS = multiprocessing.get_all_start_methods()
@@ -393,7 +393,7 @@ def held_in(kind: str, generator: Any) -> Any:
 def test_generators_are_found_wherever_they_are_held(place: str) -> None:
     generator = np.random.default_rng(1)
     before = generator.bit_generator.state
-    with unmoved_generators(held_in(place, generator)):
+    with restored_generators(held_in(place, generator)):
         generator.random()
         assert generator.bit_generator.state != before
     assert generator.bit_generator.state == before
@@ -407,7 +407,7 @@ def test_generators_that_are_globals_of_the_datasets_module_are_found() -> None:
         """Its code may draw from anything in this module."""
 
     before = GLOBAL.bit_generator.state
-    with unmoved_generators(Stateless()):
+    with restored_generators(Stateless()):
         GLOBAL.random()
     assert GLOBAL.bit_generator.state == before
 
@@ -430,7 +430,7 @@ def test_every_kind_of_generator_is_put_back(make: Any) -> None:
         return one.random_raw(3).tolist() if hasattr(one, "random_raw") else [one.random() for _ in range(3)]
 
     generator = make()
-    with unmoved_generators([generator]):
+    with restored_generators([generator]):
         first = draw(generator)
     assert draw(generator) == first
 
@@ -440,7 +440,7 @@ def test_every_kind_of_generator_is_put_back(make: Any) -> None:
 
 def chosen(monkeypatch: pytest.MonkeyPatch, workers: int, threads: int) -> None:
     """Have the measuring come to this."""
-    trials = (Trial(0, 0, 1.0, 0.1), Trial(workers, threads, 2.0, 0.1))
+    trials = (LoadingTrial(0, 0, 1.0, 0.1), LoadingTrial(workers, threads, 2.0, 0.1))
     choice = LoaderChoice(workers, threads, trials)
     monkeypatch.setattr("chirpid_patch.factory.choose_loading", lambda *args, **options: choice)
 
@@ -867,7 +867,7 @@ def test_a_profile_that_cannot_be_written_is_told_of(
 
 
 def choice(rate: float = 1.0) -> LoaderChoice:
-    return LoaderChoice(0, 0, (Trial(0, 0, rate, 0.1),))
+    return LoaderChoice(0, 0, (LoadingTrial(0, 0, rate, 0.1),))
 
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()], ids=repr)
@@ -916,7 +916,11 @@ def test_writers_at_the_same_time_leave_a_valid_file(profile: Path, caplog: pyte
 
 
 def test_a_choice_comes_back_as_it_was(profile: Path) -> None:
-    trials = (Trial(0, 0, 12.5, 0.25), Trial(0, 8, None, None, "OSError: no"), Trial(2, 0, 40.0, 0.5))
+    trials = (
+        LoadingTrial(0, 0, 12.5, 0.25),
+        LoadingTrial(0, 8, None, None, "OSError: no"),
+        LoadingTrial(2, 0, 40.0, 0.5),
+    )
     kept = LoaderChoice(2, 0, trials, ("a note",))
     remember(profile, "key", kept)
     assert recall(profile, "key") == kept and recall(profile, "another") is None

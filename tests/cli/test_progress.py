@@ -18,7 +18,7 @@ from rich.cells import cell_len
 
 from chirp_migrate.console import progress_line
 from chirp_migrate.console.output import Output
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.engine.plan_tree import plan_tree
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")
@@ -109,7 +109,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
             one.close()
 
 
-LONG = Step("round 2, after: training_utils.\u5b57" + "x" * 100, 9, 64, left_s=40.9, most_s=130.9)
+LONG = ProgressStep("round 2, after: training_utils.\u5b57" + "x" * 100, 9, 64, left_s=40.9, most_s=130.9)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_one_line_moves_and_nothing_of_it_remains(terminal: Open, columns: int, 
         progress(LONG)
         here.until(shown)
         progress("another \x1b[31m")
-        progress(Step("next", 10, 64))
+        progress(ProgressStep("next", 10, 64))
         here.until(r"next .* left")  # what was said of the time before goes on running
     here.close()
     assert all(cell_len(frame) < columns for frame in here.frames)
@@ -137,14 +137,16 @@ def test_one_line_moves_and_nothing_of_it_remains(terminal: Open, columns: int, 
 @pytest.mark.parametrize(
     ("step", "says"),
     [
-        (Step("x", left_s=3700.9), "about 1:01:40 left"),
-        (Step("x", left_s=40.9, most_s=20), "about 0:40 left"),
-        (Step("x", left_s=-3, most_s=70.9), "at most about 1:10 left"),
-        (Step("x", left_s=0.5, most_s=0.2), r"0:0\d so far"),
-        (Step("x"), r"0:0\d so far"),
+        (ProgressStep("x", left_s=3700.9), "about 1:01:40 left"),
+        (ProgressStep("x", left_s=40.9, most_s=20), "about 0:40 left"),
+        (ProgressStep("x", left_s=-3, most_s=70.9), "at most about 1:10 left"),
+        (ProgressStep("x", left_s=0.5, most_s=0.2), r"0:0\d so far"),
+        (ProgressStep("x"), r"0:0\d so far"),
     ],
 )
-def test_the_time_left_is_what_is_known_of_it_and_never_stays_at_nothing(terminal: Open, step: Step, says: str) -> None:
+def test_the_time_left_is_what_is_known_of_it_and_never_stays_at_nothing(
+    terminal: Open, step: ProgressStep, says: str
+) -> None:
     here = terminal(80)
     with Output().progress("begun") as progress:
         progress(step)
@@ -155,7 +157,7 @@ def test_the_time_left_is_what_is_known_of_it_and_never_stays_at_nothing(termina
 def test_a_terminal_that_has_no_blocks_gets_signs(terminal: Open) -> None:
     here = terminal(80, "ascii")
     with Output().progress("begun") as progress:
-        progress(Step("caf\xe9", 1, 2))
+        progress(ProgressStep("caf\xe9", 1, 2))
         here.until(r"\rcaf\\xe9 +  #+\.+ 1/2")
 
 
@@ -167,7 +169,7 @@ def test_a_log_and_a_dumb_terminal_get_the_lines_that_stay(
     monkeypatch.setenv("TERM", "dumb" if dumb else "xterm")
     with Output().progress("begun") as progress:
         progress("one\x07")
-        progress(Step("two"))
+        progress(ProgressStep("two"))
     if here is not None:
         here.close()
     assert (capsys.readouterr().err if here is None else here.raw).splitlines() == [r"  one\x07"]
@@ -177,7 +179,7 @@ def test_quiet_shows_nothing(terminal: Open) -> None:
     here = terminal(80)
     with Output(quiet=True).progress("begun") as progress:
         progress("one")
-        progress(Step("two"))
+        progress(ProgressStep("two"))
         time.sleep(0.05)
     here.close()
     assert here.raw == ""
@@ -244,16 +246,16 @@ def test_planning_in_processes_counts_files_as_they_are_done(terminal: Open, bac
     for number in range(7):
         (backend / f"train_{number}.py").write_bytes((backend / "train.py").read_bytes())
     here = terminal(80)
-    told: list[str | Step] = []
+    told: list[str | ProgressStep] = []
 
-    def both(what: str | Step) -> None:
+    def both(what: str | ProgressStep) -> None:
         told.append(what)
         progress(what)
 
     with Output().progress("planning") as progress:
         plan = plan_tree(backend, jobs=2, progress=both)
         here.until(r"planning train.* 8/8 ")
-    steps = [step for step in told if isinstance(step, Step) and step.total]
+    steps = [step for step in told if isinstance(step, ProgressStep) and step.total]
     assert [step.done for step in steps] == list(range(9)) and {step.total for step in steps} == {8}
     assert steps[-1].left_s == 0 and all(step.left_s for step in steps[1:-1])
     assert [file.path for file in plan.files] == sorted(file.path for file in plan.files)

@@ -95,10 +95,10 @@ def test_the_rescaling_is_taken_out_where_that_is_asked_for(applied: Path) -> No
 def test_images_are_masked_a_batch_at_a_time(applied: Path) -> None:
     script = (
         "import torch\nfrom torch.utils.data import Subset, TensorDataset\n"
-        "from chirpid_patch.declaration import served\n"
+        "from chirpid_patch.declaration import batched_object_for\n"
         "from utils.dataset_utils import create_augmented_dataset_wrapper as wrapper\n"
         "below = Subset(TensorDataset(torch.rand(9, 1, 24, 32), torch.arange(9)), [3, 1])\n"
-        "(masks,) = served(wrapper(below, {'time_mask_param': 9})).transforms\n"
+        "(masks,) = batched_object_for(wrapper(below, {'time_mask_param': 9})).transforms\n"
         "assert masks.masks.time_mask_param == 9 and masks.masks.mask_short_axes is False\n"
     )
     assert errors_of(script, applied) == ""

@@ -68,10 +68,10 @@ def verdict_json(**changes: Any) -> dict[str, Any]:
         "exit_code": 0,
         "reason": "all entry points together: 50.0 % less time (95 % interval 40.0 to 60.0 %), 20% less wanted",
         "threshold": 0.2,
-        "headspace": 0.6,
+        "headroom": 0.6,
         "ratio": ratio,
         "ratios": {"train.one": ratio, "train.two": {**ratio, "high": 1.3}},
-        "perfect": {**ratio, "value": 0.45},
+        "zero_cost_ratio": {**ratio, "value": 0.45},
         "seconds": {
             "before": {"train.one": [2.0, 2.2, 2.1], "train.two": [1.0, 1.0, 1.1]},
             "after": {"train.one": [1.0, 1.1, 1.0], "train.two": [0.5, 0.6, 0.5]},
@@ -79,8 +79,8 @@ def verdict_json(**changes: Any) -> dict[str, Any]:
         },
         "total_seconds": {"before": [3.0, 3.2, 3.2], "after": [1.5, 1.7, 1.5], "cached": [1.3, 1.3, 1.3]},
         "verdicts": {
-            "train.one": {"verdict": "meets the threshold", "perfect": {**ratio, "value": 0.45}},
-            "train.two": {"verdict": "not shown", "perfect": None},
+            "train.one": {"verdict": "meets the threshold", "zero_cost_ratio": {**ratio, "value": 0.45}},
+            "train.two": {"verdict": "not shown", "zero_cost_ratio": None},
         },
         "measures": {
             "definitions": [

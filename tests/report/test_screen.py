@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from chirp_migrate.console.screen import Screen, printed
+from chirp_migrate.console.screen import Screen, render_to_text
 from chirp_migrate.console.text import plain
 
 
@@ -18,7 +18,7 @@ def lines(*, width: int = 40, **calls: tuple[object, ...]) -> list[str]:
         for method, arguments in calls.items():
             getattr(screen, method)(*arguments)
 
-    return printed(show, width).splitlines()
+    return render_to_text(show, width).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_paragraph_fits_and_keeps_every_word(text: str, width: int) -> None:
 
 
 def test_of_a_fact_that_is_cut_it_says_what_shows_the_rest() -> None:
-    text = printed(lambda screen: screen.text("word " * 60, first="many   ", most=2))
+    text = render_to_text(lambda screen: screen.text("word " * 60, first="many   ", most=2))
     assert len(text.splitlines()) == 2 and text.endswith("… (-v)\n")
 
 

@@ -13,7 +13,7 @@ from chirp_migrate.doctor import document as doctor_document
 from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, Status
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
-from chirp_migrate.report.hunks import Row, differing, side_by_side
+from chirp_migrate.report.hunks import Row, differing_words, side_by_side
 from chirp_migrate.report.kept_verdict import keep_problems, keep_verdict, verified_files
 from chirp_migrate.report.reading import read_story
 from chirp_migrate.report.story import FileStory, Story
@@ -326,7 +326,7 @@ def test_a_verdict_from_a_file_is_read_as_docs_json_has_it(tmp_path: Path) -> No
         {"measures": [1]},
         {"targets": [3]},
         {"files": {"../../etc/passwd": None}},
-        {"verdicts": {"train.one": {"perfect": {}}}},
+        {"verdicts": {"train.one": {"zero_cost_ratio": {}}}},
     ],
 )
 def test_what_is_no_verdict_is_refused_in_one_sentence(tmp_path: Path, changes: dict[str, object]) -> None:
@@ -359,7 +359,7 @@ def test_lines_that_no_hunk_made_are_what_follows() -> None:
     ],
 )
 def test_where_two_lines_differ_is_told_in_words(old: str, new: str, parts: tuple[str, str] | None) -> None:
-    found = differing(old, new)
+    found = differing_words(old, new)
     assert (found and (old[slice(*found[0])], new[slice(*found[1])])) == parts
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from rich.cells import cell_len as columns
 
 from chirp_migrate.cli import main
-from chirp_migrate.console.screen import Screen, printed
+from chirp_migrate.console.screen import Screen, render_to_text
 from chirp_migrate.plans.plan import Finding, Plan, Safety, Skipped, Status
 from chirp_migrate.report.hunks import Row, Section
 from chirp_migrate.report.reading import read_story
@@ -45,7 +45,7 @@ LONG_LINE = f"        self.mean = mean if torch.is_tensor(mean) else {'nested(' 
 
 
 def verdict(text: str = "faster", **changes: object) -> VerifyReport:
-    ratio, perfect = Ratio(0.4, 0.36, 0.45), Ratio(0.32, 0.3, 0.34)
+    ratio, zero_cost_ratio = Ratio(0.4, 0.36, 0.45), Ratio(0.32, 0.3, 0.34)
     seconds = {"before": [2.5, 2.4, 2.6], "after": [1.0, 1.1, 0.9], "cached": [0.8, 0.8]}
     found = VerifyReport(
         verdict=text,
@@ -53,11 +53,11 @@ def verdict(text: str = "faster", **changes: object) -> VerifyReport:
         reason="all entry points together: 60.0 % less time (95 % interval 55.0 to 64.0 %)",
         threshold=0.2,
         ratio=ratio,
-        perfect=perfect,
+        zero_cost_ratio=zero_cost_ratio,
         ratios={SINGLE: ratio},
         seconds={side: {SINGLE: taken} for side, taken in seconds.items()},
         total_seconds=seconds,
-        verdicts={SINGLE: EntryVerdict("meets the threshold", perfect)},
+        verdicts={SINGLE: EntryVerdict("meets the threshold", zero_cost_ratio)},
         measures=Measured(
             definitions=[
                 Measure("samples_per_s", "samples/s", "samples per second", "samples taken, by time", ""),
@@ -201,7 +201,7 @@ def test_every_verdict_is_put_into_words() -> None:
 
 def test_lost_time_is_shown_as_such() -> None:
     ratio, seconds = Ratio(1.5, 1.4, 1.6), {"before": [1.0], "after": [1.5]}
-    slower = verdict("slower", ratio=ratio, perfect=None, ratios={}, total_seconds=seconds)
+    slower = verdict("slower", ratio=ratio, zero_cost_ratio=None, ratios={}, total_seconds=seconds)
     assert "1.00 1.50 ##########> -50 % [-60, -40] " in text(replace(STORY, verdict=slower))
 
 
@@ -220,7 +220,7 @@ def test_decisions_of_a_review_are_shown() -> None:
 def test_without_a_verdict_it_says_how_to_get_one() -> None:
     shown = text(replace(STORY, verdict=None))
     assert "`chirp-migrate verify`" in shown
-    assert "perfect loading:" not in shown
+    assert "zero-cost loading:" not in shown
 
 
 def test_the_words_are_explained_those_of_the_figures_included() -> None:
@@ -278,7 +278,7 @@ def test_on_a_terminal_it_is_coloured_and_fits(migrated: Path, variables: dict[s
 
 @pytest.mark.parametrize("width", [60, 80, 99])
 def test_what_verify_prints_fits_too(width: int) -> None:
-    lines = printed(lambda screen: show_verify(verdict(), screen), width, verbose=True).splitlines()
+    lines = render_to_text(lambda screen: show_verify(verdict(), screen), width, verbose=True).splitlines()
     assert lines[0].startswith("Verdict: faster") and max(map(columns, lines)) <= width
     assert any("60 % [55, 64]" in line for line in lines)
 

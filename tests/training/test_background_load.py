@@ -31,11 +31,11 @@ def count(monkeypatch: pytest.MonkeyPatch) -> Count:
 
 
 def test_what_our_children_used_is_not_put_down_to_others(count: Count) -> None:
-    watch, own, before = Watch(), background_load.own_s(), time.perf_counter()
+    watch, own, before = Watch(), background_load.own_cpu_seconds(), time.perf_counter()
     with watch.watching():
         began = time.perf_counter()
         subprocess.run([sys.executable, "-c", BURN.format(0.3)], check=True)
-        used = background_load.own_s() - own
+        used = background_load.own_cpu_seconds() - own
         assert used > 0.25, "the child's time is ours; it is counted in hundredths of a second"
         count(10 + used + 0.2)
         least = time.perf_counter() - began

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from chirp_migrate.console.progress import Step, no_progress
+from chirp_migrate.console.progress import ProgressStep, no_progress
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.descendants import own_cpus, woken_on
@@ -27,7 +27,7 @@ STUB = """
 import os, signal, subprocess, sys, threading, time
 from dataclasses import dataclass
 from pathlib import Path
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import NotUsable, Raised
 from chirp_migrate.training.process.inside_child import Parent, serve
 
@@ -74,7 +74,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     path = [str(tmp_path), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
 
-    def make(act: str, *, timeout_s: float = 60.0, said: list[str | Step] | None = None) -> Child[Found]:
+    def make(act: str, *, timeout_s: float = 60.0, said: list[str | ProgressStep] | None = None) -> Child[Found]:
         (tmp_path / "stands_for_runner.py").write_text(STUB.format(act=act.replace("\n", "\n    ")))
         progress = no_progress if said is None else said.append
         return Child("stands_for_runner", Asked(str(tmp_path)), Found, ROLE, timeout_s, progress=progress)
@@ -83,12 +83,12 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
 
 
 def test_it_says_how_far_it_is_and_gives_a_typed_answer(stub: Start, tmp_path: Path) -> None:
-    said: list[str | Step] = []
-    shows = "parent.show('half \\udc80')\nparent.show(Step(os.getcwd(), 1, 2, 3.0))"
+    said: list[str | ProgressStep] = []
+    shows = "parent.show('half \\udc80')\nparent.show(ProgressStep(os.getcwd(), 1, 2, 3.0))"
     act = f"{shows}\nreturn Found(sum(asked.numbers) * 1e400, {{'a': (1,)}})"
     with stub(act, said=said) as child:
         assert child.result() == Found(float("inf"), {"a": (1,)})
-    assert said == ["half \udc80", Step(str(tmp_path), 1, 2, 3.0)], "it works in its tree"
+    assert said == ["half \udc80", ProgressStep(str(tmp_path), 1, 2, 3.0)], "it works in its tree"
 
 
 def test_it_does_what_it_does_in_turns_that_it_is_given(stub: Start, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_cpu_is_no_matter_where_the_system_restricts_no_process(monkeypatch: p
 
 def test_parts_of_what_it_found_come_as_they_are_known(stub: Start) -> None:
     act = (
-        "from chirp_migrate.training.process.protocol import Found as Part\n"
+        "from chirp_migrate.training.process.protocol import PartialResult as Part\n"
         "for number in range(2):\n    parent.send(Part(f'part {number}', {'value': number}))\n"
         "return Found(1, {})"
     )
@@ -232,7 +232,7 @@ def test_waiting_for_a_turn_is_not_hanging(stub: Start) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="sessions are POSIX's")
 @pytest.mark.parametrize("end", ["os._exit(3)", "time.sleep(600)"])
 def test_what_it_started_ends_with_it_and_holds_nothing_up(stub: Start, end: str) -> None:
-    said: list[str | Step] = []
+    said: list[str | ProgressStep] = []
     act = f"""
 if not (forked := os.fork()):
     time.sleep(600)
@@ -264,7 +264,7 @@ def test_a_parent_that_is_killed_leaves_nothing_running_nor_suspended(
 import sys, time
 from test_child import Asked, Child, Found, ROLE
 with Child({child.module!r}, Asked({str(tmp_path)!r}), Found, ROLE, 600.0, progress=print) as child:
-    {"child.wait_until_ready(); child.suspend()" if suspended else "child.hear(60); child.hear(60)"}
+    {"child.wait_until_ready(); child.suspend()" if suspended else "for _ in range(2): child.receive_message(60)"}
     print("ready", flush=True)
     time.sleep(600)
 """

@@ -12,7 +12,7 @@ import pytest
 from support import Death, in_child, snapshot
 from transaction_tools import ADDED, BACKEND, migration, plan_of, rewrites, write_tree
 
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.errors import CommitFailed, Refused
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit
@@ -51,7 +51,7 @@ def test_at_every_instant_what_migrated_code_needs_is_there(tree: Path) -> None:
     rewritten = {file.path: file.after for file in plan.files if file.before is not None}
     seen = set()
 
-    def look(step: Step) -> None:
+    def look(step: ProgressStep) -> None:
         migrated = any((tree / path).read_bytes() == after for path, after in rewritten.items())
         complete = all((tree / path).exists() for path in ADDED)
         seen.add((migrated, complete))
@@ -222,7 +222,7 @@ def test_a_file_that_changes_in_the_last_moment_stops_the_commit_and_stays(tree:
     before = snapshot(tree)
     victim = tree / "latin.py"
 
-    def edit(step: Step) -> None:
+    def edit(step: ProgressStep) -> None:
         if step.text == "replaced utils/engine.py":
             victim.write_bytes(b"edited\n")
 
@@ -302,7 +302,7 @@ def test_an_error_after_any_step_undoes_all_of_them(tree: Path, tmp_path: Path) 
     before = snapshot(tree)
     for doomed in steps:
 
-        def fail(step: Step, doomed: str = doomed) -> None:
+        def fail(step: ProgressStep, doomed: str = doomed) -> None:
             if step.text == doomed:
                 raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
 
@@ -316,7 +316,7 @@ def test_an_interrupt_from_the_keyboard_undoes_all_and_goes_on(tree: Path) -> No
     write_tree(tree)
     before = snapshot(tree)
 
-    def interrupt(step: Step) -> None:
+    def interrupt(step: ProgressStep) -> None:
         if step.text == "replaced latin.py":
             raise KeyboardInterrupt
 
@@ -335,7 +335,7 @@ def test_undoing_that_fails_too_is_said_and_can_be_taken_up_later(tree: Path, mo
             raise PermissionError(errno.EACCES, "Permission denied", str(target))
         return replace(self, target)
 
-    def then_break(step: Step) -> None:
+    def then_break(step: ProgressStep) -> None:
         if step.text == "replaced utils/crlf.py":
             monkeypatch.setattr(Path, "replace", refuse)
             raise OSError(errno.EIO, "Input/output error", "somewhere")

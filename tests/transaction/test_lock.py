@@ -18,13 +18,13 @@ from transaction_tools import plan_of
 from chirp_migrate.errors import Refused
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit
-from chirp_migrate.transaction.lock import hold
+from chirp_migrate.transaction.lock import hold_lock
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from chirp_migrate.transaction.lock import hold
-with hold(Path(sys.argv[1])):
+from chirp_migrate.transaction.lock import hold_lock
+with hold_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -48,7 +48,7 @@ def test_the_second_run_is_told_who_is_at_work_until_that_one_dies(tree: Path) -
 
 
 def test_released_it_leaves_nothing(tree: Path) -> None:
-    with hold(tree / ".chirp-migrate"):
+    with hold_lock(tree / ".chirp-migrate"):
         assert (tree / ".chirp-migrate" / "lock").read_text() == f"{os.getpid()} {socket.gethostname()}\n"
     assert snapshot(tree) == {}
 
@@ -59,7 +59,7 @@ def test_a_lock_that_finds_no_room_leaves_nothing(tree: Path) -> None:
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-        with pytest.raises(OSError), hold(tree / ".chirp-migrate"):
+        with pytest.raises(OSError), hold_lock(tree / ".chirp-migrate"):
             raise AssertionError("it has the lock")
 
     assert in_child(limited) == 0
@@ -71,18 +71,18 @@ def test_who_waits_gets_it_when_the_other_one_is_done(tree: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER, folder], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(Refused, match=rf"process {holder.pid} .*waited 0\.2 s"), hold(folder, wait_s=0.2):
+        with pytest.raises(Refused, match=rf"process {holder.pid} .*waited 0\.2 s"), hold_lock(folder, wait_s=0.2):
             pass
         threading.Timer(0.3, holder.kill).start()
-        with hold(folder, wait_s=60):
+        with hold_lock(folder, wait_s=60):
             assert (folder / "lock").read_text().startswith(f"{os.getpid()} ")
     assert snapshot(tree) == {}
 
 
 def test_it_is_released_by_an_error(tree: Path) -> None:
-    with pytest.raises(ZeroDivisionError), hold(tree / ".chirp-migrate"):
+    with pytest.raises(ZeroDivisionError), hold_lock(tree / ".chirp-migrate"):
         raise ZeroDivisionError
-    with hold(tree / ".chirp-migrate"):
+    with hold_lock(tree / ".chirp-migrate"):
         pass
 
 
@@ -126,10 +126,10 @@ def test_where_files_cannot_be_locked_the_named_process_decides(
     numbers = {"alive": os.getpid(), "dead": _dead_process(), "here": socket.gethostname()}
     (folder / "lock").write_text(said.format(**numbers))
     if free:
-        with hold(folder):
+        with hold_lock(folder):
             assert (folder / "lock").read_text().startswith(f"{os.getpid()} ")
     else:
-        with pytest.raises(Refused), hold(folder):
+        with pytest.raises(Refused), hold_lock(folder):
             pass
 
 
@@ -137,7 +137,7 @@ def test_a_lock_taken_over_has_no_rest_of_the_former_text(tree: Path) -> None:
     folder = tree / ".chirp-migrate"
     folder.mkdir()
     (folder / "lock").write_text("1 " + "x" * 200)
-    with hold(folder):
+    with hold_lock(folder):
         assert (folder / "lock").read_text() == f"{os.getpid()} {socket.gethostname()}\n"
 
 
@@ -150,7 +150,7 @@ def test_many_processes_never_hold_it_together(tree: Path) -> None:
         done = 0
         while done < 30:
             try:
-                with hold(folder):
+                with hold_lock(folder):
                     os.close(os.open(witness, os.O_CREAT | os.O_EXCL))  # fails if another one is inside
                     witness.unlink()
                     done += 1

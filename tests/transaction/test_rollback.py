@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support import MEMORY, snapshot
 from transaction_tools import ADDED, BACKEND, migration, plan_of, rewrites, write_tree
 
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit
@@ -180,7 +180,7 @@ def test_an_error_after_any_step_leaves_the_migration_standing(tree: Path, tmp_p
     left = snapshot(tree, journal=False)
     for doomed in steps:
 
-        def fail(step: Step, doomed: str = doomed) -> None:
+        def fail(step: ProgressStep, doomed: str = doomed) -> None:
             if step.text == doomed:
                 raise OSError(errno.EIO, "Input/output error", "somewhere")
 
@@ -196,7 +196,7 @@ def test_a_file_that_changes_during_the_rollback_stops_it(tree: Path) -> None:
     commit(migration(tree))
     left = snapshot(tree, journal=False)
 
-    def edit(step: Step) -> None:
+    def edit(step: ProgressStep) -> None:
         if step.text == "replaced utils/engine.py":
             (tree / "latin.py").write_bytes(b"edited\n")
 

@@ -10,7 +10,7 @@ from support import snapshot
 from transaction_tools import dies_at, migration, plan_of, rewrites, write_tree
 
 from chirp_migrate.cli import entry_point
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.errors import Refused
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit
@@ -111,7 +111,7 @@ def test_a_merge_that_is_stopped_leaves_the_edits_and_the_run(tree: Path) -> Non
     class Stop(Exception):
         pass
 
-    def stop(step: Step) -> None:
+    def stop(step: ProgressStep) -> None:
         if step.text == "replaced a.py":
             raise Stop
 

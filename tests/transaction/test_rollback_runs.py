@@ -13,12 +13,12 @@ import pytest
 from support import Death, in_child, run, snapshot
 from transaction_tools import dies_at, plan_of, rewrites
 
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.errors import CommitFailed, JournalDamaged, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import applied_runs
-from chirp_migrate.transaction.lock import hold
+from chirp_migrate.transaction.lock import hold_lock
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
 
@@ -133,7 +133,7 @@ def test_an_edit_between_two_runs_is_found_before_anything_changes(tree: Path) -
 def test_back_to_that_fails_midway_says_how_far_it_came(tree: Path) -> None:
     states = three_runs(tree)
 
-    def fail(step: Step) -> None:
+    def fail(step: ProgressStep) -> None:
         if step.text == "replaced b.py":
             raise OSError(errno.EIO, "Input/output error", "somewhere")
 
@@ -231,7 +231,7 @@ def test_an_interrupted_run_is_listed_and_undone_before_a_run_that_is_named(
 def test_the_command_waits_for_the_lock_as_long_as_it_is_told(tree: Path) -> None:
     original = three_runs(tree)[0]
     command = [sys.executable, "-m", "chirp_migrate", "rollback", "--back-to", "1", "--wait", "60", str(tree)]
-    with hold(tree / ".chirp-migrate"):
+    with hold_lock(tree / ".chirp-migrate"):
         held = run("rollback", "--wait", "0.1", tree)
         assert held.exit_code == 3 and str(os.getpid()) in held.stderr and "waited 0.1 s" in held.stderr
         waiting = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

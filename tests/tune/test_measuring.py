@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import Raised
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.tune.document import Candidate, Measured, TuneReport
-from chirp_migrate.tune.request import Grid, Request
+from chirp_migrate.tune.request import Grid, TuneTask
 from chirp_migrate.tune.runner import run
 from chirp_migrate.tune.saving import factory_arguments, save
 from chirp_migrate.tune.subject import of_dataset, of_loader
@@ -61,7 +61,7 @@ def fork(dataset: Any, migrated: bool) -> Any:
     return subject
 
 
-def no_words(_what: str | Step) -> None:
+def no_words(_what: str | ProgressStep) -> None:
     pass
 
 
@@ -91,7 +91,7 @@ def test_workers_are_measured_in_whole_turns_and_are_gone_afterwards(migrated: b
     [("dies", True, "DataLoader worker"), ("dies", False, "DataLoader worker"), ("raises", True, "no such file")],
 )
 def test_a_way_that_fails_is_reported_and_the_others_go_on(in_worker: str, migrated: bool, reason: str) -> None:
-    said: list[str | Step] = []
+    said: list[str | ProgressStep] = []
     ways = [Candidate(0, batch_size=4), Candidate(2, 2, batch_size=4)]
     sweep = Sweep(fork(Waiting(in_worker=in_worker), migrated), ways, 0.2, said.append)
     alone, workers = sweep.run()
@@ -125,14 +125,14 @@ def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(module, "measure", noted)
     ways = grid((), (2,), (1, 2), 4, None)
-    said: list[str | Step] = []
+    said: list[str | ProgressStep] = []
     Sweep(of_dataset(Waiting(seconds=0), 4, migrated=True), ways, 0.01, said.append).run()
     rounds = [asked[number : number + 3] for number in range(0, 3 * MIN_ROUNDS, 3)]
     assert rounds[0] == [0, 1, 2] and all(sorted(one) == [0, 1, 2] for one in rounds)
     assert rounds[0] != rounds[1] != rounds[2]
     (foretold,) = [line for line in said if isinstance(line, str) and line.startswith("3 configurations of Waiting")]
     assert ": about " in foretold
-    steps = [step for step in said if isinstance(step, Step)]
+    steps = [step for step in said if isinstance(step, ProgressStep)]
     fewest = [(step.done, step.total) for step in steps if step.text.startswith("round")][: 3 * MIN_ROUNDS]
     assert fewest == [(done, 3 * MIN_ROUNDS) for done in range(3 * MIN_ROUNDS)]
     assert steps[0].left_s is None and steps[1].left_s, "once something was measured"
@@ -213,7 +213,7 @@ def test_a_training_that_is_broken_is_skipped_and_named() -> None:
         for _batch in DataLoader(Waiting(seconds=0), batch_size=4):
             pass
 
-    told: list[str | Step] = []
+    told: list[str | ProgressStep] = []
     subjects, _, notes = watched({"first": lambda: broken, "second": lambda: train}, told.append)
     assert len(subjects) == 1
     assert notes[0] == "skipped, as it does not train: first raised KeyError: 'no such bird'" and notes[0] in told
@@ -265,7 +265,7 @@ def test_a_training_is_watched_for_its_loaders_and_their_waits(monkeypatch: pyte
 
 def tuned(tmp_path: Path, **more: Any) -> TuneReport:
     """What a run in this process finds."""
-    return run(Request(str(tmp_path), Grid(workers=(0,), prefetch=(2,), seconds=0.2), **more), no_words)
+    return run(TuneTask(str(tmp_path), Grid(workers=(0,), prefetch=(2,), seconds=0.2), **more), no_words)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from chirp_migrate.tune.document import Candidate, Measured, Place
-from chirp_migrate.tune.plateau import mean_rate, pick, settled, standings
+from chirp_migrate.tune.document import Candidate, Measured, Outcome
+from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
 from chirp_migrate.tune.sweep import grid
 
 Make = Callable[..., Measured]
@@ -29,9 +29,9 @@ def test_picked_is_the_smallest_on_the_plateau_and_not_the_fastest(measured: Mak
         measured(8, [400, 399, 401]),
     ]
     assert picked(*sweep).num_workers == 4
-    places = [one.place for one in standings(sweep)]
-    assert places == [Place.BELOW, Place.BELOW, Place.LEVEL, Place.BEST]
-    assert settled(sweep)
+    places = [one.outcome for one in compare_with_best(sweep)]
+    assert places == [Outcome.BELOW, Outcome.BELOW, Outcome.TIED, Outcome.BEST]
+    assert is_conclusive(sweep)
 
 
 def test_more_workers_that_are_slower_are_not_picked(measured: Make) -> None:
@@ -46,27 +46,27 @@ def test_the_bound_is_five_percent(measured: Make, rate: float, workers: int) ->
 def test_what_slows_a_whole_round_down_cancels_out(measured: Make) -> None:
     load = [1.0, 0.4, 1.0, 0.7]
     sweep = [measured(0, [97 * one for one in load]), measured(2, [100 * one for one in load])]
-    beside = standings(sweep)[0]
-    assert beside.beside_best == pytest.approx(0.97)
-    assert beside.settled and beside.place is Place.LEVEL
+    comparison = compare_with_best(sweep)[0]
+    assert comparison.ratio_to_best == pytest.approx(0.97)
+    assert comparison.conclusive and comparison.outcome is Outcome.TIED
 
 
-def test_an_interval_that_holds_the_bound_is_not_settled(measured: Make) -> None:
+def test_an_interval_that_holds_the_bound_is_inconclusive(measured: Make) -> None:
     sweep = [measured(0, [80, 100, 102]), measured(2, [100, 101, 100])]
-    assert not standings(sweep)[0].settled and not settled(sweep)
+    assert not compare_with_best(sweep)[0].conclusive and not is_conclusive(sweep)
 
 
 def test_what_is_larger_than_the_pick_need_not_be_settled_unless_it_may_be_much_faster(measured: Make) -> None:
-    assert settled([measured(2, [100, 101, 100]), measured(4, [98, 96, 97])])
+    assert is_conclusive([measured(2, [100, 101, 100]), measured(4, [98, 96, 97])])
     sweep = [measured(2, [100, 101, 100]), measured(4, [94, 97, 95])]
-    assert settled(sweep) and not standings(sweep)[1].settled
-    assert not settled([measured(2, [100, 101, 100]), measured(4, [85, 112, 99])])
+    assert is_conclusive(sweep) and not compare_with_best(sweep)[1].conclusive
+    assert not is_conclusive([measured(2, [100, 101, 100]), measured(4, [85, 112, 99])])
 
 
 def test_a_configuration_given_up_early_is_compared_over_its_own_rounds(measured: Make) -> None:
     sweep = [measured(0, [50, 51, 50]), measured(2, [100, 102, 100, 10, 10])]
-    beside = standings(sweep)[0]
-    assert beside.beside_best == pytest.approx(0.5, rel=0.01)
+    comparison = compare_with_best(sweep)[0]
+    assert comparison.ratio_to_best == pytest.approx(0.5, rel=0.01)
 
 
 def test_fewer_workers_count_more_than_fewer_threads_or_batches_ahead(measured: Make) -> None:
@@ -82,8 +82,8 @@ def test_what_failed_is_never_picked(measured: Make) -> None:
 
 def test_one_round_gives_a_pick_without_an_interval(measured: Make) -> None:
     sweep = [measured(0, [99]), measured(2, [100])]
-    beside = standings(sweep)[0]
-    assert beside.place is Place.LEVEL and beside.beside_best is None and not settled(sweep)
+    comparison = compare_with_best(sweep)[0]
+    assert comparison.outcome is Outcome.TIED and comparison.ratio_to_best is None and not is_conclusive(sweep)
 
 
 def test_the_interval_of_a_rate_holds_the_true_one_as_often_as_it_says() -> None:

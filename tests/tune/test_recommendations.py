@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
-from chirp_migrate.console.screen import printed
+from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.watch.augmentation_cost import share_of_loading
 from chirp_migrate.tune import plot
@@ -17,7 +17,7 @@ from chirp_migrate.tune.document import (
     Candidate,
     LoaderReport,
     Measured,
-    Place,
+    Outcome,
     Recommendation,
     Training,
     TuneReport,
@@ -119,7 +119,7 @@ def test_waiting_slow_start_a_failure_and_an_idle_gpu_are_each_told_of(measured:
 def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Measured]) -> None:
     one = found(*sweep, cpu_share=0.9, now=Candidate(4, 2, 0, 32), saved="/cache/profile.json", others=0.3)
     report = reported(one)
-    text = printed(lambda screen: show(report, screen))
+    text = render_to_text(lambda screen: show(report, screen))
     assert all(len(line) <= 80 for line in text.splitlines())
     row = next(line for line in text.splitlines() if "(picked)" in line)
     assert row.split() == ["2", "workers,", "prefetch", "2", "(picked)", "785", "[773,", "798]", "0.99", "0.10", "s"]
@@ -133,11 +133,11 @@ def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Me
         "Kept in",
     ):
         assert piece in " ".join(text.split())
-    assert "batches/s" not in printed(lambda screen: show(report, screen), quiet=True)
+    assert "batches/s" not in render_to_text(lambda screen: show(report, screen), quiet=True)
     assert read_as(read_json(as_bytes(report)), TuneReport) == report
     assert report.loaders[0].measured[1].rates == [780, 790, 785]
     assert report.loaders[0].picked == Candidate(2, 2, 0, 32)
-    assert report.loaders[0].standings[0].place is Place.BELOW
+    assert report.loaders[0].comparisons[0].outcome is Outcome.BELOW
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from torch.utils.data import (
 )
 
 from chirp_migrate.training.watch.augmentation_cost import share_of_loading
-from chirp_migrate.training.watch.samples import described, unaugmented, varying
+from chirp_migrate.training.watch.samples import described, unaugmented, varying_places
 from chirp_migrate.verify.measures.figures import added_s, figures
 from chirp_migrate.verify.measures.measuring import Measuring, augmentation_cost, resident_bytes
 from chirp_migrate.verify.measures.metric_data import SideMeasures
@@ -190,8 +190,8 @@ def test_no_gpu_is_said_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_varies_and_what_it_is_made_of() -> None:
     base = TensorDataset(torch.rand(8, 1, 6, 5), torch.arange(8))
     augmented = WorkerSafeAugmentedDataset(Subset(base, range(8)), training=True)
-    assert varying(base, default_collate) == set()
-    assert varying(augmented, default_collate) == {"[0]"}
+    assert varying_places(base, default_collate) == set()
+    assert varying_places(augmented, default_collate) == {"[0]"}
     assert described(augmented) == "WorkerSafeAugmentedDataset > Subset > TensorDataset"
     switched = unaugmented(augmented, default_collate)
     assert switched is not None and switched is not augmented and augmented.training

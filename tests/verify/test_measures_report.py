@@ -10,7 +10,7 @@ import pytest
 from support import run
 
 from chirp_migrate.console.progress import no_progress
-from chirp_migrate.console.screen import printed
+from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.plots import drawn
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.training.workload.entry_points import Sizes, discover
@@ -48,7 +48,7 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
     assert {(trial.workers, trial.problem) for trial in measured.workers} == {(0, None), (2, None)}
     assert {cost.dataset for cost in measured.augmentation} == {"Masked > Subset > TensorDataset"}
 
-    text = " ".join(printed(lambda screen: show_verify(report, screen), 100, verbose=True).split())
+    text = " ".join(render_to_text(lambda screen: show_verify(report, screen), 100, verbose=True).split())
     assert text.startswith(f"Verdict: {report.verdict}. With SIMULATED device steps of 3 ms:")
     assert "stand-in of one small layer takes the model's place" in text and "device busy" in text
     assert "Required figures, after the migration" in text and "every sample once and no worker lost" in text

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from chirp_migrate.console.progress import Progress, Step, no_progress
-from chirp_migrate.console.screen import printed
+from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
+from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.run_child import Child
@@ -41,7 +41,7 @@ def verified(before: Path, after: Path, progress: Progress = no_progress, **opti
 
 def shown(report: VerifyReport) -> str:
     """What `verify -v` prints, as one line."""
-    return " ".join(printed(lambda screen: show_verify(report, screen), 100, verbose=True).split())
+    return " ".join(render_to_text(lambda screen: show_verify(report, screen), 100, verbose=True).split())
 
 
 def plant_a_slow_import(root: Path, marks: Path) -> None:
@@ -67,10 +67,10 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
         return child_of(spec, side, progress)
 
     monkeypatch.setattr("chirp_migrate.verify.timing.children.child_of", noted)
-    told: list[str | Step] = []
+    told: list[str | ProgressStep] = []
     report = verified(before, after, progress=told.append)
 
-    steps = [step for step in told if isinstance(step, Step)]
+    steps = [step for step in told if isinstance(step, ProgressStep)]
     assert {(step.done, step.total) for step in steps if step.text.startswith("watching what")} >= {(0, 2), (1, 2)}
     rounds = {(step.text[:8], step.done, step.total) for step in steps if re.match(r"round \d: \w+\.", step.text)}
     assert rounds == {(f"round {number + 1}:", done, 2) for number in range(ROUNDS) for done in range(2)}
@@ -107,7 +107,7 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     assert decode(encode(report)) == report
     assert report.rounds.count == len(report.rounds.made) == ROUNDS
     assert report.rounds.ended_with in ("all rounds made", "every question answered")
-    assert report.verdicts[SINGLE].headspace is not None
+    assert report.verdicts[SINGLE].headroom is not None
     assert report.exit_code == next(each.exit_code for each in Verdict if each.text == report.verdict)
     assert (sorted(before.rglob("*")), sorted(after.rglob("*"))) == files, "nothing is left in the trees"
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from chirp_migrate.stats.sequential_looks import ERROR, MIN_ROUNDS, Look, claim_error, planned_looks
+from chirp_migrate.stats.sequential_looks import ERROR, MIN_ROUNDS, InterimAnalysis, conclusion_error, planned_analyses
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.timing.children import Children
@@ -28,35 +28,37 @@ def made(*labels: str, after: float = 1.0, others: float | None = 0.01, lasts: f
 def taken(most: int = 20, left_s: float = LONG, enough: int = 1000, lasts: float = 10.0) -> Rounds:
     """Rounds that are settled once ``enough`` are made, with so many seconds left in the budget."""
 
-    def still_open(rounds: Sequence[TimedRound], _looks: Sequence[Look]) -> frozenset[str]:
+    def still_open(rounds: Sequence[TimedRound], _looks: Sequence[InterimAnalysis]) -> frozenset[str]:
         return frozenset() if len(rounds) >= enough else frozenset({"train"})
 
     return take_rounds(lambda *_: made(lasts=lasts), still_open, most, time.monotonic() + left_s)
 
 
 def test_looks_are_few_and_share_all_errors() -> None:
-    looks = planned_looks(5)
+    looks = planned_analyses(5)
     assert [each.rounds for each in looks] == [3, 5]
     assert [each.share for each in looks] == pytest.approx([0.36, 0.64])
-    assert [each.rounds for each in planned_looks(20)] == [3, 5, 8, 13, 20]
-    assert [(each.rounds, each.share) for each in planned_looks(1)] == [(MIN_ROUNDS, 1.0)]
+    assert [each.rounds for each in planned_analyses(20)] == [3, 5, 8, 13, 20]
+    assert [(each.rounds, each.share) for each in planned_analyses(1)] == [(MIN_ROUNDS, 1.0)]
 
 
 @pytest.mark.parametrize("most", [3, 5, 20, 60])
 def test_errors_of_claims_only_rise_to_nearly_all_that_may_be_made(most: int) -> None:
-    looks = planned_looks(most)
-    errors = [claim_error(looks[: number + 1]) for number in range(len(looks))]
+    looks = planned_analyses(most)
+    errors = [conclusion_error(looks[: number + 1]) for number in range(len(looks))]
     assert errors == sorted(errors), "what was shown at a look would be shown at the next"
     assert 0.7 * ERROR <= errors[-1] <= ERROR * (1 + 1e-9), "looking early costs the last look little"
 
 
-@pytest.mark.parametrize("looks", [planned_looks(5), planned_looks(20), (Look(4, 0.04), Look(6, 0.96))])
-def test_claims_of_all_looks_together_err_as_often_as_promised(looks: tuple[Look, ...]) -> None:
+@pytest.mark.parametrize(
+    "looks", [planned_analyses(5), planned_analyses(20), (InterimAnalysis(4, 0.04), InterimAnalysis(6, 0.96))]
+)
+def test_claims_of_all_looks_together_err_as_often_as_promised(looks: tuple[InterimAnalysis, ...]) -> None:
     rng = np.random.default_rng(10)
     sums = rng.normal(size=(40_000, looks[-1].rounds)).cumsum(axis=1)
     wrong = np.zeros(len(sums), dtype=bool)
     for number, look in enumerate(looks):
-        bound = -special.ndtri(claim_error(looks[: number + 1]))
+        bound = -special.ndtri(conclusion_error(looks[: number + 1]))
         wrong |= sums[:, look.rounds - 1] / np.sqrt(look.rounds) > bound
     assert wrong.mean() == pytest.approx(ERROR, abs=0.003)
 

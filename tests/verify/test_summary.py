@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from chirp_migrate.console.screen import printed
+from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.terminal.summary import show_verify
-from chirp_migrate.stats.sequential_looks import Look
+from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.verify.build_report import Findings, build_report
 from chirp_migrate.verify.document import Difference, Noticed, OwnTimes, VerifyReport
@@ -31,7 +31,7 @@ def measured(
     equivalence: Equivalence | None = None,
     failing: Mapping[str, str] | None = None,
 ) -> VerifyReport:
-    """Four rounds: every entry point takes 1 s before, 0.4 s with perfect loading, and so long after."""
+    """Four rounds: every entry point takes 1 s before, 0.4 s with zero-cost loading, and so long after."""
     rng = np.random.default_rng(1)
     rounds = tuple(
         TimedRound(
@@ -45,7 +45,7 @@ def measured(
         )
         for _ in range(4)
     )
-    of = Rounds.of(rounds, (Look(4, 1.0),), Stopped.BUDGET)
+    of = Rounds.of(rounds, (InterimAnalysis(4, 1.0),), Stopped.BUDGET)
     return reported(tuple(after), of, equivalence or Equivalence(), failing)
 
 
@@ -64,7 +64,7 @@ def reported(
 
 
 def said(report: VerifyReport, verbose: bool = False, width: int = 100) -> str:
-    return printed(lambda screen: show_verify(report, screen), width, verbose=verbose)
+    return render_to_text(lambda screen: show_verify(report, screen), width, verbose=verbose)
 
 
 def facts(report: VerifyReport) -> dict[str, str]:

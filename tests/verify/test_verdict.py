@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.stats.sequential_looks import Look
+from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.verify.verdict import Decision, Judge, Timing, Verdict
 
 
@@ -14,14 +14,16 @@ def ratio(value: float, spread: float = 0.01) -> Ratio:
     return paired_ratio([1.0] * len(steps), [value * step for step in steps])
 
 
-def timing(value: float, perfect: float | None = 0.3, spread: float = 0.01, of_perfect: float = 0.01) -> Timing:
-    return Timing(ratio(value, spread), None if perfect is None else ratio(perfect, of_perfect))
+def timing(
+    value: float, zero_cost_ratio: float | None = 0.3, spread: float = 0.01, zero_cost_spread: float = 0.01
+) -> Timing:
+    return Timing(ratio(value, spread), None if zero_cost_ratio is None else ratio(zero_cost_ratio, zero_cost_spread))
 
 
 def judge(total: Timing, *entries: Timing, share: float = 1.0, strict: bool = False) -> Judge:
     """After one look, which has this share of the errors."""
     found = Judge(0.2, strict=strict)
-    found.look(total, {f"entry{i}": entry for i, entry in enumerate(entries)}, [Look(6, share)])
+    found.look(total, {f"entry{i}": entry for i, entry in enumerate(entries)}, [InterimAnalysis(6, share)])
     return found
 
 
@@ -30,7 +32,7 @@ def decided(total: Timing, *entries: Timing) -> Decision:
 
 
 @pytest.mark.parametrize(
-    "total, entries, perfect, expected",
+    "total, entries, zero_cost_ratio, expected",
     [
         (0.6, [0.6, 0.6], 0.3, Verdict.FASTER),
         (0.75, [0.6, 1.0], 0.3, Verdict.FASTER),
@@ -41,10 +43,13 @@ def decided(total: Timing, *entries: Timing) -> Decision:
         (1.2, [1.2, 1.2], 0.9, Verdict.SLOWER),
     ],
 )
-def test_verdict_follows_from_ratios_and_headspace(
-    total: float, entries: list[float], perfect: float | None, expected: Verdict
+def test_verdict_follows_from_ratios_and_headroom(
+    total: float, entries: list[float], zero_cost_ratio: float | None, expected: Verdict
 ) -> None:
-    assert decided(timing(total, perfect), *(timing(each, perfect) for each in entries)).verdict is expected
+    assert (
+        decided(timing(total, zero_cost_ratio), *(timing(each, zero_cost_ratio) for each in entries)).verdict
+        is expected
+    )
 
 
 def test_an_entry_point_that_stays_open_is_named_and_is_a_verdict_of_its_own_only_if_asked_for() -> None:
@@ -58,7 +63,7 @@ def test_an_entry_point_that_stays_open_is_named_and_is_a_verdict_of_its_own_onl
 
 def test_nothing_is_decided_without_an_interval() -> None:
     found = Judge(0.2)
-    assert found.look(None, {}, [Look(1, 1.0)]) == set()
+    assert found.look(None, {}, [InterimAnalysis(1, 1.0)]) == set()
     assert found.decide().verdict is Verdict.NOT_SHOWN and "--time-budget" in found.decide().reason
 
 
@@ -72,7 +77,7 @@ def test_threshold_is_a_share_of_the_time_not_a_speed_up() -> None:
     assert decided(timing(1 / 1.2), timing(1 / 1.2)).verdict is Verdict.NOT_SHOWN
 
 
-def test_a_headspace_that_may_be_large_enough_does_not_blame_the_model() -> None:
+def test_a_headroom_that_may_be_large_enough_does_not_blame_the_model() -> None:
     decision = decided(Timing(ratio(0.95), ratio(0.85, spread=0.2)), timing(0.95))
     assert decision.verdict is Verdict.NOT_SHOWN
 
@@ -89,7 +94,7 @@ def test_the_slower_entry_point_is_named() -> None:
 
 
 def test_each_entry_point_has_a_verdict_of_its_own() -> None:
-    found = judge(timing(0.6), timing(0.6), timing(0.9, perfect=0.9), timing(1.1, spread=0.3), timing(1.4))
+    found = judge(timing(0.6), timing(0.6), timing(0.9, zero_cost_ratio=0.9), timing(1.1, spread=0.3), timing(1.4))
     assert list(found.verdicts().values()) == [
         Verdict.FASTER,
         Verdict.MODEL_BOUND,
@@ -115,7 +120,9 @@ def test_the_ends_of_the_interval_are_what_decides() -> None:
 def test_what_a_look_has_shown_is_not_taken_back_by_a_later_one() -> None:
     found = judge(timing(0.6), timing(0.9), timing(1.0, spread=0.3), share=0.2)
     wide = timing(1.02, spread=0.3)
-    open_now = found.look(timing(0.6), {"entry0": wide, "entry1": wide}, [Look(6, 0.2), Look(8, 0.05)])
+    open_now = found.look(
+        timing(0.6), {"entry0": wide, "entry1": wide}, [InterimAnalysis(6, 0.2), InterimAnalysis(8, 0.05)]
+    )
     assert open_now == {"entry1"} and found.inconclusive() == ["entry1"]
     assert found.entries["entry0"].ratio.high <= 1.05
 
@@ -123,7 +130,9 @@ def test_what_a_look_has_shown_is_not_taken_back_by_a_later_one() -> None:
 def test_slower_is_not_taken_back_either() -> None:
     found = judge(timing(0.6), timing(0.5), timing(1.3), share=0.2, strict=True)
     for later in (timing(1.1, spread=0.3), timing(0.9)):
-        found.look(timing(0.6), {"entry0": timing(0.5), "entry1": later}, [Look(6, 0.2), Look(8, 0.05)])
+        found.look(
+            timing(0.6), {"entry0": timing(0.5), "entry1": later}, [InterimAnalysis(6, 0.2), InterimAnalysis(8, 0.05)]
+        )
         assert found.slower() == ["entry1"] and found.inconclusive() == []
         assert found.entries["entry1"].ratio.low > 1.05
         assert found.decide().verdict is Verdict.SLOWER
@@ -139,8 +148,8 @@ BOTH = {"entry0", "entry1"}
         ({"value": 0.7, "spread": 0.3}, [0.5, 0.5], BOTH, BOTH),  # is it 20 %?
         ({"value": 0.5}, [0.4, 1.05], {"entry1"}, {"entry1"}),  # is one of them slower?
         ({"value": 0.6}, [0.4, 1.4], set(), set()),  # one is
-        ({"value": 0.95}, [0.95], set(), set()),  # not 20 %, though perfect loading could
-        ({"value": 0.95, "perfect": 0.8, "of_perfect": 0.1}, [0.95, 0.95], BOTH, BOTH),  # could it?
+        ({"value": 0.95}, [0.95], set(), set()),  # not 20 %, though zero-cost loading could
+        ({"value": 0.95, "zero_cost_ratio": 0.8, "zero_cost_spread": 0.1}, [0.95, 0.95], BOTH, BOTH),  # could it?
         ({"value": 0.5}, [0.4, (0.99, 0.15)], set(), {"entry1"}),  # may be slower, and does not look so
     ],
 )
@@ -149,8 +158,8 @@ def test_what_is_still_open(
 ) -> None:
     given = [each if isinstance(each, tuple) else (each, 0.01) for each in entries]
     named = {f"entry{i}": timing(value, spread=spread) for i, (value, spread) in enumerate(given)}
-    assert Judge(0.2).look(timing(**total), named, [Look(6, 1.0)]) == expected
-    assert Judge(0.2, strict=True).look(timing(**total), named, [Look(6, 1.0)]) == if_strict
+    assert Judge(0.2).look(timing(**total), named, [InterimAnalysis(6, 1.0)]) == expected
+    assert Judge(0.2, strict=True).look(timing(**total), named, [InterimAnalysis(6, 1.0)]) == if_strict
 
 
 def test_exit_codes_are_the_documented_ones() -> None:

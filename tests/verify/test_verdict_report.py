@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from chirp_migrate.console.screen import printed
+from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.terminal.summary import show_verify
-from chirp_migrate.stats.sequential_looks import Look
+from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.verify.build_report import Findings, build_report, rounds_line
 from chirp_migrate.verify.document import VerifyReport
@@ -35,7 +35,7 @@ def rounds(*loads: float | None) -> Rounds:
         )
         for number, load in enumerate(loads)
     )
-    return Rounds.of(made, (Look(len(made), 1.0),), Stopped.BUDGET)
+    return Rounds.of(made, (InterimAnalysis(len(made), 1.0),), Stopped.BUDGET)
 
 
 def report(of: Rounds) -> VerifyReport:
@@ -45,7 +45,7 @@ def report(of: Rounds) -> VerifyReport:
 
 
 def test_each_entry_point_is_shown_with_what_it_saved_and_could_save() -> None:
-    lines = printed(
+    lines = render_to_text(
         lambda screen: show_verify(report(rounds(QUIET, QUIET, QUIET)), screen), 120, verbose=True
     ).splitlines()
     rows = {line.split()[0]: line for line in lines if re.search(r" % \[.* % \[", line)}
@@ -60,7 +60,7 @@ def test_the_document_has_every_round() -> None:
     assert found.rounds.count == len(found.rounds.made) == 4
     assert found.rounds.others_most == BUSY
     assert found.verdicts["bound"].verdict == "model-bound"
-    assert found.verdicts["bound"].headspace == pytest.approx(0.05, abs=0.01)
+    assert found.verdicts["bound"].headroom == pytest.approx(0.05, abs=0.01)
 
 
 @pytest.mark.parametrize(

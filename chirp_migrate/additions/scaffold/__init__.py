@@ -1,6 +1,6 @@
 """The files that `apply` adds to a backend: loader factory, performance monitor, notebook and tests.
 
-They are what the guide asks for under R-000-2.1, 3.1, 3.2 and 5.1. The first two re-export `chirpid_patch`.
+The guide requires them under R-000-2.1, 3.1, 3.2 and 5.1. The first two re-export `chirpid_patch`.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ SCAFFOLD_PATHS = frozenset(_TEMPLATES)
 
 
 def scaffold_files(root: Path) -> list[tuple[str, str]]:
-    """(POSIX path relative to `root`, text) of each file to be added to the backend at `root`.
+    """Return (POSIX path relative to `root`, text) of each file to be added to the backend at `root`.
 
-    Only files that do not exist, so that nothing is ever overwritten; none at all without a folder `utils/`,
-    and none in a place that is no folder or that a link puts outside `root`. Looks at names only, and writes
-    nothing.
+    The result contains only files that do not exist, so that no file is overwritten. It is empty without a folder
+    `utils/`, and contains no file in a place that is no folder, or is outside `root` because of a link. The function
+    reads only names, and writes nothing.
     """
     if not (root / "utils").is_dir():
         return []
-    return [(path, _text(path)) for path in _TEMPLATES if _is_free(root, path)]
+    return [(path, _template_text(path)) for path in _TEMPLATES if _is_free(root, path)]
 
 
 def has_training_modules(root: Path) -> bool:
-    """Whether `root` has the shape that the added files are made for: a folder `utils/` with the training in it."""
+    """Return whether `root` has the shape that the added files need: a folder `utils/` with the training in it."""
     return any((root / "utils" / name).is_file() for name in _TRAINING_MODULES)
 
 
 def is_scaffold(path: str, content: bytes) -> bool:
     """Return whether the file at `path` of a backend is one that `apply` added, edited since or not.
 
-    Such a file may show the old way on purpose, as the tests do that compare it with the new one. It is known by
-    its place and its first line, a notebook by its title.
+    Such a file may contain old code on purpose, as tests do that compare it with new code. It is identified by its
+    place and its first line, a notebook by its title.
     """
     if path not in _TEMPLATES:
         return False
@@ -69,7 +69,7 @@ def _is_free(root: Path, path: str) -> bool:
     return folder.is_dir() and folder.resolve().is_relative_to(root.resolve())
 
 
-def _text(path: str) -> str:
+def _template_text(path: str) -> str:
     template = files("chirp_migrate.additions.scaffold").joinpath("templates").joinpath(_TEMPLATES[path])
     text = template.read_text(encoding="utf-8")
     return notebook_json(text) if path.endswith(".ipynb") else text

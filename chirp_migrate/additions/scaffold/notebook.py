@@ -10,9 +10,9 @@ _MARKDOWN = "# %% [markdown]"
 
 
 def notebook_json(script: str) -> str:
-    """Return the script as notebook text, format 4.5 with numbered cell ids; the same script gives the same text.
+    """Return the script as notebook text, format 4.5 with numbered cell ids; the same script leads to the same text.
 
-    Markdown cells are comment blocks, without their `# `. Nothing has been executed: no outputs, no counts.
+    Markdown cells are comment blocks, without their `# `. Cells are not executed: they have no outputs and no counts.
 
     Raises:
         ValueError: the script does not begin with a cell marker, or a markdown cell has a line of code.
@@ -31,7 +31,7 @@ def notebook_json(script: str) -> str:
 
 
 def _split(script: str) -> list[tuple[str, list[str]]]:
-    """(marker, lines) of each cell."""
+    """Return (marker, lines) of each cell."""
     cells: list[tuple[str, list[str]]] = []
     for line in script.splitlines():
         if line in (_CODE, _MARKDOWN):

@@ -1,1 +1,1 @@
-"""Data flow: values of names, captured names of functions, and where both flow."""
+"""Data flow: values of names, captured names of functions, and the places to which values flow."""

@@ -7,9 +7,9 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
+from chirp_migrate.analysis.dataflow.closures import Capture, variable_reads
 from chirp_migrate.analysis.dataflow.late_reads import may_read_later
-from chirp_migrate.analysis.dataflow.lifetimes import Outlives, last_use, statement_around
+from chirp_migrate.analysis.dataflow.lifetimes import MayOutlive, last_use, statement_around
 from chirp_migrate.analysis.dataflow.with_blocks import is_transparent
 from chirp_migrate.syntax.module import Module, code_children, walk
 from chirp_migrate.syntax.project import Project
@@ -22,30 +22,30 @@ _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 def early_binding_problem(
     module: Module, project: Project, node: cst.CSTNode, captured: Iterable[Capture]
 ) -> str | None:
-    """Return why binding ``captured`` where ``node`` creates an object could change values that it reads.
+    """Return why binding ``captured`` at ``node`` could change the values that the created object reads.
 
-    ``None`` when it cannot. Each name has its value before ``node`` on every path, and is never bound again; or it is
-    bound again only after the last use of the object.
+    ``None`` if it cannot: each name has its value before ``node`` on every path, and is never rebound, or is rebound
+    only after the last use of the object.
 
     Args:
         module: the module.
         project: the project around it.
-        node: the expression that makes the object, or the definition of a function or class.
+        node: the expression that creates the object, or the definition of a function or class.
         captured: the names.
     """
-    problems = (_problem(module, project, node, capture) for capture in captured)
+    problems = (_timing_problem(module, project, node, capture) for capture in captured)
     return next((problem for problem in problems if problem is not None), None)
 
 
-def _problem(module: Module, project: Project, node: cst.CSTNode, captured: Capture) -> str | None:
+def _timing_problem(module: Module, project: Project, node: cst.CSTNode, captured: Capture) -> str | None:
     name, function = captured.name, captured.scope.node
     bindings = [one for one in captured.bindings if not _only_annotates(one.node)]
     if isinstance(function, _COMPREHENSIONS):
         return f"it reads the last value of the comprehension variable `{name}`"
-    place = _place(module, node, function)
+    place = _direct_definition(module, node, function)
     if any(isinstance(module.parents.get(binding.node), cst.ExceptHandler) for binding in bindings):
         return f"`{name}` is a caught exception, which exists only in its `except` block"
-    if any(isinstance(module.parents[one], cst.Del) for one in reads_of(module, name, captured.scope)):
+    if any(isinstance(module.parents[one], cst.Del) for one in variable_reads(module, name, captured.scope)):
         return f"`{name}` is deleted"
     inner = (one for one in module.find(cst.Nonlocal) if function in module.ancestors(one))
     if any(item.name.value == name for one in inner for item in one.names):
@@ -62,13 +62,13 @@ def _problem(module: Module, project: Project, node: cst.CSTNode, captured: Capt
         if any(holds(module, loop, one.node) for loop in around)
         or (one in later and _may_follow(module, place, one.node))
     ]
-    return _use_after(module, project, node, captured, again) if again else None
+    return _why_used_after(module, project, node, captured, again) if again else None
 
 
-def _use_after(
+def _why_used_after(
     module: Module, project: Project, node: cst.CSTNode, captured: Capture, again: Iterable[Binding]
 ) -> str | None:
-    """Return why an object may be used after one of the bindings ``again`` gives a captured name another value."""
+    """Return why an object may be used after one of the bindings ``again`` rebinds a captured name."""
     rebound = f"`{captured.name}` is assigned again"
     scope = module.scopes.scope_of(node)
     while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
@@ -79,7 +79,7 @@ def _use_after(
         return f"{rebound}, and an object made by it may read the new value"
     try:
         end = last_use(module, project, node)
-    except Outlives as use:
+    except MayOutlive as use:
         return f"{rebound}, and `{use}` may keep the object for longer"
     start = module.span(statement_around(module, node))[0]
     if any(start <= module.span(one.node)[0] < end for one in again):
@@ -88,7 +88,7 @@ def _use_after(
 
 
 def _only_annotates(node: cst.CSTNode) -> bool:
-    """Return whether a node names the type of a variable, and gives it no value."""
+    """Return whether a node annotates a variable without assigning a value."""
     return isinstance(node, cst.AnnAssign) and node.value is None
 
 
@@ -96,8 +96,8 @@ def _repeats(node: cst.CSTNode) -> bool:
     return isinstance(node, (cst.For, cst.While, *_COMPREHENSIONS))
 
 
-def _place(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTNode:
-    """Return ``node`` as seen from ``function``: the definition straight inside it that holds ``node``."""
+def _direct_definition(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTNode:
+    """Return the definition directly inside ``function`` that contains ``node``, or ``node`` itself."""
     place = node
     for ancestor in module.ancestors(node):
         if ancestor is function:
@@ -108,7 +108,7 @@ def _place(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTN
 
 
 def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
-    """Return whether a binding is executed after ``place``, going by the text."""
+    """Return whether a binding is executed after ``place``, judged by their order in the text."""
     if module.span(binding.node)[0] > module.span(place)[0]:
         return True
     # ``x = f(lambda: x)``: the target stands first, and is bound last.
@@ -124,7 +124,7 @@ def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
 
 
 def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
-    """Return whether ``later`` can run after ``place`` in one call: not in the other branch, nor after a ``return``."""
+    """Return whether ``later`` can run after ``place`` in one call, considering branches and ``return``."""
     around = set(module.ancestors(later))
     unclear = (cst.For, cst.While, cst.Try, cst.TryStar)
     child, excluded = place, False
@@ -136,7 +136,7 @@ def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
         if ancestor in around:
             excluded = excluded or (isinstance(ancestor, cst.If) and child is ancestor.body and child not in around)
         elif isinstance(ancestor, cst.IndentedBlock):
-            excluded = excluded or _leaves(ancestor, cst.Return)
+            excluded = excluded or _ends_with_jump(ancestor, cst.Return)
         child = ancestor
     return not excluded
 
@@ -145,7 +145,7 @@ def has_value(module: Module, place: cst.CSTNode, variable: Variable | Capture) 
     """Return whether a variable has a value on every path to ``place``."""
     if any(binding.kind is Kind.PARAMETER for binding in variable.bindings):
         return True
-    found = _Definite(module, {one.node for one in variable.bindings if not _only_annotates(one.node)})
+    found = _DefiniteBindings(module, {one.node for one in variable.bindings if not _only_annotates(one.node)})
     child = place
     for ancestor in module.ancestors(place):
         if found.before(child, ancestor):
@@ -156,7 +156,7 @@ def has_value(module: Module, place: cst.CSTNode, variable: Variable | Capture) 
     return False
 
 
-class _Definite:
+class _DefiniteBindings:
     """Code that binds a variable whenever it runs to its end.
 
     Args:
@@ -171,69 +171,71 @@ class _Definite:
         """Return whether the code of ``around`` before its part ``child`` always binds."""
         match around:
             case cst.IndentedBlock() | cst.SimpleStatementLine() | cst.SimpleStatementSuite() | cst.Module():
-                return any(map(self._statement, takewhile(lambda one: one is not child, around.body)))
+                return any(map(self._statement_binds, takewhile(lambda one: one is not child, around.body)))
             case cst.For(body=body) if child is body:
-                return around in self._nodes or self._always(around.iter)
+                return around in self._nodes or self._always_binds(around.iter)
             case cst.With(items=items, body=body) if child is body:
-                return any(map(self._always, items))
+                return any(map(self._always_binds, items))
             case cst.If(test=test, body=body) | cst.While(test=test, body=body) if child is body:
-                return self._when_true(test)
+                return self._binds_if_true(test)
             case cst.If(test=test):
-                return child is not test and self._always(test)
+                return child is not test and self._always_binds(test)
             case cst.MatchCase(pattern=pattern, body=body) if child is body:
                 return any(one in self._nodes for one in walk(pattern))
         return False
 
-    def _statement(self, statement: cst.CSTNode) -> bool:
+    def _statement_binds(self, statement: cst.CSTNode) -> bool:
         match statement:
             case cst.FunctionDef() | cst.ClassDef():
                 return statement in self._nodes
             case cst.If(test=test, body=body, orelse=other):
-                if self._always(test):
+                if self._always_binds(test):
                     return True
                 rest = other is not None and (
-                    self._statement(other) if isinstance(other, cst.If) else self._block(other.body)
+                    self._statement_binds(other) if isinstance(other, cst.If) else self._block_binds(other.body)
                 )
-                return rest and (self._when_true(test) or self._block(body))
+                return rest and (self._binds_if_true(test) or self._block_binds(body))
             case cst.With(items=items, body=body):
-                return self._with(items, body)
+                return self._with_binds(items, body)
             case (
                 cst.Try(body=body, handlers=handlers, finalbody=last)
                 | cst.TryStar(body=body, handlers=handlers, finalbody=last)
             ):
-                if last is not None and self._block(last.body):
+                if last is not None and self._block_binds(last.body):
                     return True
-                return self._block(body) and all(self._block(one.body) for one in handlers)
+                return self._block_binds(body) and all(self._block_binds(one.body) for one in handlers)
             case cst.For(iter=head) | cst.While(test=head) | cst.Match(subject=head):
-                return self._always(head)
-        return self._always(statement)
+                return self._always_binds(head)
+        return self._always_binds(statement)
 
-    def _with(self, items: Iterable[cst.WithItem], body: cst.BaseSuite) -> bool:
-        """Return whether a ``with`` statement always binds: the block of a manager that swallows errors may not."""
+    def _with_binds(self, items: Iterable[cst.WithItem], body: cst.BaseSuite) -> bool:
+        """Return whether a ``with`` statement always binds; its block may not if the manager swallows errors."""
         for item in items:
-            if self._always(item):
+            if self._always_binds(item):
                 return True
             if not is_transparent(self._module, item):
                 return False
-        return self._block(body)
+        return self._block_binds(body)
 
-    def _block(self, body: cst.BaseSuite) -> bool:
-        """Return whether a block binds, or is left for a place to which no code leads that follows it."""
-        return any(map(self._statement, body.body)) or _leaves(body, cst.Return, cst.Raise, cst.Continue, cst.Break)
+    def _block_binds(self, body: cst.BaseSuite) -> bool:
+        """Return whether a block always binds, or is always left, so that the code after it does not run."""
+        return any(map(self._statement_binds, body.body)) or _ends_with_jump(
+            body, cst.Return, cst.Raise, cst.Continue, cst.Break
+        )
 
-    def _when_true(self, test: cst.BaseExpression) -> bool:
-        """Return whether an expression has bound if its value is true."""
+    def _binds_if_true(self, test: cst.BaseExpression) -> bool:
+        """Return whether an expression binds whenever its value is true."""
         if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
-            return self._when_true(test.left) or self._when_true(test.right)
-        return self._always(test)
+            return self._binds_if_true(test.left) or self._binds_if_true(test.right)
+        return self._always_binds(test)
 
-    def _always(self, node: cst.CSTNode) -> bool:
-        """Whether a statement without blocks, or an expression, always binds: parts that may not run do not count."""
-        return node in self._nodes or any(map(self._always, _evaluated_parts(node)))
+    def _always_binds(self, node: cst.CSTNode) -> bool:
+        """Return whether a simple statement or expression always binds; parts that may not run do not count."""
+        return node in self._nodes or any(map(self._always_binds, _evaluated_parts(node)))
 
 
 def _evaluated_parts(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
-    """Parts of a node that are evaluated whenever the node is."""
+    """Yield the parts of a node that are evaluated whenever the node is."""
     match node:
         case cst.BooleanOperation(left=first) | cst.IfExp(test=first) | cst.Assert(test=first):
             return (first,)
@@ -246,7 +248,7 @@ def _evaluated_parts(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
     return code_children(node)
 
 
-def _leaves(body: cst.BaseSuite, *ways: type[cst.CSTNode]) -> bool:
+def _ends_with_jump(body: cst.BaseSuite, *ways: type[cst.CSTNode]) -> bool:
     """Return whether a block ends with a statement that leaves it."""
     last: cst.CSTNode | None = body.body[-1] if body.body else None
     if isinstance(last, cst.SimpleStatementLine):

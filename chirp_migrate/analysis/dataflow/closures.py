@@ -1,4 +1,4 @@
-"""Captured names: what a function, lambda or class uses of its enclosing functions."""
+"""Captured names: the variables of enclosing functions that a function, lambda or class uses."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from chirp_migrate.syntax.scopes import Binding, Kind, Scope
 
 @dataclass(frozen=True, eq=False)
 class Capture:
-    """A name that belongs to a function around.
+    """A captured name: a variable of an enclosing function.
 
     Attributes:
         name: the name.
-        scope: what it belongs to.
-        bindings: every place that gives it a value.
-        reads: where it is read.
+        scope: the scope that it belongs to.
+        bindings: every place that assigns a value to it.
+        reads: the places that read it.
     """
 
     name: str
@@ -30,14 +30,15 @@ class Capture:
 
     @property
     def is_import(self) -> bool:
-        """Return whether an import inside the function gives it its value, at least in one place."""
+        """Return whether at least one of its bindings is an import inside the function."""
         return any(binding.kind is Kind.IMPORT for binding in self.bindings)
 
 
 def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
-    """Names read in ``parts`` that belong to functions, classes or comprehensions around them, in order of first use.
+    """Return the captured names in ``parts``, in order of first use.
 
-    Of a function, ``parts`` are its body, or its defaults, which are evaluated outside of it.
+    These are variables of the functions, classes or comprehensions around ``parts``. ``parts`` of a function are its
+    body, or its defaults, which are evaluated outside of it.
     """
     found: dict[str, Capture] = {}
     for part in parts:
@@ -51,28 +52,28 @@ def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
     return found
 
 
-def reads_of(module: Module, name: str, scope: Scope) -> list[cst.Name]:
-    """Yield where code reads, changes or deletes the variable ``name`` of ``scope``, inner functions included."""
+def variable_reads(module: Module, name: str, scope: Scope) -> list[cst.Name]:
+    """Yield the places that read, change or delete the variable ``name`` of ``scope``, inner functions included."""
     reads = (node for node in module.named(name) if is_read(module, node))
     owners = ((node, module.scopes.lookup(name, node)) for node in reads)
     return [node for node, owner in owners if owner is not None and owner.scope is scope]
 
 
 def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]:
-    """Return every place where ``name`` refers to the variable of ``scope``, for every use."""
+    """Return every place where ``name`` refers to the variable of ``scope``, for any use."""
     variables = (one for one in module.named(name) if mention(module, one) is not Mention.LABEL)
     owners = ((variable, module.scopes.lookup(name, variable)) for variable in variables)
     return [one for one, owner in owners if owner is not None and owner[0] is scope]
 
 
-def parts_in(module: Module, code: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """Return what ``code`` has of the module, which the line that ``statements_of`` makes of a suite is not part of."""
+def nodes_in_module(module: Module, code: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
+    """Return the parts of ``code`` that are nodes of the module, unlike the lines that ``statements_of`` creates."""
     return [part for one in code for part in ((one,) if one in module.parents else code_children(one))]
 
 
-def uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> list[cst.Name]:
+def variable_uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> list[cst.Name]:
     """Yield places in ``code`` where ``name`` refers to a variable."""
-    within = set(parts_in(module, code))
+    within = set(nodes_in_module(module, code))
     return [
         one
         for one in module.named(name)

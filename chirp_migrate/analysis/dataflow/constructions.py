@@ -10,10 +10,10 @@ from chirp_migrate.syntax.queries import holds, names_below
 
 
 def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, title: str) -> list[cst.Call] | None:
-    """Calls of the class that ``node`` makes and calls ``title``.
+    """Return the calls of the class that ``node`` creates under the name ``title``.
 
-    ``None`` when it is used for anything else outside of itself, called with ``*`` or ``**``, or where it may not be
-    made yet.
+    ``None`` if code outside of the class uses it in another way, calls it with ``*`` or ``**``, or may call it before
+    it exists.
     """
     calls: list[cst.Call] = []
     for mention in names_below(module.enclosing_function(node) or module.tree, title):

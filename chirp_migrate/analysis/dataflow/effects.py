@@ -1,4 +1,4 @@
-"""Side effects of code: without any, a dataset may be read before the code instead of in between."""
+"""Side effects of code. If code has none, a dataset may be read before the code instead of during it."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _ARITHMETIC = (
 )
 
 
-def effect(
+def first_effect(
     module: Module,
     node: cst.CSTNode,
     *,
     strangers: bool = False,
     is_container: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> str | None:
-    """Return source of the first part of an expression that may have side effects; ``None`` when there is none.
+    """Return the source of the first part of an expression that may have side effects; ``None`` without one.
 
-    Calls count as computing when they are known to; with ``strangers`` also when they belong to packages that cannot
-    reach the user's names (they may draw random numbers then), and for what is provably one of Python's containers also
-    when they look something up in it.
+    Calls of known functions without effects are permitted. With ``strangers``, so are calls of packages that cannot
+    reach the user's names, although they may draw random numbers. Look-ups are permitted in objects that provably are
+    Python's containers.
     """
     if isinstance(node, cst.Call):
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
@@ -58,19 +58,19 @@ def effect(
     for child in code_children(node):
         if isinstance(node, cst.Call) and child is node.func and isinstance(child, cst.Name):
             continue
-        found = effect(module, child, strangers=strangers, is_container=is_container)
+        found = first_effect(module, child, strangers=strangers, is_container=is_container)
         if found is not None:
             return found
     return None
 
 
-def more_than_computing(
+def effect_message(
     module: Module,
     code: Iterable[cst.CSTNode],
     is_container: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> str | None:
-    """Return the message for code with an :func:`effect`; ``None`` without one."""
-    effects = (effect(module, one, is_container=is_container) for one in code)
+    """Return the message for code with an :func:`first_effect`; ``None`` for code without effects."""
+    effects = (first_effect(module, one, is_container=is_container) for one in code)
     found = next((one for one in effects if one is not None), None)
     return None if found is None else f"`{found}` may have side effects"
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["CODE", "DETAILS", "place_of_look"]
+__all__ = ["CODE", "DETAILS", "place_of_inspection"]
 
 #: Attributes that distinguish functions, and calls that distinguish functions from other objects.
 CODE = frozenset(f"__{name}__" for name in ("name", "qualname", "code", "defaults", "closure"))
@@ -24,23 +24,23 @@ _CLASS = re.compile(r"_*[A-Z]+[a-z0-9]\w*|(\w+_)?(cls|class|klass|type|kind)_?")
 _STRING = r"""["']({0})["'](?!\s*:)|(?:[^\s{{,]\s*|,[ \t]*)["']({0})["']"""
 
 
-def place_of_look(project: Project, attributes: frozenset[str]) -> str | None:
-    """Where a file reads one of some attributes of what may be a function, as ``path:line``; those of classes aside.
+def place_of_inspection(project: Project, attributes: frozenset[str]) -> str | None:
+    """Return where a file reads one of ``attributes`` of an object that may be a function, as ``path:line``.
 
     Args:
         project: the files.
-        attributes: ``CODE`` or ``DETAILS``.
+        attributes: ``CODE`` or ``DETAILS``. Attributes of classes do not count.
     """
     words = (*sorted(attributes), *(_TELLING if attributes == CODE else ()))
     for path, text in project.matching(re.compile("|".join(words)), *words):
-        line = _line_of_look(text, attributes)
+        line = _line_of_inspection(text, attributes)
         if line is not None:
             return f"{path}:{line}"
     return None
 
 
 @lru_cache(maxsize=1024)
-def _line_of_look(text: str, attributes: frozenset[str]) -> int | None:
+def _line_of_inspection(text: str, attributes: frozenset[str]) -> int | None:
     pattern = _STRING.format("|".join(sorted(attributes)))
     if attributes == CODE:
         pattern += rf"|\b(?:{'|'.join(_TELLING)})\b"
@@ -62,7 +62,7 @@ def _reads(tree: ast.AST, attributes: Collection[str]) -> Iterator[int]:
 
 
 def _is_class(node: ast.expr, classes: Collection[str]) -> bool:
-    """Return whether an expression is a class, or the class of a call's result: ``type(…)`` as a rule."""
+    """Return whether an expression is a class, or the result of a call that returns a class, such as ``type(…)``."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name in classes or name == "__class__" or _CLASS.fullmatch(name) is not None

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
+from chirp_migrate.analysis.dataflow.closures import Capture, variable_reads
 from chirp_migrate.analysis.known_names import DATASET, base_names, is_call_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
@@ -32,7 +32,7 @@ def may_read_later(module: Module, project: Project, node: cst.CSTNode, captured
 
 
 def _is_late(module: Module, project: Project, functions: Sequence[cst.CSTNode], reads: Sequence[cst.CSTNode]) -> bool:
-    """Return whether names in functions may be read after these have returned."""
+    """Return whether names in functions may be read after these functions have returned."""
     for read in reads:
         inside = takewhile(lambda one: one not in functions, module.ancestors(read))
         if any(isinstance(one, _LAZY) and not _is_used_up(module, project, one) for one in inside):
@@ -48,7 +48,7 @@ def _suspends(function: cst.CSTNode) -> bool:
 
 
 def _is_used_up(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Return whether nothing holds a generator or function once the expression around it has its value."""
+    """Return whether no object keeps a generator or function after the expression around it is evaluated."""
     argument = module.parents[node]
     call = module.parents[argument]
     if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call):
@@ -59,13 +59,13 @@ def _is_used_up(module: Module, project: Project, node: cst.CSTNode) -> bool:
 
 
 def _may_give_itself(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether methods of a class may keep its objects somewhere, or give them or their methods away."""
+    """Return whether methods of a class may store its objects, or pass on the objects or their methods."""
     if any(project.is_class(base) for base in base_names(module, project, node)):
         return True
     methods = methods_of(node)
     for method in methods.values():
         own = next((one.name for one in (*method.params.posonly_params, *method.params.params)), None)
-        reads = [] if own is None else reads_of(module, own.value, module.scopes.scope_of(own))
+        reads = [] if own is None else variable_reads(module, own.value, module.scopes.scope_of(own))
         if _is_late(module, project, [method], reads) or not all(
             _only_reads_attributes(module, project, one, methods) for one in reads
         ):

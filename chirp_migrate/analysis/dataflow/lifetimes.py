@@ -1,8 +1,8 @@
 """Lifetimes of objects: an allow-list of uses, and the end of the last use.
 
-The object, and a loader or dataset of PyTorch that holds it, may be given to a loader call, iterated over, measured
-with ``len``, kept in a local variable for the statements that follow in the same block, or given to a function of the
-project that does only these. Any other use may keep the object.
+The permitted uses of the object, and of a loader or dataset of PyTorch that contains it: pass it to a loader call,
+iterate over it, call ``len`` on it, store it in a local variable for the following statements of the same block, or
+pass it to a function of the project that only does these things. Any other use may keep the object.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from functools import lru_cache
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import reads_of
+from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced
 from chirp_migrate.analysis.dataflow.value_flow import (
     Assigned,
+    AttributeRead,
+    CallArgument,
     Called,
-    Chosen,
-    Given,
+    ConditionalOperand,
     Iterated,
-    Member,
-    Returned,
+    ReturnValue,
     step_of,
 )
 from chirp_migrate.analysis.known_names import (
@@ -31,8 +31,8 @@ from chirp_migrate.analysis.known_names import (
     LOADER,
     PLAIN_DECORATOR,
     PROGRESS,
+    any_of_patterns,
     is_call_of,
-    one_of,
     resolves_to,
 )
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
@@ -41,7 +41,7 @@ from chirp_migrate.syntax.queries import find_own, holds, one_line
 from chirp_migrate.syntax.scopes import Scope
 
 #: Calls that give an object which holds what they are given, and keep it nowhere else.
-_HOLDERS = one_of(
+_HOLDERS = any_of_patterns(
     *(LOADER, FACTORY_METHOD, DATASET, PROGRESS),
     r"builtins\.(enumerate|filter|iter|map|reversed|zip)|itertools\.(chain|islice)",
 )
@@ -62,42 +62,42 @@ _CALLS_LIMIT = 4
 _LONGEST_CODE = 60
 
 
-class Outlives(Exception):
-    """An object may be kept for longer than can be followed; the message shows the code that may keep it."""
+class MayOutlive(Exception):
+    """An object may be kept for longer than can be traced; the message shows the code that may keep it."""
 
 
 def last_use(module: Module, project: Project, made: cst.CSTNode) -> int:
-    """Return the offset after which nothing uses an object again, until the code that makes it runs again.
+    """Return the offset after which no code uses an object, until the code that creates it runs again.
 
     Args:
         module: the module.
         project: the project around it.
-        made: the expression that makes the object, or the definition of a function or class. The objects of a class
-            count, too.
+        made: the expression that creates the object, or the definition of a function or class. Uses of the objects of a
+            class count as uses of the class.
 
     Raises:
         Outlives: an object may be kept.
     """
-    return _UseAnalysis(module, project).of_made(made)
+    return _UseAnalysis(module, project).last_use_of_made(made)
 
 
 def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
-    """Return whether an object that ``made`` makes may be held by an object that code of the project copies deeply.
+    """Return whether code of the project may copy an object that contains the object of ``made`` deeply.
 
-    It may if it is returned, or used by code that cannot be followed (see :func:`last_use`).
+    It may if the object is returned, or used by code that cannot be traced (see :func:`last_use`).
     """
-    if not any(_copies(text) for _, text in project.matching(_COPIES, *_COPYING, "dumps")):
+    if not any(_copies_deeply(text) for _, text in project.matching(_COPIES, *_COPYING, "dumps")):
         return False
     try:
-        _UseAnalysis(module, project, may_return=False).of_made(made)
-    except Outlives:
+        _UseAnalysis(module, project, may_return=False).last_use_of_made(made)
+    except MayOutlive:
         return True
     return False
 
 
 @lru_cache(maxsize=1024)
-def _copies(text: str) -> bool:
-    """Return whether code copies objects deeply, but for the state of models."""
+def _copies_deeply(text: str) -> bool:
+    """Return whether code copies objects deeply, apart from the state of models."""
     try:
         tree = syntax_tree(text)
     except UnparsableModule:
@@ -128,86 +128,86 @@ class _UseAnalysis:
     Args:
         module: the module.
         project: the project around it.
-        may_return: whether the function around may return a value. A function that is called may not.
-        depth: how many calls of functions of the project led here. Their variables end with them.
+        may_return: whether the enclosing function may return the value. A called function may not.
+        depth: number of traced calls of functions of the project up to this one. Their variables end with the calls.
     """
 
     def __init__(self, module: Module, project: Project, *, may_return: bool = True, depth: int = 0) -> None:
         self._module, self._project, self._may_return, self._depth = module, project, may_return, depth
 
-    def of_made(self, made: cst.CSTNode) -> int:
-        """Return the end of the last use of an object that is made here."""
+    def last_use_of_made(self, made: cst.CSTNode) -> int:
+        """Return the end of the last use of an object that ``made`` creates."""
         if isinstance(made, cst.FunctionDef | cst.ClassDef):
-            return self.of_variable(made.name, made)
-        return self.of_value(made)
+            return self.last_use_of_variable(made.name, made)
+        return self.last_use_of_value(made)
 
-    def of_value(self, node: cst.CSTNode) -> int:
+    def last_use_of_value(self, node: cst.CSTNode) -> int:
         """Return the end of the last use of an expression's value."""
         module, parent = self._module, self._module.parents[node]
         match step_of(module, node):
-            case Chosen(whole):
-                return self.of_value(whole)
+            case ConditionalOperand(whole):
+                return self.last_use_of_value(whole)
             case Iterated(cst.For() as loop):
                 return module.span(loop)[1]
             case Iterated(clause):
                 around = next(one for one in module.ancestors(clause) if isinstance(one, _COMPREHENSIONS))
-                return self.of_value(around) if isinstance(around, _LAZY) else module.span(around)[1]
-            case Given(argument, call) if not argument.star:
-                return self._of_argument(argument, call)
-            case Member(attribute) if attribute.attr.value == "dataset":
-                return self.of_value(attribute)
+                return self.last_use_of_value(around) if isinstance(around, _LAZY) else module.span(around)[1]
+            case CallArgument(argument, call) if not argument.star:
+                return self._last_use_of_argument(argument, call)
+            case AttributeRead(attribute) if attribute.attr.value == "dataset":
+                return self.last_use_of_value(attribute)
             case Assigned((cst.Name() as name,), cst.Assign() | cst.AnnAssign() as statement):
-                return self.of_variable(name, statement)
-            case Returned(statement) if self._may_return and not _has_finally(module, statement):
+                return self.last_use_of_variable(name, statement)
+            case ReturnValue(statement) if self._may_return and not _has_finally(module, statement):
                 return module.span(statement)[1]
             case None if isinstance(parent, cst.Expr | cst.Del):
                 return module.span(parent)[1]
-        raise Outlives(self._shorten_code(node))
+        raise MayOutlive(self._shorten_code(node))
 
-    def of_variable(self, name: cst.Name, made: cst.CSTNode) -> int:
-        """The end of the last use of a variable with the value that ``made``, an assignment or definition, gives it.
+    def last_use_of_variable(self, name: cst.Name, made: cst.CSTNode) -> int:
+        """Return the end of the last use of a variable with its value from ``made``, an assignment or definition.
 
-        Each use stands in a statement that follows in the same block, so that no other way leads there.
+        Each use is in a following statement of the same block, so that no other path leads to it.
         """
         module, scope = self._module, self._module.scopes.scope_of(name)
         line = statement_around(module, made)
         block = module.parents[line]
         if not isinstance(scope.node, cst.FunctionDef) or name.value in scope.elsewhere:
-            raise Outlives(self._shorten_code(made))
+            raise MayOutlive(self._shorten_code(made))
         after = module.span(made)[1]
         following = (
             [one for one in block.body if module.span(one)[1] > after] if isinstance(block, cst.IndentedBlock) else []
         )
         end = after
-        for read in reads_of(module, name.value, scope):
+        for read in variable_reads(module, name.value, scope):
             if isinstance(made, cst.ClassDef) and holds(module, made, read):
                 continue
             place = next((one for one in following if holds(module, one, read)), None)
             is_in_order = place is not None and module.span(read)[0] >= after
             if not self._is_evaluated_in(read, scope) or not (is_in_order or self._depth):
-                raise Outlives(self._shorten_code(read))
-            end = max(end, module.span(place or read)[1], self._of_read(read, made))
+                raise MayOutlive(self._shorten_code(read))
+            end = max(end, module.span(place or read)[1], self._last_use_after_read(read, made))
         return end
 
-    def _of_read(self, read: cst.Name, made: cst.CSTNode) -> int:
+    def _last_use_after_read(self, read: cst.Name, made: cst.CSTNode) -> int:
         if not isinstance(made, cst.ClassDef):
-            return self.of_value(read)
+            return self.last_use_of_value(read)
         match step_of(self._module, read):
             case Called(call):
-                return self.of_value(call)
-        raise Outlives(self._shorten_code(read))
+                return self.last_use_of_value(call)
+        raise MayOutlive(self._shorten_code(read))
 
-    def _of_argument(self, argument: cst.Arg, call: cst.Call) -> int:
+    def _last_use_of_argument(self, argument: cst.Arg, call: cst.Call) -> int:
         module, project = self._module, self._project
         if is_call_of(module, call, _HOLDERS, project):
-            return self.of_value(call)
+            return self.last_use_of_value(call)
         is_consumed = argument is call.args[0] and is_call_of(module, call, _CONSUMERS, project)
-        if not is_consumed and not self._only_uses(argument, call):
-            raise Outlives(self._shorten_code(call))
+        if not is_consumed and not self._does_not_keep(argument, call):
+            raise MayOutlive(self._shorten_code(call))
         return module.span(call)[1]
 
-    def _only_uses(self, argument: cst.Arg, call: cst.Call) -> bool:
-        """Return whether a call is one of a function of the project that keeps nothing of an argument."""
+    def _does_not_keep(self, argument: cst.Arg, call: cst.Call) -> bool:
+        """Return whether a call is of a function of the project that does not keep an argument."""
         names = self._project.resolved_names(self._module, call.func)
         found = self._project.function_definition(next(iter(names))) if len(names) == 1 else None
         if found is None or self._depth == _CALLS_LIMIT:
@@ -223,16 +223,16 @@ class _UseAnalysis:
         scope = home.scopes.scope_of(parameter)
         uses = _UseAnalysis(home, self._project, may_return=False, depth=self._depth + 1)
         try:
-            for read in reads_of(home, parameter.value, scope):
+            for read in variable_reads(home, parameter.value, scope):
                 if not uses._is_evaluated_in(read, scope):
                     return False
-                uses.of_value(read)
-        except Outlives:
+                uses.last_use_of_value(read)
+        except MayOutlive:
             return False
         return True
 
     def _is_evaluated_in(self, read: cst.Name, scope: Scope) -> bool:
-        """Whether a name is read by the code of a function itself, and of comprehensions that it evaluates at once."""
+        """Return whether a read is in the function's own code, or in a comprehension that is evaluated at once."""
         found: Scope | None = self._module.scopes.scope_of(read)
         while found is not None and found is not scope:
             if not isinstance(found.node, _COMPREHENSIONS) or isinstance(found.node, _LAZY):
@@ -253,7 +253,7 @@ def statement_around(module: Module, node: cst.CSTNode) -> cst.CSTNode:
 
 
 def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> cst.Name | None:
-    """Return the parameter that takes an argument of a call; ``None`` for ``*``, ``**`` and what is not certain."""
+    """Return the parameter that gets an argument of a call; ``None`` for ``*`` and ``**``, and if it is not certain."""
     given = function.params
     if argument.keyword is not None:
         named = (*given.params, *given.kwonly_params)
@@ -266,7 +266,7 @@ def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> 
 
 
 def _has_finally(module: Module, statement: cst.CSTNode) -> bool:
-    """Return whether code of the same function still runs after a ``return``."""
+    """Return whether a ``finally`` of the same function still runs after a ``return``."""
     for around in module.ancestors(statement):
         if isinstance(around, cst.FunctionDef | cst.Lambda):
             return False

@@ -13,37 +13,40 @@ from chirp_migrate.syntax.queries import assigned_pairs, binding_scope, dotted, 
 
 
 @dataclass(frozen=True)
-class Origin:
-    """A value given to a name: all of ``value``, or its element at position ``part``."""
+class AssignedValue:
+    """A value that is assigned to a name: all of ``value``, or its element at position ``part``."""
 
     value: cst.BaseExpression
     part: int | None = None
 
 
 @dataclass
-class _Given:
+class _AssignedValues:
     """The values that one scope assigns to a name."""
 
-    values: list[Origin] = field(default_factory=list)
+    values: list[AssignedValue] = field(default_factory=list)
     annotations: list[cst.BaseExpression] = field(default_factory=list)
 
 
-def origins(module: Module, scope: cst.CSTNode, name: str) -> tuple[list[Origin], list[cst.BaseExpression]]:
-    """Values that ``name`` is given in ``scope`` by assignments and ``with``, and its annotations there."""
-    given = module.once(_names_given, scope).get(name) or _Given()
+def origins(module: Module, scope: cst.CSTNode, name: str) -> tuple[list[AssignedValue], list[cst.BaseExpression]]:
+    """Return the values that assignments and ``with`` assign to ``name`` in ``scope``, and its annotations there."""
+    given = module.once(_values_by_name, scope).get(name) or _AssignedValues()
     parameter = parameters(scope).get(name)
     written = None if parameter is None else parameter.annotation
     return list(given.values), given.annotations + ([] if written is None else [written.annotation])
 
 
-def values_of(module: Module, node: cst.CSTNode) -> list[Origin]:
+def values_of(module: Module, node: cst.CSTNode) -> list[AssignedValue]:
     """Return the values assigned to a name or attribute; empty for other expressions."""
     name = dotted(node)
     return [] if name is None else origins(module, scope_of(module, node, name), name)[0]
 
 
 def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
-    """Where ``name`` gets its value: see ``binding_scope``; of what the module binds, a function around may set it."""
+    """Return the scope that binds ``name`` (see ``binding_scope``).
+
+    For a name of the module, that is the enclosing function that sets it, if there is one.
+    """
     scope = binding_scope(module, node, name)
     if not isinstance(scope, cst.Module):
         return scope
@@ -51,30 +54,30 @@ def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
     return next((function for function in functions if origins(module, function, name)[0]), scope)
 
 
-def _names_given(module: Module, scope: cst.CSTNode) -> dict[str, _Given]:
+def _values_by_name(module: Module, scope: cst.CSTNode) -> dict[str, _AssignedValues]:
     """Return the values that a scope assigns to names; for a class, those of all its methods."""
-    found: dict[str, _Given] = defaultdict(_Given)
+    found: dict[str, _AssignedValues] = defaultdict(_AssignedValues)
     giving = (cst.AnnAssign, cst.Assign, cst.NamedExpr, cst.WithItem)
     for node in find_in(scope, *giving) if isinstance(scope, cst.ClassDef) else find_own(scope, *giving):
         if isinstance(node, cst.AnnAssign):
             given = found[dotted(node.target) or ""]
             given.annotations.append(node.annotation.annotation)
-            given.values += [Origin(node.value)] if node.value is not None else []
+            given.values += [AssignedValue(node.value)] if node.value is not None else []
         elif isinstance(node, cst.Assign):
             for target in node.targets:
                 for name, origin in _assigned_names(target.target, node.value):
                     found[name].values.append(origin)
         elif isinstance(node, cst.NamedExpr):
-            found[dotted(node.target) or ""].values.append(Origin(node.value))
+            found[dotted(node.target) or ""].values.append(AssignedValue(node.value))
         elif isinstance(node, cst.WithItem) and node.asname is not None:
-            found[dotted(node.asname.name) or ""].values.append(Origin(node.item))
+            found[dotted(node.asname.name) or ""].values.append(AssignedValue(node.item))
     return found
 
 
-def _assigned_names(target: cst.BaseExpression, value: cst.BaseExpression) -> Iterator[tuple[str, Origin]]:
+def _assigned_names(target: cst.BaseExpression, value: cst.BaseExpression) -> Iterator[tuple[str, AssignedValue]]:
     for one, given in assigned_pairs(target, value):
         if (name := dotted(one)) is not None:
-            yield name, Origin(given)
+            yield name, AssignedValue(given)
         for position, element in enumerate(one.elements if isinstance(one, cst.Tuple | cst.List) else ()):
             if (name := dotted(element.value)) is not None:
-                yield name, Origin(given, position)
+                yield name, AssignedValue(given, position)

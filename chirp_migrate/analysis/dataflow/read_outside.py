@@ -12,23 +12,23 @@ _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 
 
 def is_read_outside(module: Module, loop: cst.For, name: str) -> bool:
-    """Return whether the value that ``loop`` leaves in ``name`` may be read somewhere else in its scope."""
+    """Return whether code elsewhere in the scope may read the value that ``name`` has after ``loop``."""
     scope = module.enclosing_scope(loop)
     if looks_at_names(module, scope) is not None:
         return True
     for read in module.named(name):
         if scope not in module.ancestors(read) or mention(module, read) not in _USED:
             continue
-        if holds(module, loop, read) or _is_given_first(module, read, name, module.span(loop)):
+        if holds(module, loop, read) or _is_assigned_first(module, read, name, module.span(loop)):
             continue
         binders = (ancestor for ancestor in module.ancestors(read) if ancestor is not scope)
-        if not any(_binds(module, binder, read, name) for binder in binders):
+        if not any(_gets_value_from(module, binder, read, name) for binder in binders):
             return True
     return False
 
 
-def _is_given_first(module: Module, read: cst.CSTNode, name: str, loop: tuple[int, int]) -> bool:
-    """Return whether an assignment, with no iteration of the loop after it, always runs before ``read`` does."""
+def _is_assigned_first(module: Module, read: cst.CSTNode, name: str, loop: tuple[int, int]) -> bool:
+    """Return whether an assignment always runs before ``read``, without an iteration of the loop between them."""
     offset = module.span(read)[0]
     for ancestor in module.ancestors(read):
         start, end = module.span(ancestor) if isinstance(ancestor, cst.For | cst.While) else (0, 0)
@@ -55,8 +55,8 @@ def _assignments(module: Module, name: str) -> dict[cst.CSTNode, list[cst.CSTNod
     return found
 
 
-def _binds(module: Module, binder: cst.CSTNode, read: cst.CSTNode, name: str) -> bool:
-    """Return whether ``read`` gets its value from ``binder``: a loop, comprehension or function that binds ``name``."""
+def _gets_value_from(module: Module, binder: cst.CSTNode, read: cst.CSTNode, name: str) -> bool:
+    """Return whether ``read`` gets its value from ``binder``, a loop, comprehension or function that binds ``name``."""
     if isinstance(binder, cst.FunctionDef | cst.Lambda):
         return name in parameters(binder)
     if isinstance(binder, cst.For):

@@ -1,10 +1,10 @@
 """Symbolic evaluation of small straight-line functions to values that can be compared.
 
-Rules recognise code by meaning, not by spelling: ``x, y = self.dataset[i]; x = (x - m) / s; return x, y`` and
-``sample = self.dataset[i]; return sample[0].sub(m).div(s), sample[1]`` evaluate to the same :class:`Value`.
-Nothing is executed. Every way through the code is a :class:`Path` of its own, with a value that has no choices in it.
-Loops, ``try``, in-place updates and anything else with effects end the evaluation with :class:`NotStraightLine`: the
-rule then reports instead of rewriting.
+Rules recognise code by meaning, not by spelling: ``x, y = self.dataset[i]; x = (x - m) / s; return x, y`` and ``sample
+= self.dataset[i]; return sample[0].sub(m).div(s), sample[1]`` evaluate to the same :class:`Value`. No code is executed.
+Every path through the code is a separate :class:`Path`, with a value without conditions. Loops, ``try``, in-place
+updates and other code with effects end the evaluation with :class:`NotStraightLine`. The rule then reports the code
+instead of rewriting it.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ _COMPARISONS: dict[type[cst.CSTNode], str] = {
 
 
 class NotStraightLine(Exception):
-    """The function does something whose value this module does not model; the message names it."""
+    """The function contains code whose value this module does not model; the message names the code."""
 
 
 class Value:
-    """A symbolic value: one of the classes below. As text it is Python source, with the brackets that it may need."""
+    """A symbolic value: one of the classes below. Its text is Python source, with the brackets that it may need."""
 
     def __str__(self) -> str:
         return _source(self)
 
     @property
     def parts(self) -> Sequence[Value]:
-        """Return the values that it is made of, in order, but for those that a call is given by keyword."""
+        """Return the values inside this value, in order, without keyword arguments of a call."""
         held = (one if isinstance(one, tuple) else (one,) for one in vars(self).values())
         return [part for one in held for part in one if isinstance(part, Value)]
 
@@ -79,14 +79,14 @@ class Name(Value):
 
 @dataclass(frozen=True)
 class Const(Value):
-    """A literal, by its source."""
+    """A literal, as its source."""
 
     source: str
 
 
 @dataclass(frozen=True)
 class Opaque(Value):
-    """A value that is not modelled, by its source."""
+    """A value that is not modelled, as its source."""
 
     source: str
 
@@ -101,7 +101,7 @@ class Attr(Value):
 
 @dataclass(frozen=True)
 class Item(Value):
-    """``base[index]``; made by :func:`item`."""
+    """``base[index]``, created by :func:`item`."""
 
     base: Value
     index: Value
@@ -109,7 +109,7 @@ class Item(Value):
 
 @dataclass(frozen=True)
 class Call(Value):
-    """A call; made by :func:`call`. Of ``*`` and ``**`` the keyword is the star."""
+    """A call, created by :func:`call`. For ``*`` and ``**`` arguments, the keyword is the star."""
 
     function: Value
     args: tuple[Value, ...]
@@ -118,7 +118,7 @@ class Call(Value):
 
 @dataclass(frozen=True)
 class Op(Value):
-    """Arithmetic, a comparison, ``and`` or ``or``, by its symbol."""
+    """Arithmetic, a comparison, ``and`` or ``or``, with its symbol."""
 
     symbol: str
     left: Value
@@ -134,7 +134,7 @@ class Not(Value):
 
 @dataclass(frozen=True)
 class Tuple(Value):
-    """A tuple that is written down."""
+    """A tuple display."""
 
     items: tuple[Value, ...]
 
@@ -151,14 +151,14 @@ class Path:
     """One path through code: its result, and the operations on it.
 
     Attributes:
-        truths: what is asked on it, part by part, and which of it holds; of ``x is not None`` that is x.
-        names: what names stand for in the end.
-        value: what it gives.
-        tests: what is asked, as a whole.
-        kept: the values that are given to names.
-        calls: the calls that are made.
-        items: the items that are asked for, but for those at a literal index.
-        returned: what functions that were looked into returned.
+        truths: the parts of all tests on the path, and whether each is true. For ``x is not None``, the part is x.
+        names: the values of names at the end.
+        value: the result.
+        tests: the complete tests.
+        kept: the values that are assigned to names.
+        calls: the calls on the path.
+        items: the items that are read, except those at a literal index.
+        returned: the results of inlined functions.
     """
 
     truths: dict[Value, bool] = field(default_factory=dict)
@@ -177,7 +177,7 @@ class Path:
 
 
 def item(base: Value, index: Value) -> Value:
-    """Subscript access; an item of a literal tuple is that item."""
+    """Return a subscript; for an item of a literal tuple, the item itself."""
     match base, index:
         case Tuple(items), Const(position) if position.isdigit() and int(position) < len(items):
             return items[int(position)]
@@ -185,7 +185,7 @@ def item(base: Value, index: Value) -> Value:
 
 
 def call(function: Value, args: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...] = ()) -> Value:
-    """Return a call; arithmetic spelled as a method is arithmetic."""
+    """Return a call; a method for arithmetic, such as ``sub``, becomes an ``Op``."""
     match function, args, keywords:
         case Attr(base, method), (other,), () if method in _ARITHMETIC_METHODS:
             return Op(_ARITHMETIC_METHODS[method], base, other)
@@ -231,9 +231,9 @@ class Evaluator:
     """Evaluates function bodies.
 
     Args:
-        source: gives the source text of a node (for values that are not modelled).
-        inline: maps the function part of a call to its definition when the call may be looked into
-            (a method of the same class, say), else ``None``.
+        source: returns the source text of a node, for values that are not modelled.
+        inline: maps the callee of a call to its definition if the call may be inlined (for example a method of the same
+            class), else to ``None``.
     """
 
     def __init__(self, source: Callable[[cst.CSTNode], str], inline: Inline | None = None) -> None:
@@ -251,10 +251,10 @@ class Evaluator:
         env: Mapping[str, Value],
         result: cst.BaseExpression | None = None,
     ) -> list[Path]:
-        """Return every path through ``statements``, with its result, or else the value of ``result`` after them.
+        """Return every path through ``statements``; its value is that of ``return``, or of ``result`` after them.
 
         Raises:
-            NotStraightLine: when they cannot be evaluated; also where statements with a ``result`` return.
+            NotStraightLine: they cannot be evaluated, or contain a ``return`` although ``result`` is given.
         """
         followed: list[Path] = []
         self._pending = [{}]
@@ -292,7 +292,7 @@ class Evaluator:
         return None
 
     def _holds_on_path(self, test: cst.BaseExpression, env: Mapping[str, Value]) -> bool:
-        """Return whether a test holds on this path; another path is to be followed where it does not."""
+        """Return whether a test holds on this path; record the path on which it does not hold."""
         condition = self.expression(test, env)
         self._path.tests.append(condition)
         return self._holds(condition)
@@ -349,7 +349,7 @@ class Evaluator:
         """Return the value of an expression; unsupported expressions become ``opaque`` by their source text.
 
         Raises:
-            NotStraightLine: when an opaque part mentions a name that was assigned before (its value would be lost).
+            NotStraightLine: an opaque part contains a name that was assigned before, whose value would be lost.
         """
         match node:
             case cst.Name(value=text):
@@ -432,14 +432,14 @@ def names_in_code(node: cst.CSTNode) -> set[str]:
 
 
 def takes_plain_arguments(function: cst.FunctionDef | cst.Lambda) -> bool:
-    """Return whether all parameters of ``function`` are positional, named, and given by every caller."""
+    """Return whether all parameters of ``function`` are positional, named, and without defaults."""
     given = function.params
     others = given.star_kwarg or given.kwonly_params or given.posonly_params or isinstance(given.star_arg, cst.Param)
     return not others and all(parameter.default is None for parameter in given.params)
 
 
 def statements_of(body: cst.BaseSuite) -> Sequence[cst.CSTNode]:
-    """Statements of a block, also of one written on the line of its header."""
+    """Return the statements of a block, also if the block is on the line of its header."""
     if isinstance(body, cst.SimpleStatementSuite):
         return [cst.SimpleStatementLine(body=body.body)]
     return body.body

@@ -1,4 +1,4 @@
-"""Uses of a class or function in other code of a backend, mostly searched for by words in all files."""
+"""Uses of a class or function in other code of a backend, mostly found by searching all files for words."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def passed_by_name(project: Project, parameter: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _callees_by_keyword(text: str) -> Mapping[str, frozenset[str]]:
-    """For each keyword that calls in a text are given, the names at the root of what is called; "" for no name."""
+    """Map each keyword of the calls in a text to the first names of the callees; "" if a callee has no name."""
     called: dict[str, set[str]] = defaultdict(set)
     for call in ast.walk(_tree(text)):
         if isinstance(call, ast.Call):
@@ -59,7 +59,7 @@ def _tree(text: str) -> ast.Module:
 
 
 def _is_foreign(project: Project, path: str, called: str) -> bool:
-    """Return whether a name, in the file at ``path``, is imported from outside of the backend."""
+    """Return whether the file at ``path`` imports a name from outside of the backend."""
     table = project.table(path)
     if not called or table is None or table.defines(called):
         return False
@@ -86,7 +86,7 @@ def is_assigned_later(project: Project, attribute: str) -> bool:
 
 
 def _assigns_later(tree: ast.AST, attribute: str, own: str = "") -> bool:
-    """Whether code assigns an attribute of that name, but of the object ``own`` that its ``__init__`` is making."""
+    """Return whether code assigns an attribute of that name, except on ``own`` in its ``__init__``."""
     for node in ast.iter_child_nodes(tree):
         inner = own
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
@@ -109,10 +109,10 @@ _SETTINGS = re.compile(r"(.*\.)?(args|opts?|options|namespace|\w*(config|cfg|par
 
 
 def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> bool:
-    """Return whether objects of a class may get attributes under names that are computed, of any file of the project.
+    """Return whether any file of the project may set attributes with computed names on objects of a class.
 
-    ``self`` counts in the class, and if it has relatives in the project in any class; another object counts anywhere,
-    unless it is called as arguments, settings and models are.
+    ``self`` counts in the class itself; if the class has relatives in the project, it counts in any class. Any other
+    object counts, unless its name is typical for arguments, settings or models.
     """
     title = None if has_relatives(module, project, owner) else owner.name.value
     return any(
@@ -123,7 +123,7 @@ def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> b
 
 
 def has_relatives(module: Module, project: Project, owner: cst.ClassDef) -> bool:
-    """Return whether a class of the project inherits from another of them, or one from it."""
+    """Return whether a class inherits from another class of the project, or has a subclass there."""
     if any(project.is_class(base) for base in base_names(module, project, owner)):
         return True
     return has_subclass(project, owner.name.value)
@@ -132,7 +132,7 @@ def has_relatives(module: Module, project: Project, owner: cst.ClassDef) -> bool
 def may_get_other_objects(module: Module, project: Project, owner: cst.ClassDef, method: str) -> bool:
     """Return whether code may read a method from a class, and call it with any object.
 
-    A class may ask its bases.
+    Calls of methods of its bases in the class itself do not count.
     """
     title = owner.name.value
     titles = None if has_relatives(module, project, owner) else {"", title, *project.aliases(title)}
@@ -146,15 +146,18 @@ def may_get_other_objects(module: Module, project: Project, owner: cst.ClassDef,
 
 @lru_cache(maxsize=1024)
 def _read_from_classes(text: str) -> frozenset[tuple[str, str]]:
-    """Return attributes that code reads from possible classes, each with the name of the class ("" for any)."""
+    """Return the attributes that code reads from possible classes, with the class's name ("" for any class)."""
     return frozenset(_takes_other_objects_in(_tree(text), ()))
 
 
 def _takes_other_objects_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The same of a part of a file; ``bases``: those of the class around, whose methods it calls with its objects."""
+    """Yield these attributes for a part of a file.
+
+    ``bases`` are the bases of the enclosing class, whose methods it may call.
+    """
     for node in ast.iter_child_nodes(tree):
         inner = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else bases
-        of_base = _called_of_base(node, bases)
+        of_base = _base_methods_called(node, bases)
         match node:
             case (
                 ast.Call(func=ast.Name(id="getattr"), args=[asked, ast.Constant(value=str(name)), *_])
@@ -168,8 +171,8 @@ def _takes_other_objects_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tup
             yield from (one for part in others for one in _takes_other_objects_in(part, bases))
 
 
-def _called_of_base(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:
-    """Return the methods that a class calls as ``Base.method(self, …)``."""
+def _base_methods_called(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:
+    """Return the methods that a class calls in the form ``Base.method(self, …)``."""
     match node:
         case ast.Call(func=ast.Attribute(value=asked) as called, args=[ast.Name(), *_]) if ast.unparse(asked) in bases:
             return called
@@ -191,9 +194,9 @@ def _is_own(changed: ast.expr) -> bool:
 
 
 def _set_by_computed_names(tree: ast.AST, around: str | None) -> Iterator[tuple[ast.expr, str | None]]:
-    """Objects whose attributes are set under names that are not written there, each with the class around.
+    """Yield the objects whose attributes are set under computed names, each with the enclosing class.
 
-    What ``__setstate__`` sets was set before.
+    ``__setstate__`` does not count: it sets attributes that existed before.
     """
     for node in ast.iter_child_nodes(tree):
         if (changed := _object_with_computed_names(node)) is not None:
@@ -203,7 +206,7 @@ def _set_by_computed_names(tree: ast.AST, around: str | None) -> Iterator[tuple[
 
 
 def _object_with_computed_names(node: ast.AST) -> ast.expr | None:
-    """Return the object of which a part of a statement sets attributes by names that are not written there."""
+    """Return the object on which a part of a statement sets attributes with computed names."""
     match node:
         case ast.Call(func=ast.Name(id="setattr"), args=[changed, name, _]):
             return None if isinstance(name, ast.Constant) else changed
@@ -211,16 +214,16 @@ def _object_with_computed_names(node: ast.AST) -> ast.expr | None:
             own = changes[0] if changes else ast.Name("self")
             return None if isinstance(name, ast.Constant) else own
         case ast.Call(func=ast.Attribute(value=held, attr="update" | "setdefault" | "__setitem__")):
-            return _whose_attributes(held)
+            return _owner_of_attributes(held)
         case ast.Subscript(value=held, slice=name, ctx=ast.Store()):
-            return None if isinstance(name, ast.Constant) else _whose_attributes(held)
+            return None if isinstance(name, ast.Constant) else _owner_of_attributes(held)
         case ast.Attribute(value=changed, attr="__dict__", ctx=ast.Store()):
             return changed
     return None
 
 
-def _whose_attributes(held: ast.expr) -> ast.expr | None:
-    """Return ``x`` of ``x.__dict__`` and ``vars(x)``."""
+def _owner_of_attributes(held: ast.expr) -> ast.expr | None:
+    """Return ``x`` for ``x.__dict__`` and ``vars(x)``."""
     match held:
         case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
             return owner
@@ -234,7 +237,7 @@ def is_accessed_by_name(project: Project, attribute: str) -> bool:
 
 
 def is_quoted(project: Project, name: str) -> bool:
-    """Return whether ``name`` is the last part of a string, as ``getattr``, ``setattr`` and ``patch`` take it."""
+    """Return whether ``name`` is the last part of a string, which ``getattr``, ``setattr`` or ``patch`` may get."""
     last = re.escape(name)
     return project.search(rf"""{last}(?<=["'.]{last})["']""", name)
 
@@ -242,8 +245,8 @@ def is_quoted(project: Project, name: str) -> bool:
 def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     """Return whether other code may read a top-level name of ``module`` by a string.
 
-    It may where a string, or a file of settings, holds the path ``module.name``, where the name is asked for with
-    ``getattr``, and where a string is the name of a class.
+    It may if a string or a configuration file contains the path ``module.name``, if ``getattr`` is called with the
+    name, or if a string is the name of a class.
     """
     owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
     paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
@@ -267,7 +270,7 @@ def is_probed(project: Project, *attributes: str) -> bool:
 
 
 def set_from_outside(attribute: str) -> str:
-    """What matches where an attribute of that name is given a value, or one by that string, but for one of ``self``."""
+    """Return a pattern for assignments to an attribute, directly or with ``setattr``, except on ``self``."""
     name = re.escape(attribute)
     not_own = rf"(?<!\bself\.{name})"
     item = rf"""\s*\[\s*["']{name}["']\s*\]\s*=(?!=)"""
@@ -287,7 +290,7 @@ def set_from_outside(attribute: str) -> str:
 def is_replaced(module: Module, project: Project, path: str) -> bool:
     """Return whether other code may assign a top-level name of ``module``, or an attribute of one.
 
-    It does where anything but ``self`` is given an attribute that is called as the last part of ``path``.
+    It does if code assigns an attribute with the last name of ``path`` on anything but ``self``.
     """
     owner, first, last = module.name.rpartition(".")[2], path.partition(".")[0], path.rpartition(".")[2]
     return (
@@ -311,7 +314,7 @@ def may_be_set_by_helper(project: Project, name: str) -> bool:
 
 
 def _is_assigned_in(project: Project, module: str, name: str) -> bool:
-    """Whether a file assigns ``name`` in a module, as ``train.data = …`` does, whose name ends with ``module``."""
+    """Return whether a file assigns ``name`` in a module whose name ends with ``module``: ``train.data = …``."""
     assigned = re.compile(set_from_outside(name))
     return any(not {module, ""}.isdisjoint(_assigned_in(text, name)) for _, text in project.matching(assigned, name))
 
@@ -331,7 +334,7 @@ _REPLACES_MODULES = (
 
 
 def is_imported_alike(module: Module, project: Project, qualified: str) -> bool:
-    """Return whether an import of ``qualified`` in ``module`` gives the same object whenever it is executed."""
+    """Return whether an import of ``qualified`` in ``module`` binds the same object whenever it is executed."""
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
     is_set = owner and (
@@ -345,7 +348,7 @@ def is_imported_alike(module: Module, project: Project, qualified: str) -> bool:
 
 
 def _is_bound_once(project: Project, path: str, name: str) -> bool:
-    """Return whether the module at ``path`` gives a top-level name its value by one statement, when it is imported."""
+    """Return whether the module at ``path`` binds a top-level name by exactly one statement, during its import."""
     try:
         home = project.module(path)
     except UnparsableModule:
@@ -359,7 +362,7 @@ def _is_bound_once(project: Project, path: str, name: str) -> bool:
 _LISTING = re.compile(r"\b(?:vars|dir|globals|getmembers)\s*\(|\b__dict__\b|\b__init_subclass__\b")
 
 
-def lists_names(module: Module) -> bool:
+def may_list_attributes(module: Module) -> bool:
     """Return whether code of a module may list the attributes of objects, classes or modules."""
     return _LISTING.search(module.text) is not None
 
@@ -367,7 +370,7 @@ def lists_names(module: Module) -> bool:
 def may_be_set(module: Module, project: Project, name: str) -> bool:
     """Return whether other code may set or look up a new top-level name of ``module``.
 
-    Also an ``import *``, and the import of a module of the package.
+    An ``import *``, and the import of a module of the package, count as well.
     """
     if is_replaced(module, project, name) or project.search(rf"""["'.]{re.escape(name)}["'](?!\s*:)""", name):
         return True
@@ -377,8 +380,10 @@ def may_be_set(module: Module, project: Project, name: str) -> bool:
 
 
 def is_bound_once(module: Module, project: Project, path: str, bindings: Sequence[Binding], offset: int) -> bool:
-    """Whether the name that ``path`` begins with gets its one value at the top level of the module, above an offset,
-    and nothing replaces what the path stands for.
+    """Return whether ``path`` always refers to the same object.
+
+    That holds if the first name of the path gets its only value at the top level of the module, above an offset, and no
+    code replaces the object.
     """
     top = module.top_level_statement(bindings[0].node)
     once = len(bindings) == 1 and (top is bindings[0].node or isinstance(top, cst.SimpleStatementLine))

@@ -1,6 +1,6 @@
 """Flow of the value of an expression: one step, which callers repeat to trace it.
 
-Loaders, functions and classes go the same ways; what a step means for them is the business of who follows them.
+Loaders, functions and classes flow in the same ways. The callers decide what a step means for each of them.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from chirp_migrate.syntax.module import Module
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """It may be the value of ``whole``, a conditional expression, ``and`` or ``or``."""
+class ConditionalOperand:
+    """The value may become the value of ``whole``, a conditional expression, ``and`` or ``or``."""
 
     whole: cst.IfExp | cst.BooleanOperation
 
 
 @dataclass(frozen=True)
-class Kept:
-    """It is an element of ``display``, or with a star several."""
+class DisplayElement:
+    """The value becomes an element of ``display``; with a star, its items become elements."""
 
     element: cst.Element | cst.StarredElement
     display: cst.CSTNode
 
 
 @dataclass(frozen=True)
-class Entry:
-    """It is kept under a key of ``display``."""
+class DisplayEntry:
+    """The value becomes the value of a key of ``display``."""
 
     key: cst.BaseExpression
     display: cst.CSTNode
@@ -37,22 +37,22 @@ class Entry:
 
 @dataclass(frozen=True)
 class Assigned:
-    """Each of ``targets`` gets it."""
+    """The value is assigned to each of ``targets``."""
 
     targets: tuple[cst.BaseExpression, ...]
     statement: cst.Assign | cst.AnnAssign | cst.NamedExpr
 
 
 @dataclass(frozen=True)
-class Default:
+class ParameterDefault:
     """The value becomes the default of a parameter."""
 
     parameter: cst.Param
 
 
 @dataclass(frozen=True)
-class Given:
-    """A call is given it."""
+class CallArgument:
+    """The value becomes an argument of a call."""
 
     argument: cst.Arg
     call: cst.Call
@@ -60,40 +60,52 @@ class Given:
 
 @dataclass(frozen=True)
 class Inherited:
-    """A class inherits from it, or has it as a keyword."""
+    """A class inherits from the value, or has it as a keyword argument."""
 
     definition: cst.ClassDef
 
 
 @dataclass(frozen=True)
 class Called:
-    """It is called."""
+    """The value is called."""
 
     call: cst.Call
 
 
 @dataclass(frozen=True)
-class Returned:
-    """A function returns it."""
+class ReturnValue:
+    """A function returns the value."""
 
     statement: cst.Return
 
 
 @dataclass(frozen=True)
 class Iterated:
-    """A loop or comprehension iterates over it."""
+    """A loop or comprehension iterates over the value."""
 
     loop: cst.For | cst.CompFor
 
 
 @dataclass(frozen=True)
-class Member:
+class AttributeRead:
     """Code reads an attribute of the value."""
 
     attribute: cst.Attribute
 
 
-Step = Chosen | Kept | Entry | Assigned | Default | Given | Inherited | Called | Returned | Iterated | Member
+Step = (
+    ConditionalOperand
+    | DisplayElement
+    | DisplayEntry
+    | Assigned
+    | ParameterDefault
+    | CallArgument
+    | Inherited
+    | Called
+    | ReturnValue
+    | Iterated
+    | AttributeRead
+)
 
 
 def step_of(module: Module, node: cst.CSTNode) -> Step | None:
@@ -101,31 +113,31 @@ def step_of(module: Module, node: cst.CSTNode) -> Step | None:
     parent = module.parents[node]
     match parent:
         case cst.BooleanOperation():
-            return Chosen(parent)
+            return ConditionalOperand(parent)
         case cst.IfExp(test=test) if test is not node:
-            return Chosen(parent)
+            return ConditionalOperand(parent)
         case cst.Element() | cst.StarredElement():
-            return Kept(parent, module.parents[parent])
+            return DisplayElement(parent, module.parents[parent])
         case cst.DictElement(key=key, value=value) if value is node:
-            return Entry(key, module.parents[parent])
+            return DisplayEntry(key, module.parents[parent])
         case cst.Assign():
             return Assigned(tuple(one.target for one in parent.targets), parent)
         case cst.AnnAssign(target=target, value=value) | cst.NamedExpr(target=target, value=value) if value is node:
             return Assigned((target,), parent)
         case cst.Param(default=default) if default is node:
-            return Default(parent)
+            return ParameterDefault(parent)
         case cst.Arg():
             match module.parents[parent]:
                 case cst.Call() as call:
-                    return Given(parent, call)
+                    return CallArgument(parent, call)
                 case cst.ClassDef() as definition:
                     return Inherited(definition)
         case cst.Call(func=function) if function is node:
             return Called(parent)
         case cst.Return():
-            return Returned(parent)
+            return ReturnValue(parent)
         case cst.For(iter=iterable) | cst.CompFor(iter=iterable) if iterable is node:
             return Iterated(parent)
         case cst.Attribute(value=value) if value is node:
-            return Member(parent)
+            return AttributeRead(parent)
     return None

@@ -1,4 +1,4 @@
-"""Whether a ``with`` block may swallow an error."""
+"""Checks of whether a ``with`` block may swallow an error."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Function values that escape to workers, because a loader, dataset or transform stores them.
 
-Lambdas and the names of local functions go to the same places. A value is followed through lists, conditional
-expressions, ``functools.partial``, variables, attributes of ``self``, parameters, and the functions that return it.
+Lambdas and names of local functions flow in the same ways. A value is traced through lists, conditional expressions,
+``functools.partial``, variables, attributes of ``self``, parameters, and functions that return it.
 """
 
 from __future__ import annotations
@@ -13,17 +13,26 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import reads_of
-from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Default, Entry, Given, Kept, Returned, step_of
+from chirp_migrate.analysis.dataflow.closures import variable_reads
+from chirp_migrate.analysis.dataflow.value_flow import (
+    Assigned,
+    CallArgument,
+    ConditionalOperand,
+    DisplayElement,
+    DisplayEntry,
+    ParameterDefault,
+    ReturnValue,
+    step_of,
+)
 from chirp_migrate.analysis.known_names import (
     DATASET,
     FACTORY_METHOD,
     TORCH_LOADER,
+    any_of_patterns,
     base_names,
     inherits,
     is_call_of,
     may_name_dataset,
-    one_of,
 )
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline, last_name
@@ -44,7 +53,7 @@ _ABOUT_DATA = re.compile(r"Dataset|DataLoader|torchvision|torchaudio|Compose")
 #: A keyword of these with a call, and what is called.
 _GIVEN_CALL = rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*(\w+)\("
 _POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
-_LOADER_CALL = one_of(TORCH_LOADER, FACTORY_METHOD)
+_LOADER_CALL = any_of_patterns(TORCH_LOADER, FACTORY_METHOD)
 #: Words in the names of what takes a `transform`, and of modules of transforms: libraries of which no list is kept.
 _DATA = re.compile(r"data|loader|folder|subset|split|transform|augment|vision|image|cifar|mnist", re.IGNORECASE)
 _TRANSFORM_MODULES = re.compile(r"transform|augment|vision|albumentations|kornia|monai|torchio", re.IGNORECASE)
@@ -56,13 +65,13 @@ _MAKER = re.compile(r"_*(get|make|build|create|new|setup)_+(?=\w)")
 
 @lru_cache(maxsize=8)
 def may_have_destinations(text: str, project: Project) -> bool:
-    """Return whether a text has a word for an object that passes functions to worker processes."""
+    """Return whether a text contains a word for an object that passes functions to worker processes."""
     if any(word in text for word in _WORDS) or may_name_dataset(text, project):
         return True
     return "ransform" in text and _TRANSFORM.search(text) is not None and _ABOUT_TORCH.search(text) is not None
 
 
-class Destinations:
+class WorkerPurposes:
     """The destinations of the function values of one module.
 
     Args:
@@ -77,41 +86,46 @@ class Destinations:
         self._known: dict[cst.CSTNode, str | None] = {}
 
     def of(self, node: cst.CSTNode) -> str | None:
-        """Return what an expression is for its owner, as a name; ``None`` if no worker needs it."""
+        """Return the purpose of an expression for the object that stores it, as a name.
+
+        The result is ``None`` if no worker needs it.
+        """
         if node not in self._known:
             self._known[node] = None  # a circle of names leads nowhere
-            self._known[node] = self._direct(node) or self._used_inside(node)
+            self._known[node] = self._direct_purpose(node) or self._purpose_of_captured(node)
         return self._known[node]
 
-    def of_function(self, node: cst.FunctionDef) -> str | None:
-        """Return the same for a local function, from the uses of its name."""
-        return self._first(reads_of(self._module, node.name.value, self._module.scopes.scope_of(node)))
+    def purpose_of_function(self, node: cst.FunctionDef) -> str | None:
+        """Return the purpose of a local function, from the uses of its name."""
+        return self._first(variable_reads(self._module, node.name.value, self._module.scopes.scope_of(node)))
 
-    def of_class(self, node: cst.ClassDef) -> str | None:
-        """Return the name of a local class if it makes datasets."""
+    def purpose_of_class(self, node: cst.ClassDef) -> str | None:
+        """Return the name of a local class if its objects are datasets."""
         names = base_names(self._module, self._project, node)
         return node.name.value if any(inherits(self._project, name, DATASET) for name in names) else None
 
     def _first(self, nodes: list[cst.Name] | list[cst.Attribute]) -> str | None:
         return next((found for node in nodes if (found := self.of(node)) is not None), None)
 
-    def _direct(self, node: cst.CSTNode) -> str | None:
+    def _direct_purpose(self, node: cst.CSTNode) -> str | None:
         match step_of(self._module, node):
-            case Chosen(whole) | Kept(_, cst.List() | cst.Tuple() | cst.Set() as whole):
+            case ConditionalOperand(whole) | DisplayElement(_, cst.List() | cst.Tuple() | cst.Set() as whole):
                 return self.of(whole)
-            case Given(argument, call) if not argument.star:
-                return self._argument(argument, call)
-            case Entry(key, display):
-                return self._key(key, display)
+            case CallArgument(argument, call) if not argument.star:
+                return self._purpose_of_argument(argument, call)
+            case DisplayEntry(key, display):
+                return self._purpose_of_key(key, display)
             case Assigned(targets, statement):
-                return next((found for one in targets if (found := self._target(one, statement)) is not None), None)
-            case Default(parameter):
-                return self._parameter(parameter)
-            case Returned(statement):
+                return next(
+                    (found for one in targets if (found := self._purpose_of_target(one, statement)) is not None), None
+                )
+            case ParameterDefault(parameter):
+                return self._purpose_of_parameter(parameter)
+            case ReturnValue(statement):
                 return self._purpose_of_result(statement, node)
         return None
 
-    def _argument(self, argument: cst.Arg, call: cst.Call) -> str | None:
+    def _purpose_of_argument(self, argument: cst.Arg, call: cst.Call) -> str | None:
         module, project = self._module, self._project
         keyword = argument.keyword.value if argument.keyword is not None else ""
         position = next(n for n, one in enumerate(call.args) if one is argument)
@@ -137,22 +151,22 @@ class Destinations:
         return None
 
     def _takes_data(self, call: cst.Call, called: set[str]) -> bool:
-        """Return whether a callee is about data, by its names: other code has a ``transform``, too."""
+        """Return whether a callee is about data, by its names, because other code has a ``transform``, too."""
         names = {*called, self._module.source(call.func)}
         return any(_DATA.search(name) or inherits(self._project, name, DATASET) for name in names)
 
     def _is_transform(self, called: set[str]) -> bool:
         return not called or any(_TRANSFORM_MODULES.search(name) for name in called)
 
-    def _key(self, key: cst.BaseExpression, holder: cst.CSTNode) -> str | None:
-        """What an entry of a dict is for: by its key, and for transforms only where the dict becomes arguments."""
+    def _purpose_of_key(self, key: cst.BaseExpression, holder: cst.CSTNode) -> str | None:
+        """Return the purpose of an entry of a dict, by its key; for transforms only if the dict becomes arguments."""
         name = str(key.evaluated_value) if isinstance(key, cst.SimpleString) else ""
         if name in _LOADER_KEYWORDS or (name in self._keywords and self._becomes_keywords(holder)):
             return name
         return None
 
     def _becomes_keywords(self, node: cst.CSTNode) -> bool:
-        """Return whether a dict, or the variable it is assigned to, is given to a call as its keywords."""
+        """Return whether a call gets a dict, or the variable with it, as its keywords."""
         module = self._module
         parent = module.parents[node]
         if isinstance(parent, cst.Arg):
@@ -161,16 +175,16 @@ class Destinations:
         owner = module.scopes.lookup(name.value, name) if name is not None else None
         if name is None or owner is None:
             return False
-        parents = (module.parents[one] for one in reads_of(module, name.value, owner.scope))
+        parents = (module.parents[one] for one in variable_reads(module, name.value, owner.scope))
         return any(isinstance(one, cst.Arg) and one.star == "**" for one in parents)
 
-    def _target(self, target: cst.BaseExpression, statement: cst.CSTNode) -> str | None:
+    def _purpose_of_target(self, target: cst.BaseExpression, statement: cst.CSTNode) -> str | None:
         module = self._module
         match target:
             case cst.Attribute():
-                return self._attribute(target)
+                return self._purpose_of_attribute(target)
             case cst.Subscript(value=holder, slice=[cst.SubscriptElement(slice=cst.Index(value=key)), *_]):
-                return self._key(key, holder)
+                return self._purpose_of_key(key, holder)
         owner = module.scopes.lookup(target.value, target) if isinstance(target, cst.Name) else None
         if owner is None or not isinstance(target, cst.Name):
             return None
@@ -178,9 +192,9 @@ class Destinations:
             # A field of a dataclass; without an annotation it is a method.
             is_field = isinstance(statement, cst.AnnAssign) and target.value in self._keywords
             return target.value if is_field else None
-        return target.value if self._first(reads_of(module, target.value, owner.scope)) is not None else None
+        return target.value if self._first(variable_reads(module, target.value, owner.scope)) is not None else None
 
-    def _attribute(self, target: cst.Attribute) -> str | None:
+    def _purpose_of_attribute(self, target: cst.Attribute) -> str | None:
         module, name = self._module, target.attr.value
         on_self = is_name(target.value, "self")
         if name in _LOADER_KEYWORDS or (name in self._keywords and not on_self):
@@ -188,12 +202,12 @@ class Destinations:
         owner = module.enclosing_class(target)
         if owner is None or not on_self:
             return None
-        if self.of_class(owner) is not None or self._first(self._on_self(owner, name)) is not None:
+        if self.purpose_of_class(owner) is not None or self._first(self._reads_on_self(owner, name)) is not None:
             return name
         return None
 
-    def _on_self(self, owner: cst.ClassDef, name: str) -> list[cst.Attribute]:
-        """Reads of ``self.name`` in a class."""
+    def _reads_on_self(self, owner: cst.ClassDef, name: str) -> list[cst.Attribute]:
+        """Return the reads of ``self.name`` in a class."""
         module = self._module
         return [
             parent
@@ -205,12 +219,12 @@ class Destinations:
             and owner in module.ancestors(parent)
         ]
 
-    def _parameter(self, parameter: cst.Param) -> str | None:
+    def _purpose_of_parameter(self, parameter: cst.Param) -> str | None:
         name = parameter.name.value
         if name in _LOADER_KEYWORDS:
             return name
         scope = self._module.scopes.scope_of(parameter.name)
-        return name if self._first(reads_of(self._module, name, scope)) is not None else None
+        return name if self._first(variable_reads(self._module, name, scope)) is not None else None
 
     def _purpose_of_result(self, statement: cst.Return, value: cst.CSTNode) -> str | None:
         """Return the purpose of a function's result, from the purposes of its calls, or from a name."""
@@ -223,7 +237,9 @@ class Destinations:
         short = _MAKER.sub("", name)
         scope = module.scopes.scope_of(maker)
         owner = scope.node
-        mentions = self._on_self(owner, name) if isinstance(owner, cst.ClassDef) else reads_of(module, name, scope)
+        mentions = (
+            self._reads_on_self(owner, name) if isinstance(owner, cst.ClassDef) else variable_reads(module, name, scope)
+        )
         if any(isinstance(around, cst.Decorator) for mention in mentions for around in module.ancestors(mention)):
             return None
         says_transform = _ABOUT_DATA.search(module.text) is not None and (
@@ -236,7 +252,7 @@ class Destinations:
             return short
         return short if not _passes_all_on(module, value) and _is_called_elsewhere(self._project, name) else None
 
-    def _used_inside(self, node: cst.CSTNode) -> str | None:
+    def _purpose_of_captured(self, node: cst.CSTNode) -> str | None:
         """Return the purpose of a name that an escaping function captures: it escapes as well."""
         if not isinstance(node, cst.Name):
             return None
@@ -248,20 +264,20 @@ class Destinations:
                 return None
             if isinstance(around, cst.Lambda) and self.of(around) is not None:
                 return node.value
-            if isinstance(around, cst.FunctionDef) and self.of_function(around) is not None:
+            if isinstance(around, cst.FunctionDef) and self.purpose_of_function(around) is not None:
                 return node.value
-            if isinstance(around, cst.ClassDef) and self.of_class(around) is not None:
+            if isinstance(around, cst.ClassDef) and self.purpose_of_class(around) is not None:
                 return node.value
         return None
 
 
 def _is_called_elsewhere(project: Project, maker: str) -> bool:
     """Return whether a file of the project passes the result of ``maker`` to a loader."""
-    return maker in project.captured(_GIVEN_CALL, *_KEYWORDS)
+    return maker in project.captured_groups(_GIVEN_CALL, *_KEYWORDS)
 
 
 def _assigned_to(module: Module, node: cst.CSTNode) -> cst.Name | None:
-    """Return the variable that an assignment gives the value of ``node`` first."""
+    """Return the first variable to which an assignment assigns the value of ``node``."""
     match module.parents[node]:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as name), *_]):
             return name
@@ -269,7 +285,7 @@ def _assigned_to(module: Module, node: cst.CSTNode) -> cst.Name | None:
 
 
 def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
-    """Return whether a name refers to a function with any arguments, such as a decorator's wrapper."""
+    """Return whether a name refers to a function with ``*args`` and ``**kwargs``, such as a decorator's wrapper."""
     owner = module.scopes.lookup(value.value, value) if isinstance(value, cst.Name) else None
     for one in owner.bindings if owner is not None else ():
         match one.node:
@@ -284,28 +300,28 @@ def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def lambdas_may_go(outline: Outline, project: Project) -> bool:
-    """Return whether a lambda of a module may have a destination."""
-    may = _MayGo(outline, project)
+def lambdas_may_escape(outline: Outline, project: Project) -> bool:
+    """Return whether any lambda of a module may escape to workers."""
+    may = _MayEscape(outline, project)
     return any(may.go(node) for node in outline.find(ast.Lambda))
 
 
-def local_functions_may_go(outline: Outline, project: Project) -> bool:
-    """Return whether a function that is defined in another one may have a destination."""
-    may = _MayGo(outline, project)
+def local_functions_may_escape(outline: Outline, project: Project) -> bool:
+    """Return whether any function that is defined in another function may escape to workers."""
+    may = _MayEscape(outline, project)
     around = [(node.name, may.function_around(node)) for node in outline.functions]
     return any(may.named(name, owner) for name, owner in around if owner is not None)
 
 
-class _MayGo:
-    """The possible results of :class:`Destinations` for the function values of a module."""
+class _MayEscape:
+    """The possible results of :class:`WorkerPurposes` for the function values of a module."""
 
     def __init__(self, outline: Outline, project: Project) -> None:
         self._outline, self._project = outline, project
         self._seen: set[ast.AST | tuple[str, ast.AST | None]] = set()  # a circle of names leads nowhere
 
     def go(self, node: ast.AST) -> bool:
-        """Return whether the value of an expression may go to workers."""
+        """Return whether the value of an expression may escape to workers."""
         if node in self._seen:
             return False
         self._seen.add(node)
@@ -331,22 +347,22 @@ class _MayGo:
         return False
 
     def function_around(self, node: ast.AST) -> _Function | None:
-        """Return the innermost function that holds a node."""
+        """Return the innermost function that contains a node."""
         return next((ancestor for ancestor in self._outline.ancestors(node) if isinstance(ancestor, _Function)), None)
 
     def named(self, name: str, owner: ast.AST | None) -> bool:
-        """Return whether the variable ``name`` of a function, or of the module, may go to workers."""
+        """Return whether the variable ``name`` of a function, or of the module, may escape to workers."""
         if (name, owner) in self._seen:
             return False
         self._seen.add((name, owner))
-        if name in self._outline.once(_declared_elsewhere):
+        if name in self._outline.once(_global_or_nonlocal_names):
             return True
         code = self._outline.find(ast.Name) if owner is None else self._outline.inside(owner)
         reads = [node for node in code if isinstance(node, ast.Name) and node.id == name]
         return any(self.go(read) or (owner is not None and self._is_taken_along(read, owner)) for read in reads)
 
     def _is_taken_along(self, read: ast.Name, owner: ast.AST) -> bool:
-        """See ``Destinations._used_inside``."""
+        """Return whether a function that captures the name may escape (see ``WorkerPurposes._purpose_of_captured``)."""
         for around in takewhile(lambda node: node is not owner, self._outline.ancestors(read)):
             match around:
                 case ast.Lambda():
@@ -364,7 +380,7 @@ class _MayGo:
         return any(inherits(self._project, name, DATASET) for name in bases)
 
     def _is_target(self, target: ast.expr) -> bool:
-        """See ``Destinations._target``."""
+        """Return whether an assigned variable or attribute may escape (see ``WorkerPurposes._purpose_of_target``)."""
         match target:
             case ast.Subscript(slice=key):
                 return _is_key(key)
@@ -383,7 +399,7 @@ class _MayGo:
         return False
 
     def _is_default(self, arguments: ast.arguments, default: ast.AST) -> bool:
-        """See ``Destinations._parameter``."""
+        """Return whether the parameter with this default may escape (see ``WorkerPurposes._purpose_of_parameter``)."""
         function = self._outline.parents[arguments]
         positional = [*arguments.posonlyargs, *arguments.args]
         pairs = [
@@ -394,7 +410,7 @@ class _MayGo:
         return any(name in _LOADER_KEYWORDS or self.named(name, function) for name in names)
 
     def _is_taken(self, call: ast.Call, keyword: str | None) -> bool:
-        """Return whether a call may hand an argument on to workers; see ``Destinations._argument``."""
+        """Return whether a call may pass an argument on to workers (see ``WorkerPurposes._purpose_of_argument``)."""
         if keyword in _KEYWORDS or last_name(call.func) in _TRANSFORM_HOLDERS:
             return True
         return any(
@@ -406,7 +422,7 @@ class _MayGo:
         )
 
     def _is_returned(self, statement: ast.Return) -> bool:
-        """See ``Destinations._purpose_of_result``."""
+        """Return whether the result of the function may escape (see ``WorkerPurposes._purpose_of_result``)."""
         function = self.function_around(statement)
         maker = function.name if function is not None else ""
         names = (maker, last_name(statement.value) if statement.value is not None else "")
@@ -416,8 +432,8 @@ class _MayGo:
         return any(map(self.go, calls)) or _is_called_elsewhere(self._project, maker)
 
 
-def _declared_elsewhere(outline: Outline) -> set[str]:
-    """Return names that some function declares ``global`` or ``nonlocal``."""
+def _global_or_nonlocal_names(outline: Outline) -> set[str]:
+    """Return the names that any function declares ``global`` or ``nonlocal``."""
     statements = outline.find(ast.Global), outline.find(ast.Nonlocal)
     return {name for kind in statements for statement in kind for name in statement.names}
 

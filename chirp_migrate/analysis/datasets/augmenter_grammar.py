@@ -1,4 +1,4 @@
-"""Statements of classes that augment a sample: what the grammars of masks and of noise have in common."""
+"""Statements of classes that augment a sample: the common parts of the grammars of masks and of noise."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _EARLY = ("random.random() > self.p", "random.random() >= self.p")
 _ENCLOSING = ("random.random() < self.p", "random.random() <= self.p")
 
 
-class AugmentsOtherwise(Exception):
+class UnknownAugmentation(Exception):
     """The class has a statement outside of the grammar; the message names it."""
 
 
 def methods_of(class_source: str) -> dict[str, ast.FunctionDef]:
-    """Return the methods of a class that has nothing else, each once."""
+    """Return the methods of a class that contains only methods, with different names."""
     tree = ast.parse(class_source).body[0]
     assert isinstance(tree, ast.ClassDef)
     found: dict[str, ast.FunctionDef] = {}
@@ -24,7 +24,7 @@ def methods_of(class_source: str) -> dict[str, ast.FunctionDef]:
         if isinstance(node, ast.FunctionDef) and node.name not in found:
             found[node.name] = node
         elif not _is_text(node):
-            raise AugmentsOtherwise(f"the rule does not recognise `{first_line(node)}`")
+            raise UnknownAugmentation(f"the rule does not recognise `{first_line(node)}`")
     return found
 
 
@@ -33,23 +33,23 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 def first_line(node: ast.AST) -> str:
-    """Return how a statement is named in a message."""
+    """Return the first line of a statement, for messages."""
     return ast.unparse(node).splitlines()[0]
 
 
-def taking_one_sample(function: ast.FunctionDef) -> tuple[str, list[ast.stmt]]:
-    """Return the name of the only parameter besides ``self``, and the statements but for the docstring."""
+def sample_parameter_and_body(function: ast.FunctionDef) -> tuple[str, list[ast.stmt]]:
+    """Return the name of the only parameter besides ``self``, and the statements without the docstring."""
     given = function.args
     names = [argument.arg for argument in given.args]
     others = given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults
     if len(names) != 2 or names[0] != "self" or others or function.decorator_list:
-        raise AugmentsOtherwise(f"`{function.name}` does not take one sample")
+        raise UnknownAugmentation(f"`{function.name}` does not take one sample")
     body = function.body[1:] if _is_text(function.body[0]) else function.body
     return names[1], list(body)
 
 
-def parts_by_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt], list[ast.stmt]]:
-    """Return the statements before the one gate ``random.random()``, behind it, and of the skipped case."""
+def split_at_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt], list[ast.stmt]]:
+    """Return the statements before the only gate ``random.random()``, after it, and of the skipped case."""
     for place, gate in enumerate(body):
         if isinstance(gate, ast.If) and ast.unparse(gate.test) in (*_EARLY, *_ENCLOSING):
             rest = [*gate.orelse, *body[place + 1 :]]
@@ -57,41 +57,41 @@ def parts_by_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.st
             after = list(body[place + 1 :])
             work, left = (rest, list(gate.body)) if early else ([*gate.body, *after], rest)
             return list(body[:place]), work, left
-    raise AugmentsOtherwise("it is not gated by one `random.random() > self.p`")
+    raise UnknownAugmentation("it is not gated by one `random.random() > self.p`")
 
 
 def assigned_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
-    """Return targets and values of an assignment, with a tuple of equal length unpacked."""
+    """Return targets and values of an assignment; tuples of equal length are split."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-        raise AugmentsOtherwise(f"the rule does not recognise `{first_line(node)}`")
+        raise UnknownAugmentation(f"the rule does not recognise `{first_line(node)}`")
     target, value = node.targets[0], node.value
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         return list(zip(target.elts, value.elts, strict=True))
     return [(target, value)]
 
 
-class Terms(ast.NodeTransformer):
-    """Writes expressions that mean the same alike.
+class ExpressionNormalizer(ast.NodeTransformer):
+    """Normalises expressions, so that equivalent expressions have the same text.
 
-    Sums, products, ``min`` and ``max`` of two have their operands in one order, ``a < b`` is ``b > a``, and what is
-    decided already is decided.
+    Sums, products, ``min`` and ``max`` of two operands are sorted, ``a < b`` becomes ``b > a``, and conditions with a
+    known result are replaced.
 
     Args:
-        names: what names stand for.
-        same: what stands for expressions, by their text.
+        names: the expressions that names stand for.
+        same: replacements of expressions, by their text.
     """
 
     def __init__(self, names: Mapping[str, ast.expr], same: Mapping[str, ast.expr] | None = None) -> None:
         self._names = names
         self._same = same or {}
 
-    def written(self, node: ast.AST) -> Any:
-        """Return the replacement of a node; the node itself stays."""
+    def normalized(self, node: ast.AST) -> Any:
+        """Return the normalised copy of a node."""
         return self.visit(deepcopy(node))
 
     def text(self, node: ast.AST | str) -> str:
-        """Return the source of that; a text stands for its one statement."""
-        return ast.unparse(self.written(ast.parse(node).body[0] if isinstance(node, str) else node))
+        """Return the normalised source of a node, or of a text with one statement."""
+        return ast.unparse(self.normalized(ast.parse(node).body[0] if isinstance(node, str) else node))
 
     def visit(self, node: ast.AST) -> ast.AST:
         """Return the replacement of a node."""

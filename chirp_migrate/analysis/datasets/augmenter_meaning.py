@@ -1,7 +1,7 @@
-"""Whether a class augments with the same distribution as a transform of the runtime, by its source.
+"""Checks of whether a class, by its source, augments with the same distribution as a transform of the runtime.
 
-The checks know one grammar of statements, and refuse all others. Names may be any, sizes may be kept
-in names or not, the gate may return early or enclose the work, and a mask may be a method of its own.
+The checks accept one grammar of statements and refuse all others. Names are arbitrary, sizes may be stored in names,
+the gate may return early or enclose the masking, and a mask may be a separate method.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chirp_migrate.analysis.datasets.augmenter_grammar import (
-    AugmentsOtherwise,
-    Terms,
+    ExpressionNormalizer,
+    UnknownAugmentation,
     assigned_pairs,
     first_line,
     methods_of,
-    parts_by_gate,
-    taking_one_sample,
+    sample_parameter_and_body,
+    split_at_gate,
 )
 
 MASK_PARAMETERS = (
@@ -41,46 +41,51 @@ _IMAGE_COPIES = ("np.array({})", "numpy.array({})", "np.array({}).copy()", "np.a
 _Names = dict[str, ast.expr]
 
 
-class _Fails(Exception):
+class _RaisesError(Exception):
     """The class raises an error for samples of this number of axes."""
 
 
 def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
     """Return the arguments of ``masks_spectrograms`` with which ``SpecAugment`` masks as the class does.
 
-    With probability 1 - p the sample is returned; else a clone of it, in which so many stretches of each axis are
-    overwritten with ``mask_value``, of widths uniform in 0..min(parameter, size) and starts uniform where they fit.
+    With probability 1 - p the class returns the sample. Otherwise it returns a clone in which a number of ranges of
+    each axis are overwritten with ``mask_value``; their widths are uniform in 0..min(parameter, size), and their starts
+    are uniform over all places where they fit.
 
     Raises:
-        AugmentsOtherwise: where that is not certain; the message says why.
+        AugmentsOtherwise: that is not certain; the message has the reason.
     """
     return _masking_arguments(class_source, "forward", (2, 3, 4))
 
 
 def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
-    """As :func:`masks_like_spec_augment` for the decorator ``masks_images``: grey images (F, T), and ``__call__``."""
+    """Check as :func:`masks_like_spec_augment` for the decorator ``masks_images``.
+
+    The sample is a grey image (F, T), and the method is ``__call__``.
+    """
     return _masking_arguments(class_source, "__call__", (2,))
 
 
 def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> tuple[str, ...]:
     """Return whether axes not longer than their parameter are skipped, as arguments of the decorator.
 
-    ``entry`` is the method that takes a sample, ``ndims`` are the numbers of axes of samples, 4 standing for more, too.
+    ``entry`` is the method that takes a sample. ``ndims`` are the numbers of axes of samples; 4 stands for four or
+    more.
     """
     methods = methods_of(class_source)
     guarded: set[bool] = set()
     for ndim in ndims:
         try:
-            guarded.add(_Masks(methods, entry == "__call__", ndim).check(methods[entry]))
-        except _Fails:
+            guarded.add(_MaskGrammar(methods, entry == "__call__", ndim).check(methods[entry]))
+        except _RaisesError:
             continue
     if len(guarded) > 1:
-        raise AugmentsOtherwise("it skips short axes in some samples only")
+        raise UnknownAugmentation("it skips short axes in some samples only")
     return ("mask_short_axes=False",) if guarded.pop() else ()
 
 
-def _same(ndim: int) -> _Names:
-    """What stands for expressions of samples of a number of axes: sizes, numbers of axes, an axis put in front."""
+def _equal_expressions(ndim: int) -> _Names:
+    """Return the replacements of expressions for samples with ``ndim`` axes: sizes, numbers of axes, an added axis."""
     same: _Names = {}
     counts = {count: ast.Constant(count) for count in (ndim, ndim + 1)}
     for array, lifted in ((_SAMPLE, _LIFTED), (_COPY, _LIFTED_COPY)):
@@ -93,17 +98,17 @@ def _same(ndim: int) -> _Names:
     return same
 
 
-class _Masks:
+class _MaskGrammar:
     """The grammar of masks, for samples of a number of axes.
 
-    What stands outside of the loops is followed as it runs: names of sizes, an axis put in front of samples of two
-    axes and taken away again, and tests whether there are two.
+    Code outside of the loops is traced in its order: names of sizes, an axis that is added in front of samples with two
+    axes and removed again, and tests of whether there are two axes.
     """
 
     def __init__(self, methods: Mapping[str, ast.FunctionDef], images: bool, ndim: int) -> None:
         self._methods = methods
         self._ndim = ndim
-        self._same = _same(ndim)
+        self._equal_expressions = _equal_expressions(ndim)
         self._sample = _IMAGE if images else _SAMPLE
         self._copied = {
             text.format(x.id): _LIFTED_COPY if x in (_LIFTED, _LIFTED_COPY) else _COPY
@@ -117,85 +122,85 @@ class _Masks:
         self._copies = 0
 
     def _replace_terms(self, node: ast.AST, names: _Names | None = None) -> Any:
-        return Terms(self._names if names is None else names, self._same).written(node)
+        return ExpressionNormalizer(self._names if names is None else names, self._equal_expressions).normalized(node)
 
     def _text(self, node: ast.AST, names: _Names | None = None) -> str:
         return ast.unparse(self._replace_terms(node, names))
 
     def check(self, function: ast.FunctionDef) -> bool:
         """Return whether axes not longer than their parameter are skipped."""
-        x, body = taking_one_sample(function)
-        before, work, left = parts_by_gate(body)
+        x, body = sample_parameter_and_body(function)
+        before, work, left = split_at_gate(body)
         self._names[x] = self._sample
-        if self._run(before):
-            raise AugmentsOtherwise("it returns before its gate")
+        if self._trace(before):
+            raise UnknownAugmentation("it returns before its gate")
         if self._copies or list(map(self._text, left)) != [f"return {self._sample.id}"]:
-            raise AugmentsOtherwise("its gate does not return the sample unchanged")
-        if not self._run(work):
-            raise AugmentsOtherwise("it does not return the clone")
+            raise UnknownAugmentation("its gate does not return the sample unchanged")
+        if not self._trace(work):
+            raise UnknownAugmentation("it does not return the clone")
         if sorted(self._masked) != sorted(_AXES):
-            raise AugmentsOtherwise("it does not mask time and frequency once each")
+            raise UnknownAugmentation("it does not mask time and frequency once each")
         if self._guarded not in (set(), set(_AXES)):
-            raise AugmentsOtherwise("it skips short axes in one direction only")
+            raise UnknownAugmentation("it skips short axes in one direction only")
         return bool(self._guarded)
 
-    def _run(self, statements: Sequence[ast.stmt]) -> bool:
-        """Follow statements outside of the loops; whether they end in a ``return``."""
+    def _trace(self, statements: Sequence[ast.stmt]) -> bool:
+        """Trace statements outside of the loops, and return whether they end in a ``return``."""
         for statement in statements:
             match statement:
                 case ast.Return():
                     text = self._text(statement).removeprefix("return ")
-                    self._copy(text)
+                    self._trace_copy(text)
                     if text not in [made.format(_COPY.id) for made in self._returned]:
-                        raise AugmentsOtherwise("it does not return the clone")
+                        raise UnknownAugmentation("it does not return the clone")
                     return True
                 case ast.For():
-                    self._loop(statement, frozenset())
+                    self._check_loop(statement, frozenset())
                 case ast.If(test=test) if _is_bool(holds := self._replace_terms(test)):
-                    if self._run(statement.body if holds.value else statement.orelse):
+                    if self._trace(statement.body if holds.value else statement.orelse):
                         return True
                 case ast.If(test=test, body=[ast.For() as loop], orelse=[]):
-                    self._loop(loop, self._guard_conditions(test, self._names))
+                    self._check_loop(loop, self._guard_conditions(test, self._names))
                 case ast.If():
-                    raise AugmentsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
+                    raise UnknownAugmentation(f"the rule does not recognise `{first_line(statement)}`")
                 case _:
-                    self._assign(statement, self._names)
+                    self._trace_assignment(statement, self._names)
         return False
 
-    def _assign(self, statement: ast.stmt, names: _Names) -> None:
-        """Names of sizes; outside of the loops also of arrays, and whether there are two axes."""
+    def _trace_assignment(self, statement: ast.stmt, names: _Names) -> None:
+        """Trace an assignment of sizes; outside of the loops also of arrays, and of whether there are two axes."""
         for target, value in assigned_pairs(statement):
             if isinstance(target, ast.Tuple):
-                self._unpack(target, value, statement, names)
+                self._trace_unpacking(target, value, statement, names)
                 continue
             meant = self._replace_terms(value, names)
             is_known = meant in _SIZES.values()
             if names is self._names:
-                meant = self._copy(ast.unparse(meant)) or meant
-                known = (*_ARRAYS, self._sample, _UNKNOWN, *self._same.values())
+                meant = self._trace_copy(ast.unparse(meant)) or meant
+                known = (*_ARRAYS, self._sample, _UNKNOWN, *self._equal_expressions.values())
                 is_known = is_known or meant in known or _is_bool(meant)
             if not isinstance(target, ast.Name) or not is_known:
-                raise AugmentsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
-            self._bind(target.id, meant, statement, names)
+                raise UnknownAugmentation(f"the rule does not recognise `{first_line(statement)}`")
+            self._set_meaning(target.id, meant, statement, names)
 
-    def _copy(self, text: str) -> ast.expr | None:
-        """Return the copy that an expression makes; there is only one."""
+    def _trace_copy(self, text: str) -> ast.expr | None:
+        """Return the copy that an expression creates; only one copy is permitted."""
         copy = self._copied.get(text)
         self._copies += copy is not None
         if self._copies > 1:
-            raise AugmentsOtherwise("it copies the sample more than once")
+            raise UnknownAugmentation("it copies the sample more than once")
         return copy
 
-    def _bind(self, name: str, meant: ast.expr, statement: ast.stmt, names: _Names) -> None:
-        """Give a name its meaning; arrays and answers may change, a size means one size throughout."""
+    def _set_meaning(self, name: str, meant: ast.expr, statement: ast.stmt, names: _Names) -> None:
+        """Record the meaning of a name. Names of arrays and tests may be rebound, names of sizes may not."""
         known = names.get(name, meant)
         changes = (known in _ARRAYS and meant in _ARRAYS) or (_is_bool(known) and _is_bool(meant))
         if name == "self" or (known is not meant and not changes):
-            raise AugmentsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
+            raise UnknownAugmentation(f"the rule does not recognise `{first_line(statement)}`")
         names[name] = meant
 
-    def _unpack(self, target: ast.Tuple, value: ast.expr, statement: ast.stmt, names: _Names) -> None:
-        """``*_, rows, columns = x.shape``, or as many names as there are axes; ``[:2]`` of two axes is all of it."""
+    def _trace_unpacking(self, target: ast.Tuple, value: ast.expr, statement: ast.stmt, names: _Names) -> None:
+        """Trace ``*_, rows, columns = x.shape``, or a name for each axis; ``[:2]`` of two axes is the whole shape."""
         shape = self._text(value, names)
         if self._ndim == 2 and not shape.startswith((_LIFTED.id, _LIFTED_COPY.id)):
             shape = shape.removesuffix("[:2]")
@@ -204,23 +209,23 @@ class _Masks:
         starred = isinstance(target.elts[0], ast.Starred)
         count = len(target.elts) - starred
         if array is None or (starred and (ends or count > 2)) or (ends and count != 2):
-            raise AugmentsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
+            raise UnknownAugmentation(f"the rule does not recognise `{first_line(statement)}`")
         if not starred and not ends and count != self._ndim + (array in (_LIFTED, _LIFTED_COPY)):
             if self._ndim == 4 and count == 3:
-                raise _Fails
-            raise AugmentsOtherwise(f"it takes samples of {count} axes only")
+                raise _RaisesError
+            raise UnknownAugmentation(f"it takes samples of {count} axes only")
         for place, one in enumerate(target.elts, -len(target.elts)):
             name = one.value if isinstance(one, ast.Starred) else one
             if not isinstance(name, ast.Name) or (name is not one and one is not target.elts[0]):
-                raise AugmentsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
-            self._bind(name.id, _SIZES.get(place, _UNKNOWN) if name is one else _UNKNOWN, statement, names)
+                raise UnknownAugmentation(f"the rule does not recognise `{first_line(statement)}`")
+            self._set_meaning(name.id, _SIZES.get(place, _UNKNOWN) if name is one else _UNKNOWN, statement, names)
 
-    def _loop(self, loop: ast.For, asked: frozenset[str]) -> None:
-        """Read a loop of masks; ``asked`` are the conditions under which it runs."""
+    def _check_loop(self, loop: ast.For, asked: frozenset[str]) -> None:
+        """Check a loop of masks; ``asked`` are the conditions under which it runs."""
         count = next((name for name in _AXES if ast.unparse(loop.iter) == f"range(self.{name})"), None)
         unused = isinstance(loop.target, ast.Name) and self._names.get(loop.target.id, _UNKNOWN) is _UNKNOWN
         if count is None or loop.orelse or not unused or ast.unparse(loop.target) == "self":
-            raise AugmentsOtherwise(f"the rule does not recognise `{first_line(loop)}`")
+            raise UnknownAugmentation(f"the rule does not recognise `{first_line(loop)}`")
         match loop.body:
             case [
                 ast.Assign(
@@ -228,50 +233,50 @@ class _Masks:
                     value=ast.Call(ast.Attribute(ast.Name(id="self"), name), args=[ast.Name(id=given)], keywords=[]),
                 )
             ] if given == x and self._names.get(x) in _ARRAYS and self._is_own_method(name):
-                inner, steps = taking_one_sample(self._methods[name])
+                inner, steps = sample_parameter_and_body(self._methods[name])
                 if not steps or ast.unparse(steps[-1]) != f"return {inner}":
-                    raise AugmentsOtherwise(f"`{name}` does not return its argument")
-                self._mask(steps[:-1], {inner: self._names[x]}, count, asked)
+                    raise UnknownAugmentation(f"`{name}` does not return its argument")
+                self._check_mask(steps[:-1], {inner: self._names[x]}, count, asked)
             case body:
-                self._mask(body, dict(self._names), count, asked)
+                self._check_mask(body, dict(self._names), count, asked)
         self._masked.append(count)
 
     def _is_own_method(self, name: str) -> bool:
         return name in self._methods and name != "forward" and not name.startswith("__")
 
-    def _mask(self, steps: Sequence[ast.stmt], names: _Names, count: str, asked: frozenset[str]) -> None:
-        """One mask: sizes, perhaps a guard, a width, a start and the stretch."""
+    def _check_mask(self, steps: Sequence[ast.stmt], names: _Names, count: str, asked: frozenset[str]) -> None:
+        """Check the statements of one mask: sizes, optionally a guard, a width, a start and the assignment."""
         parameter, axis = _AXES[count]
         steps = list(steps)
         while len(steps) > 1 and not _is_draw(steps[0]):
-            self._assign(steps.pop(0), names)
+            self._trace_assignment(steps.pop(0), names)
         guard = steps[0] if len(steps) == 1 else None
         if isinstance(guard, ast.If) and not guard.orelse:
-            self._mask(guard.body, names, count, asked | self._guard_conditions(guard.test, names))
+            self._check_mask(guard.body, names, count, asked | self._guard_conditions(guard.test, names))
             return
         if len(steps) == 2 and isinstance(steps[1], ast.If) and not steps[1].orelse:
-            width = self._draw(steps[0], names)[0]
+            width = self._trace_draw(steps[0], names)[0]
             if self._text(steps[1].test, names) != f"{width} > 0":
-                raise AugmentsOtherwise(f"the rule does not recognise `{first_line(steps[1])}`")
+                raise UnknownAugmentation(f"the rule does not recognise `{first_line(steps[1])}`")
             steps = [steps[0], *steps[1].body]
         if len(steps) != 3:
-            raise AugmentsOtherwise("a mask is not a random width and a random start")
+            raise UnknownAugmentation("a mask is not a random width and a random start")
         self._check_guard(asked, count)
-        (width, widest), (start, room) = (self._draw(step, names) for step in steps[:2])
+        (width, widest), (start, room) = (self._trace_draw(step, names) for step in steps[:2])
         size = _SIZES[axis].id
         if widest != f"min({size}, self.{parameter})":
-            raise AugmentsOtherwise(f"`{width}` is not a random number from 0 to min({parameter}, size)")
+            raise UnknownAugmentation(f"`{width}` is not a random number from 0 to min({parameter}, size)")
         # No width is larger than the size.
         if start == width or room not in (f"{size} - {width}", f"max(0, {size} - {width})"):
-            raise AugmentsOtherwise(f"`{start}` is not a random place at which the mask fits")
+            raise UnknownAugmentation(f"`{start}` is not a random place at which the mask fits")
         stretch = f"{start}:{' + '.join(sorted((start, width)))}"
-        places = [f"{_COPY.id}[{place}]" for place in self._places(axis, stretch, self._ndim)]
-        places += [f"{_LIFTED_COPY.id}[{place}]" for place in self._places(axis, stretch, self._ndim + 1)]
+        places = [f"{_COPY.id}[{place}]" for place in self._range_subscripts(axis, stretch, self._ndim)]
+        places += [f"{_LIFTED_COPY.id}[{place}]" for place in self._range_subscripts(axis, stretch, self._ndim + 1)]
         if self._text(steps[-1], names) not in [f"{place} = self.mask_value" for place in places]:
-            raise AugmentsOtherwise(f"the rule does not recognise `{first_line(steps[-1])}`")
+            raise UnknownAugmentation(f"the rule does not recognise `{first_line(steps[-1])}`")
 
-    def _places(self, axis: int, stretch: str, count: int) -> list[str]:
-        """Subscripts for a stretch of an axis of an array with so many, all others whole."""
+    def _range_subscripts(self, axis: int, stretch: str, count: int) -> list[str]:
+        """Yield the subscripts of a range of one axis of an array with ``count`` axes, with all other axes whole."""
         places = [f"..., {stretch}" if axis == -1 else f"..., {stretch}, :"]
         if self._ndim < 4:
             axes = [":"] * count
@@ -280,16 +285,16 @@ class _Masks:
             places += [", ".join(axes[:-1])] if axis == -2 else []
         return places
 
-    def _draw(self, statement: ast.stmt, names: _Names) -> tuple[str, str]:
-        """Name and source of the upper end of ``name = random.randint(0, end)``."""
+    def _trace_draw(self, statement: ast.stmt, names: _Names) -> tuple[str, str]:
+        """Return name and source of the upper end of ``name = random.randint(0, end)``."""
         match assigned_pairs(statement):
             case [(ast.Name(id=name), ast.Call(func=function, args=[low, high]) as drawn)] if ast.unparse(
                 function
             ) == "random.randint" and name not in {"self", *names}:
                 if drawn.keywords or ast.unparse(low) != "0":
-                    raise AugmentsOtherwise(f"`{name}` is not a random number from 0 to a limit")
+                    raise UnknownAugmentation(f"`{name}` is not a random number from 0 to a limit")
                 return name, self._text(high, names)
-        raise AugmentsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
+        raise UnknownAugmentation(f"the rule does not recognise `{first_line(statement)}`")
 
     def _guard_conditions(self, test: ast.expr, names: _Names) -> frozenset[str]:
         """Return the conditions of a guard: which axis has a positive parameter, or is longer."""
@@ -303,7 +308,7 @@ class _Masks:
     def _check_guard(self, asked: frozenset[str], count: str) -> None:
         """Check the guard of a mask: none, or a comparison of the axis with its parameter."""
         if not asked <= {f"{count} positive", f"{count} longer"}:
-            raise AugmentsOtherwise("its masks depend on another condition than `parameter > 0 and size > parameter`")
+            raise UnknownAugmentation("its masks depend on another condition than `parameter > 0 and size > parameter`")
         if f"{count} longer" in asked:
             self._guarded.add(count)
 
@@ -323,37 +328,37 @@ def _is_draw(statement: ast.stmt) -> bool:
 def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
     """Return the arguments of ``adds_noise`` with which ``GaussianNoise`` does the same as the class.
 
-    With probability 1 - p the sample is returned; else ``clamp(x + randn_like(x) * std, 0, 1)``.
+    With probability 1 - p the class returns the sample, else ``clamp(x + randn_like(x) * std, 0, 1)``.
 
     Raises:
-        AugmentsOtherwise: where that is not certain; the message says why.
+        AugmentsOtherwise: that is not certain; the message has the reason.
     """
-    x, body = taking_one_sample(methods_of(class_source)["forward"])
-    *steps, last = _work(x, body)
+    x, body = sample_parameter_and_body(methods_of(class_source)["forward"])
+    *steps, last = _statements_behind_gate(x, body)
     if not isinstance(last, ast.Return) or last.value is None:
-        raise AugmentsOtherwise(f"the rule does not recognise `{first_line(last)}`")
+        raise UnknownAugmentation(f"the rule does not recognise `{first_line(last)}`")
     names: dict[str, ast.expr] = {}
     for statement in steps:
         [(target, value), *more] = assigned_pairs(statement)
         if more or not isinstance(target, ast.Name) or target.id in {x, *names}:
-            raise AugmentsOtherwise(f"the rule does not recognise `{first_line(statement)}`")
-        names[target.id] = Terms(names).written(value)
+            raise UnknownAugmentation(f"the rule does not recognise `{first_line(statement)}`")
+        names[target.id] = ExpressionNormalizer(names).normalized(value)
     noisy = f"{x} + torch.randn_like({x}) * self.std"
     ends = ("0, 1", "min=0, max=1", "0.0, 1.0", "min=0.0, max=1.0")
     results = [text for end in ends for text in (f"torch.clamp({noisy}, {end})", f"({noisy}).clamp({end})")]
     loads = (node for statement in (*steps, last) for node in ast.walk(statement) if isinstance(node, ast.Name))
     unread = names.keys() - {load.id for load in loads if isinstance(load.ctx, ast.Load)}
-    if unread or Terms(names).text(last.value) not in map(Terms({}).text, results):
-        raise AugmentsOtherwise("its result is not `clamp(x + randn_like(x) * std, 0, 1)`")
+    if unread or ExpressionNormalizer(names).text(last.value) not in map(ExpressionNormalizer({}).text, results):
+        raise UnknownAugmentation("its result is not `clamp(x + randn_like(x) * std, 0, 1)`")
     return ()
 
 
-def _work(x: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements that a gate which comes first lets run, their ``return`` the last."""
-    before, work, left = parts_by_gate(body)
+def _statements_behind_gate(x: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements that run if the gate at the beginning is passed, up to their ``return``."""
+    before, work, left = split_at_gate(body)
     if before:
-        raise AugmentsOtherwise("it is not gated by one `random.random() > self.p`")
+        raise UnknownAugmentation("it is not gated by one `random.random() > self.p`")
     if not work or [ast.unparse(one) for one in left] != [f"return {x}"]:
-        raise AugmentsOtherwise("its gate does not return the sample unchanged")
+        raise UnknownAugmentation("its gate does not return the sample unchanged")
     end = next((place for place, one in enumerate(work) if isinstance(one, ast.Return)), len(work))
     return work[: end + 1]

@@ -1,4 +1,4 @@
-"""Loops that only collect: whether what they read may be read before their first iteration."""
+"""Loops that only collect values, and whether these values may be read before the first iteration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.effects import more_than_computing
+from chirp_migrate.analysis.dataflow.effects import effect_message
 from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.dataflow.symbolic import other_statements, statements_of
 from chirp_migrate.analysis.known_names import is_call_of
@@ -25,7 +25,7 @@ _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
 
 
 def is_collecting(statements: Sequence[cst.CSTNode]) -> bool:
-    """Return whether statements do nothing but assign, count and append (to and from any object)."""
+    """Return whether statements only assign, count and append (to and from any object)."""
     return all(map(_is_collecting, statements))
 
 
@@ -34,10 +34,10 @@ def _is_collecting(statement: cst.CSTNode) -> bool:
         return is_collecting([*statements_of(statement.body), *other_statements(statement)])
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
-    return all(isinstance(small, cst.Pass) or _store(small) is not None for small in statement.body)
+    return all(isinstance(small, cst.Pass) or _target_and_values(small) is not None for small in statement.body)
 
 
-def _store(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], list[cst.BaseExpression]] | None:
+def _target_and_values(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], list[cst.BaseExpression]] | None:
     """Return the target of a statement and the expressions that it computes; ``None`` for other statements."""
     match small:
         case cst.Assign():
@@ -51,14 +51,14 @@ def _store(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], list[cst.BaseE
     return None
 
 
-def problem_of(
+def early_reading_problem(
     module: Module, loop: cst.For, statements: Sequence[cst.CSTNode], read: Iterable[cst.CSTNode]
 ) -> str | None:
     """Return why reading everything before the first iteration of ``loop`` is visible; ``None`` if it is not.
 
     Args:
-        statements: the body, as far as it stays; :func:`is_collecting` holds for it.
-        read: the expressions whose values are read early; the body must not change what they mean.
+        statements: the part of the body that stays; :func:`is_collecting` holds for it.
+        read: the expressions that are read early; the body must not change their values.
     """
     scope = module.enclosing_scope(loop)
 
@@ -70,13 +70,13 @@ def problem_of(
     every = [one for statement in statements for one in walk(statement)]
     for line in (one for one in every if isinstance(one, cst.SimpleStatementLine | cst.SimpleStatementSuite)):
         for small in line.body:
-            targets, values = _store(small) or ([], [])
+            targets, values = _target_and_values(small) or ([], [])
             problems = (_target_problem(module, scope, small, target, early) for target in targets)
-            problem = next(filter(None, problems), None) or more_than_computing(module, values, is_own)
+            problem = next(filter(None, problems), None) or effect_message(module, values, is_own)
             if problem is not None:
                 return problem
     tests = [one.test for one in every if isinstance(one, cst.If)]
-    return more_than_computing(module, tests, is_own) or _seen_by_handler(module, loop)
+    return effect_message(module, tests, is_own) or _handler_problem(module, loop)
 
 
 def _target_problem(
@@ -91,7 +91,7 @@ def _target_problem(
             pass
         case cst.Call(func=cst.Attribute(value=container, attr=cst.Name(value="setdefault")), args=computed):
             pass
-    problem = more_than_computing(module, computed)
+    problem = effect_message(module, computed)
     if problem is not None:
         return problem
     name = dotted(container)
@@ -124,7 +124,7 @@ def _is_new(module: Module, value: cst.BaseExpression) -> bool:
     return is_call_of(module, value, _FRESH)
 
 
-def _seen_by_handler(module: Module, loop: cst.For) -> str | None:
+def _handler_problem(module: Module, loop: cst.For) -> str | None:
     """Return why code around the loop may continue after an error, with the collected items."""
     for ancestor in module.ancestors(loop):
         if isinstance(ancestor, _SCOPES):

@@ -1,7 +1,7 @@
 """Semantics of a dataset's ``__getitem__``: standardise, augment, or return the samples of a sequence.
 
-Works on symbolic values (``dataflow.symbolic``), so that it does not matter whether the code is a class,
-a function-local class or a dictionary of lambdas, nor how its steps are spelled.
+The module works on symbolic values (``dataflow.symbolic``). So it does not matter whether the code is a class, a
+function-local class or a dictionary of lambdas, nor how its steps are spelled.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Standardizing:
 
 @dataclass(frozen=True)
 class Stage:
-    """One augmentation: ``function`` applied to x when ``gate`` holds (``None``: always)."""
+    """One augmentation: ``function`` applied to x if ``gate`` holds (``None``: always)."""
 
     function: Value
     gate: Value | None
@@ -60,7 +60,7 @@ class Augmenting:
 
 @dataclass(frozen=True)
 class SequenceSamples:
-    """The samples of ``samples``, as they are."""
+    """The samples of ``samples``, unchanged."""
 
     samples: Value
 
@@ -73,12 +73,12 @@ class Samples:
     """The inferred samples of a ``__getitem__``.
 
     Attributes:
-        conditions: what it depends on being true, or not None.
-        outcomes: its value by which of the conditions hold.
-        complete: whether that is all it does: every value that is kept is part of it, every call is made once, every
-            condition decides about something, and nothing is tested both for being None and for being true.
-        reads_once: whether nothing is subscripted twice alike.
-        none_tested: what is compared with None.
+        conditions: the values whose truth, or difference from None, the result depends on.
+        outcomes: its value for each combination of conditions.
+        complete: whether the method does nothing else: every stored value is part of the result, every call occurs
+            once, every condition makes a difference, and no value is tested both for None and for truth.
+        reads_once: whether no object is subscripted twice with the same index.
+        none_tested: the values that are compared with None.
     """
 
     conditions: Sequence[Value]
@@ -88,8 +88,8 @@ class Samples:
     none_tested: set[Value]
 
 
-def samples_of(paths: Sequence[Path]) -> Samples | None:
-    """Return the samples of all paths through a ``__getitem__``; ``None`` with too many conditions."""
+def inferred_samples(paths: Sequence[Path]) -> Samples | None:
+    """Return the samples of all paths through a ``__getitem__``; ``None`` if there are too many conditions."""
     conditions = sorted({condition for path in paths for condition in path.truths}, key=str)
     if len(conditions) > MAX_CONDITIONS:
         return None
@@ -102,7 +102,7 @@ def samples_of(paths: Sequence[Path]) -> Samples | None:
     complete = (
         all(map(_does_nothing_besides, paths))
         and tested.isdisjoint(atoms)
-        and all(_decides(outcomes, position) for position in range(len(conditions)))
+        and all(_makes_difference(outcomes, position) for position in range(len(conditions)))
     )
     reads_once = all(len(set(path.items)) == len(path.items) for path in paths)
     return Samples(conditions, outcomes, complete, reads_once, tested)
@@ -133,27 +133,27 @@ def _does_nothing_besides(path: Path) -> bool:
     return path.calls == list(calls) and all(is_part(one, path.value) for one in path.evaluated)
 
 
-def _decides(outcomes: Mapping[tuple[bool, ...], Value], position: int) -> bool:
+def _makes_difference(outcomes: Mapping[tuple[bool, ...], Value], position: int) -> bool:
     """Return whether the condition at a position makes a difference somewhere."""
     otherwise = {truths: (*truths[:position], False, *truths[position + 1 :]) for truths in outcomes}
     return any(value != outcomes[otherwise[truths]] for truths, value in outcomes.items())
 
 
 def subvalues(value: Value) -> Iterator[Value]:
-    """Yield ``value`` and all that it is made of."""
+    """Yield ``value`` and all values inside it."""
     yield value
     for part in value.parts:
         yield from subvalues(part)
 
 
 def is_part(one: Value, value: Value) -> bool:
-    """Return whether ``one`` is a part of ``value``, or a tuple of such, or a literal."""
+    """Return whether ``one`` is a part of ``value``, a tuple of such parts, or a literal."""
     if isinstance(one, Tuple):
         return all(is_part(item, value) for item in one.items)
     return isinstance(one, Const) or one in subvalues(value)
 
 
-def meaning_of(samples: Samples) -> Meaning | None:
+def dataset_semantics(samples: Samples) -> Meaning | None:
     """Return the semantics of a dataset from the result of its ``__getitem__`` at :data:`INDEX`."""
     for value in samples.outcomes.values() if not samples.conditions else ():
         match value:
@@ -162,11 +162,11 @@ def meaning_of(samples: Samples) -> Meaning | None:
         match standardized_pair(value):
             case Item(dataset, Item(indices, at)), mean, std, eps if at == INDEX:
                 return Standardizing(dataset, indices, mean, std, eps)
-    return augmenting(samples)
+    return augmenting_semantics(samples)
 
 
 def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
-    """Sample, mean, std and eps of ``((sample[0] - mean) / (std + eps), sample[1])``, or ``None``."""
+    """Return sample, mean, std and eps of ``((sample[0] - mean) / (std + eps), sample[1])``, else ``None``."""
     match pair:
         case Tuple((Op("/", Op("-", Item(x, Const("0")), mean), divisor), Item(sample, Const("1")))) if x == sample:
             std, eps = divisor, 0.0
@@ -174,7 +174,7 @@ def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
             return None
     match divisor:
         case Op("+", std, Const(number)) | Op("+", Const(number), std):
-            eps = finite(number)
+            eps = finite_number(number)
             if not eps:  # 0 is what nothing added is read as
                 return None
         case Op("+"):
@@ -182,8 +182,8 @@ def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
     return sample, mean, std, eps
 
 
-def finite(number: str) -> float:
-    """Return the value of a literal; 0 where it is no finite number."""
+def finite_number(number: str) -> float:
+    """Return the value of a literal; 0 if it is no finite number."""
     try:
         value = float(number)
     except ValueError:
@@ -191,12 +191,12 @@ def finite(number: str) -> float:
     return value if isfinite(value) else 0.0
 
 
-def augmenting(samples: Samples) -> Augmenting | None:
-    """Read ``(transform(x), y)`` with ``x, y = dataset[index]``, one transform or several, each perhaps switched."""
+def augmenting_semantics(samples: Samples) -> Augmenting | None:
+    """Return the semantics of ``(transform(x), y)`` of ``x, y = dataset[index]``, for one or more transforms."""
     chains: dict[tuple[bool, ...], tuple[Value, ...]] = {}
     datasets: set[Value] = set()
     for truths, value in samples.outcomes.items():
-        outcome = _chain(value)
+        outcome = _applied_functions(value)
         if outcome is None:
             return None
         dataset, chains[truths] = outcome
@@ -219,8 +219,8 @@ def augmenting(samples: Samples) -> Augmenting | None:
     return Augmenting(datasets.pop(), tuple(stages), training) if len(stages) == len(full) else None
 
 
-def _chain(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
-    """Base dataset and the functions applied to x, innermost first, of a sample without conditions."""
+def _applied_functions(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
+    """Return the base dataset and the functions applied to x, innermost first, of a sample without conditions."""
     match value:
         case Item(dataset, at) if at == INDEX:
             return dataset, ()

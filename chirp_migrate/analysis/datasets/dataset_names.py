@@ -1,8 +1,8 @@
-"""Expressions that are datasets, and classes that may be datasets, as far as the code shows.
+"""Recognition of expressions that are datasets, and of classes that may be datasets.
 
-A few facts speak for it: the value comes from a dataset class or ``random_split``, its annotation names one, it is
-given to a loader or a subset in the same scope, or it has a name that people give to datasets. A value that is plainly
-something else (a literal, an array, a table) is not one, for every name.
+Evidence for a dataset: its value comes from a dataset class or ``random_split``, its annotation names a dataset class,
+a loader or subset in the same scope gets it, or its name is typical for datasets. A value that is clearly something
+else (a literal, an array, a table) is no dataset, whatever its name is.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _maker(value: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def _names_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Return whether a name refers to a dataset class, or a function that splits datasets; also quoted."""
+    """Return whether a name, maybe in quotes, refers to a dataset class or to a function that splits datasets."""
     if isinstance(node, cst.SimpleString):
         return re.search(r"Dataset\b|Subset\b", node.value) is not None
     if isinstance(node, cst.Name | cst.Attribute):
@@ -85,7 +85,7 @@ def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str)
 
 
 def is_dataset_class(project: Project, qualified: str) -> bool:
-    """Return whether a qualified name is a known dataset class, or one of the project."""
+    """Return whether a qualified name is a known dataset class, or a dataset class of the project."""
     return inherits(project, qualified, MAP_DATASET)
 
 
@@ -95,7 +95,7 @@ def is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseE
 
 
 def _is_other(module: Module, project: Project, node: cst.BaseExpression) -> bool:
-    """Return whether an annotation or the function that makes a value names something that is no dataset."""
+    """Return whether an annotation, or the callee that creates the value, shows that it is no dataset."""
     bare = node.value if isinstance(node, cst.Subscript) else node
     return isinstance(bare, cst.Name | cst.Attribute) and resolves_to(module, bare, NO_DATASET, project)
 
@@ -105,7 +105,7 @@ def _is_other_value(module: Module, project: Project, value: cst.BaseExpression)
 
 
 def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:
-    """Return whether ``name`` is given to a loader, a subset or a wrapper as its dataset."""
+    """Return whether a loader, a subset or a wrapper gets ``name`` as its dataset."""
     return any(
         (scope is module.tree or holds(module, scope, call)) and is_call_of(module, call, TAKES_DATASET, project)
         for call in module.once(_calls_with_dataset).get(name, ())
@@ -113,7 +113,7 @@ def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: s
 
 
 def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
-    """Return calls of the module by the name of their first argument, or of ``dataset=``."""
+    """Return the calls of the module by the name of their first argument, or of ``dataset=``."""
     calls: dict[str, list[cst.Call]] = {}
     for call in module.find(cst.Call):
         given = [a.value for a in call.args if a.keyword is not None and a.keyword.value == "dataset"]
@@ -124,7 +124,7 @@ def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
 
 
 def dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
-    """Return a test of whether a name in ``module`` is a dataset; it looks each name up once in its scope."""
+    """Return a test of whether a name in ``module`` is a dataset, which looks up each name once in its scope."""
     known: dict[tuple[cst.CSTNode, str], bool] = {}
 
     def stands_for_dataset(node: cst.CSTNode) -> bool:
@@ -140,7 +140,7 @@ def dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bo
 
 
 def possible_datasets(outline: Outline, project: Project) -> list[ast.ClassDef]:
-    """Classes that may descend from a dataset class of PyTorch, torchvision or the runtime."""
+    """Return the classes that may descend from a dataset class of PyTorch, torchvision or the runtime."""
 
     def is_known(name: str) -> bool:
         return is_dataset_class(project, name) or inherits(project, name, ITERABLE_DATASET)

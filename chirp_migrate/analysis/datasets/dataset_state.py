@@ -1,7 +1,7 @@
 """Attributes that dataset classes store on ``self`` in their constructors, and their uses.
 
-Worker processes get a copy of the dataset as it was constructed: pickled, or as it was when they were forked. What a
-copy means for an attribute is the business of the rules; this module says which attributes there are.
+Worker processes get a copy of the dataset, pickled or by a fork. This module returns the attributes; the rules decide
+what a copy means for each of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Method:
-    """A function that a dataset runs, and its class or module."""
+    """A method or function that a dataset runs, with its class or module."""
 
     module: Module
     owner: cst.ClassDef | cst.Module
@@ -65,17 +65,17 @@ class DatasetState:
 
     @property
     def is_dataset(self) -> bool:
-        """Return whether it descends from a dataset class of PyTorch, torchvision or the runtime."""
+        """Return whether the class descends from a dataset class of PyTorch, torchvision or the runtime."""
         return self.is_iterable or any(is_dataset_class(self.project, name) for name in self.outside)
 
     @property
     def is_iterable(self) -> bool:
-        """Return whether it descends from ``IterableDataset``."""
+        """Return whether the class descends from ``IterableDataset``."""
         return any(ITERABLE_DATASET.fullmatch(name) for name in self.outside)
 
     @cached_property
     def methods(self) -> dict[str, list[Method]]:
-        """Methods by name; those of the class itself come before those of its bases."""
+        """Return the methods by name; methods of the class itself take precedence over those of its bases."""
         found: dict[str, list[Method]] = {}
         for module, node in self.lineage:
             for statement in node.body.body:
@@ -139,10 +139,10 @@ class DatasetState:
         return found
 
     def held(self, kind: Callable[[cst.BaseExpression], Kind | None]) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-        """What this very class keeps from its construction on, where ``kind`` is not ``None``: attribute, value, kind.
+        """Yield attribute, value and kind for what the constructor of this class stores, if ``kind`` is not ``None``.
 
-        Contents of containers count too. Attributes that are given up again while the dataset is made are left out,
-        and those that code outside the class sets, as a ``worker_init_fn`` does.
+        Contents of containers count as well. Attributes that the constructor resets are omitted, as are attributes that
+        code outside the class sets, such as a ``worker_init_fn``.
         """
         constructing = [one for one in self.constructing if one.owner is self.node]
         for attribute, uses in self._uses.items():
@@ -153,10 +153,10 @@ class DatasetState:
                 if value is not None and method in constructing:
                     kinds = ((one, kind(one)) for one in contents(method.module, method.function, value))
                     found += [(one, what) for one, what in kinds if what is not None]
-            if found and not self._given_up(uses) and not self.project.holds(set_from_outside(attribute), attribute):
+            if found and not self._is_reset(uses) and not self.project.holds(set_from_outside(attribute), attribute):
                 yield (attribute, *found[0])
 
-    def _given_up(self, uses: list[Use]) -> bool:
+    def _is_reset(self, uses: list[Use]) -> bool:
         for use in uses:
             if use.method not in self.constructing:
                 continue
@@ -171,7 +171,7 @@ class DatasetState:
 
 
 def dataset_states(module: Module, project: Project) -> Iterator[DatasetState]:
-    """Yield the dataset classes that the module defines, at top level or not."""
+    """Yield the dataset classes that the module defines, at the top level or elsewhere."""
     for node in module.find(cst.ClassDef):
         state = DatasetState(module, project, node)
         if state.is_dataset:
@@ -193,7 +193,7 @@ def self_name(method: Method) -> str:
 
 
 def assigned_value(module: Module, node: cst.CSTNode) -> cst.BaseExpression | None:
-    """Return the value assigned to a target; ``None`` when ``node`` is no target on its own."""
+    """Return the value that is assigned to a target; ``None`` if ``node`` is no single target."""
     parent = module.parents[node]
     if isinstance(parent, cst.AnnAssign):
         return parent.value if parent.target is node else None
@@ -206,7 +206,7 @@ def assigned_value(module: Module, node: cst.CSTNode) -> cst.BaseExpression | No
 def contents(
     module: Module, scope: cst.CSTNode, value: cst.BaseExpression, depth: int = 0
 ) -> Iterator[cst.BaseExpression]:
-    """The expressions whose values are kept by who keeps ``value``: either side of a choice, elements of a display.
+    """Yield the expressions whose values ``value`` may contain: both sides of a condition, elements of a display.
 
     A local name stands for what ``scope`` assigns to it.
     """

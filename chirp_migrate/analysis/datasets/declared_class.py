@@ -1,4 +1,4 @@
-"""The declaration that fits a dataset class, by its ``__getitem__`` and the methods it calls."""
+"""Finding of the declaration that fits a dataset class, from its ``__getitem__`` and the methods that it calls."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
     Meaning,
     SequenceSamples,
     Standardizing,
-    meaning_of,
-    samples_of,
+    dataset_semantics,
+    inferred_samples,
 )
 from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
 from chirp_migrate.analysis.datasets.image_dataset_meaning import CLEAR as IMAGE_NAMES
-from chirp_migrate.analysis.datasets.image_dataset_meaning import Imaging, imaging
+from chirp_migrate.analysis.datasets.image_dataset_meaning import ImageAugmenting, image_semantics
 from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, is_on_self, mention, only_methods, plain_source
@@ -46,14 +46,14 @@ _DECORATORS: dict[type, str] = {
     Standardizing: "standardizes_samples",
     Augmenting: "augments_samples",
     SequenceSamples: "lists_samples",
-    Imaging: "augments_images",
+    ImageAugmenting: "augments_images",
 }
 #: Decorators of the runtime that declare the samples of a class.
 DECORATORS = frozenset(_DECORATORS.values())
 
 
-class _NotOwn(Exception):
-    """A value is no attribute of the object."""
+class _NotAnAttribute(Exception):
+    """A part of the result is no attribute of the object."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Declared:
 
 
 def may_declare(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether ``node`` can declare its samples, or could after a small change."""
+    """Return whether a declaration may fit the class ``node``, possibly after a small change."""
     return read_declared(module, project, node, lambdas=True) is not None
 
 
@@ -74,13 +74,13 @@ def read_declared(
 ) -> Declared | str | None:
     """Return the declaration that fits ``node``, or the reason why none fits; ``None`` for other classes.
 
-    See ``chirp_migrate.rules.chp002_dataset_class`` for what it takes.
+    ``chirp_migrate.rules.chp002_dataset_class`` describes the conditions.
 
     Args:
         module: where the class is.
         project: the backend.
         node: the class.
-        lambdas: read lambdas that ``__init__`` keeps in attributes as the methods that CHP007 makes of them.
+        lambdas: treat lambdas that ``__init__`` stores in attributes as methods, which CHP007 turns them into.
     """
     if node.keywords or node.decorators:
         return None
@@ -90,16 +90,16 @@ def read_declared(
     getitem = methods.get("__getitem__")
     if getitem is None or not _OTHER_ACCESS.isdisjoint(methods):
         return None
-    reader = _DeclaredReader(module, project, methods | (_kept_lambdas(methods) if lambdas else {}))
+    reader = _DeclaredReader(module, project, methods | (_lambdas_as_methods(methods) if lambdas else {}))
     try:
         paths = reader.paths_of(getitem)
     except NotStraightLine:
         return None
-    images = imaging(paths)
+    images = image_semantics(paths)
     if images is not None:
         return reader.unclear_name(IMAGE_NAMES) or reader.declared(images, set())
-    samples = samples_of(paths)
-    meaning = None if samples is None else meaning_of(samples)
+    samples = inferred_samples(paths)
+    meaning = None if samples is None else dataset_semantics(samples)
     if samples is None or meaning is None:
         return None
     if isinstance(meaning, SequenceSamples) and _is_list_of_paths(module, methods, meaning.samples):
@@ -110,7 +110,7 @@ def read_declared(
 
 
 def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
-    """Return whether a list contains paths, by its name or its source: nothing can be read at once."""
+    """Return whether a list contains paths, by its name or its source; such samples cannot be read at once."""
     attribute = samples.name if isinstance(samples, Attr) else ""
     if _PATHS.fullmatch(attribute):
         return True
@@ -120,7 +120,7 @@ def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], sa
 
 
 class _DeclaredReader:
-    """Reads a ``__getitem__`` and the methods it calls."""
+    """Evaluates a ``__getitem__`` and the methods that it calls."""
 
     def __init__(self, module: Module, project: Project, methods: Mapping[str, cst.FunctionDef]) -> None:
         self._module, self._project = module, project
@@ -152,7 +152,7 @@ class _DeclaredReader:
         return method
 
     def unclear_name(self, more: frozenset[str] = frozenset()) -> str | None:
-        """Return why a name in the methods read may mean anything: it is none of their own, nor provably PyTorch."""
+        """Return why a name in the evaluated methods may mean anything: it is not local, and not provably PyTorch's."""
         read = {"__getitem__", *self._calls, *(self._held[name] for name in self._called_held)}
         unclear = (self._unclear_name(self._methods[method], _CLEAR | more) for method in sorted(read))
         name = next((one for one in unclear if one is not None), None)
@@ -168,24 +168,24 @@ class _DeclaredReader:
                 return found.value
         return None
 
-    def declared(self, meaning: Meaning | Imaging, none_tested: set[Value]) -> Declared | str:
+    def declared(self, meaning: Meaning | ImageAugmenting, none_tested: set[Value]) -> Declared | str:
         """Return the decorator for ``meaning``, or why there is none."""
         stages = meaning.stages if isinstance(meaning, Augmenting) else ()
         flags = {stage.gate for stage in stages if stage.gate != stage.function}
         flags |= {meaning.training} if isinstance(meaning, Augmenting) else set()
         try:
-            arguments = list(_arguments(meaning))
-        except _NotOwn:
+            arguments = list(_decorator_arguments(meaning))
+        except _NotAnAttribute:
             arguments = []
         if not arguments or not none_tested.isdisjoint(flags):
             return "its samples depend on more than its attributes, or on an attribute being None"
-        arguments += [f"calls={tuple_of(sorted(self._calls))}"] if self._calls else []
+        arguments += [f"calls={tuple_source(sorted(self._calls))}"] if self._calls else []
         held = ", ".join(f'"{name}": "{self._held[name]}"' for name in sorted(self._called_held))
         return Declared(_DECORATORS[type(meaning)], (*arguments, *([f"held={{{held}}}"] if held else [])))
 
 
 def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
-    """Return the names of the ``count`` parameters of a plain method. Raises NotStraightLine if it is none."""
+    """Return the names of the ``count`` parameters of a plain method; raise NotStraightLine for other methods."""
     names = [parameter.name.value for parameter in function.params.params]
     unusual = function.decorators or function.asynchronous or not takes_plain_arguments(function)
     if unusual or len(names) != count:
@@ -194,14 +194,14 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
 
 
 def _held_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
-    """Attributes to which ``__init__`` assigns a method of the object: ``self.scale = self._scale``."""
+    """Return the attributes to which ``__init__`` assigns a method of the object: ``self.scale = self._scale``."""
     assigns = find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []
     stores = (re.fullmatch(r"self\.(\w+) = self\.(\w+)", plain_source(module, assign)) for assign in assigns)
     return {store[1]: store[2] for store in stores if store is not None and store[2] in methods}
 
 
-def _kept_lambdas(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst.FunctionDef]:
-    """Lambdas that ``__init__`` assigns to attributes, as methods of these names."""
+def _lambdas_as_methods(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst.FunctionDef]:
+    """Return the lambdas that ``__init__`` assigns to attributes, as methods with the names of the attributes."""
     found: dict[str, cst.FunctionDef] = {}
     for assign in find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []:
         match assign:
@@ -215,33 +215,33 @@ def _kept_lambdas(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst.Funct
     return found
 
 
-def _arguments(meaning: Meaning | Imaging) -> Iterator[str]:
+def _decorator_arguments(meaning: Meaning | ImageAugmenting) -> Iterator[str]:
     """Return the arguments of the decorator; raise _NotOwn if a part of ``meaning`` is no attribute of the object."""
     for key, value in vars(meaning).items():
         if isinstance(meaning, SequenceSamples):
-            yield _attribute(value)
+            yield _attribute_name(value)
         elif isinstance(value, Value):
-            yield f"{key}={_attribute(value)}"
+            yield f"{key}={_attribute_name(value)}"
         elif isinstance(value, float) and value != getattr(type(meaning), key):
-            yield f"{key}={short(value)}"
+            yield f"{key}={short_number(value)}"
         elif isinstance(value, tuple):
-            pairs = ((_attribute(one.function), one.gate and _attribute(one.gate)) for one in value)
+            pairs = ((_attribute_name(one.function), one.gate and _attribute_name(one.gate)) for one in value)
             yield f"transforms={{{', '.join(f'{function}: {gate}' for function, gate in pairs)}}}"
 
 
-def _attribute(value: Value) -> str:
+def _attribute_name(value: Value) -> str:
     """Return ``"x"`` for ``self.x``."""
     if isinstance(value, Attr) and value.base == SELF:
         return f'"{value.name}"'
-    raise _NotOwn
+    raise _NotAnAttribute
 
 
-def short(number: float) -> str:
-    """Return ``1e-8`` for 1e-08."""
+def short_number(number: float) -> str:
+    """Return the short spelling of a number: ``1e-8`` for 1e-08."""
     return re.sub("e-0", "e-", repr(number))
 
 
-def tuple_of(names: Sequence[str]) -> str:
+def tuple_source(names: Sequence[str]) -> str:
     """Return the source of a tuple of strings."""
     quoted = [f'"{name}"' for name in names]
     return f"({', '.join(quoted)}{',' if len(names) == 1 else ''})"

@@ -13,19 +13,19 @@ from chirp_migrate.syntax.queries import is_docstring, is_name, only_methods, pl
 
 @dataclass(frozen=True)
 class DelegatingTransform:
-    """A class whose instances hand their argument on.
+    """A class whose instances only pass their argument on to other callables.
 
     Attributes:
-        composes: whether to several callables in turn, else to one.
-        attribute: what holds these callables, or the one.
+        composes: whether they call several callables in turn, instead of one.
+        attribute: name of the attribute with the callables, or the callable.
     """
 
     composes: bool
     attribute: str
 
 
-def handing_on(module: Module, definition: cst.ClassDef) -> DelegatingTransform | None:
-    """Return how calling an object of a class hands the argument on; None where it does anything else."""
+def read_delegation(module: Module, definition: cst.ClassDef) -> DelegatingTransform | None:
+    """Return how the objects of a class pass their argument on; None if a call does anything else."""
     bases = [base for base in definition.bases if not is_name(base.value, "object")]
     if bases or definition.keywords or definition.decorators or definition.type_parameters:
         return None
@@ -45,7 +45,7 @@ def handing_on(module: Module, definition: cst.ClassDef) -> DelegatingTransform 
 
 
 def _two_parameters(method: cst.FunctionDef) -> tuple[str, str] | None:
-    """Return the names of ``self`` and of the one other parameter without a default, if there are no more."""
+    """Return the names of ``self`` and of the only other parameter, if a method has no more and no default."""
     given = method.params
     more = given.kwonly_params or given.posonly_params or given.star_kwarg or isinstance(given.star_arg, cst.Param)
     unusual = method.decorators or method.asynchronous or not isinstance(method.body, cst.IndentedBlock)

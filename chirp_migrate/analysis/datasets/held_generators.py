@@ -1,4 +1,4 @@
-"""Random generators that a dataset draws from and every worker gets a copy of, in the same state."""
+"""Random generators that a dataset uses, and of which every worker gets a copy in the same state."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class HeldGenerator:
     """A generator in a variable or attribute.
 
     Attributes:
-        name: of the variable or attribute.
-        value: what makes it.
-        drawn: the method that draws from it.
-        workers: what gets a copy: each ``worker``, or each ``forked worker``.
+        name: name of the variable or attribute.
+        value: the expression that creates the generator.
+        drawn: the method that uses the generator.
+        workers: which processes get a copy: each ``worker``, or each ``forked worker``.
     """
 
     name: str
@@ -45,7 +45,7 @@ class HeldGenerator:
 
 
 def held_generators(state: DatasetState) -> Iterator[HeldGenerator]:
-    """Yield the random generators of a dataset, unless it checks the number of its worker."""
+    """Yield the random generators of a dataset, unless the dataset uses the number of its worker."""
     if not state.uses_worker_number:
         yield from _kept_on_self(state)
         yield from _shared_variables(state)
@@ -59,13 +59,13 @@ def _kept_on_self(state: DatasetState) -> Iterator[HeldGenerator]:
 
 
 def _shared_variables(state: DatasetState) -> Iterator[HeldGenerator]:
-    """Generators in variables of the class or the module."""
+    """Yield the generators in variables of the class or the module."""
     module = state.module
     for scope in (state.node, module.tree):
         for statement in own_nodes(scope):
             if not isinstance(statement, cst.Assign | cst.AnnAssign) or statement.value is None:
                 continue
-            made = _maker(module, state.project, statement.value)
+            made = _creating_call(module, state.project, statement.value)
             if made is None:
                 continue
             targets = statement.targets if isinstance(statement, cst.Assign) else (statement,)
@@ -90,11 +90,11 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
         annotations = [p.annotation for p in every if p.name.value == value.value and p.annotation is not None]
         named = [n for annotation in annotations for n in find_in(annotation, cst.Name, cst.Attribute)]
         return any(map(_GENERATORS.fullmatch, (name for one in named for name in project.resolved_names(module, one))))
-    return isinstance(value, cst.Call) and _maker(module, project, value) is value
+    return isinstance(value, cst.Call) and _creating_call(module, project, value) is value
 
 
-def _maker(module: Module, project: Project, value: cst.BaseExpression) -> cst.Call | None:
-    """Return the call that makes the generator, also after ``.manual_seed(…)``."""
+def _creating_call(module: Module, project: Project, value: cst.BaseExpression) -> cst.Call | None:
+    """Return the call that creates the generator, also before ``.manual_seed(…)``."""
     for one in contents(module, module.tree, value):
         match one:
             case cst.Call(func=cst.Attribute(value=made, attr=cst.Name(value=method))) if method in _RESEEDING:
@@ -128,7 +128,7 @@ def _uses_generator(state: DatasetState, use: Use) -> bool:
 
 
 def _is_reseeded(state: DatasetState, attribute: str) -> bool:
-    """Return whether the generator gets another state, or another generator its place, after the dataset was made."""
+    """Return whether code reseeds or replaces the generator after the construction of the dataset."""
     for use in state.uses(attribute):
         module = use.method.module
         parent = module.parents[use.node]

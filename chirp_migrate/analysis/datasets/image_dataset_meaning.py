@@ -1,7 +1,8 @@
 """Semantics of a dataset's ``__getitem__`` that masks an 8-bit image of each sample.
 
-The value of the code is compared with one shape, for samples (1, F, T): an image of them, stretched to its own range,
-through one augmenter, and back. What holds for other samples does not matter: their own code reads them.
+The value of the code is compared with one pattern, for samples (1, F, T): build an image, scaled to the range of the
+sample, apply one augmenter, and convert the image back. Other samples do not matter, because the class's own code reads
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from chirp_migrate.analysis.dataflow.symbolic import (
 from chirp_migrate.analysis.datasets.dataset_meaning import (
     INDEX,
     SELF,
-    finite,
+    finite_number,
     is_part,
     none_tested,
     subvalues,
@@ -64,15 +65,15 @@ _BACK = re.compile(r"array( float)+ divide tensor( axis)*|array( float)* tensor(
 
 
 @dataclass(frozen=True)
-class Imaging:
-    """``augmenter`` applied to an 8-bit image of each sample of ``dataset``, stretched to its own range.
+class ImageAugmenting:
+    """``augmenter`` applied to an 8-bit image of each sample of ``dataset``, scaled to the range of the sample.
 
     Attributes:
-        dataset: where samples come from.
-        augmenter: what is called with the image; nothing happens where it is None.
-        training: the flag that switches it, if there is one.
-        eps: what is added to the range.
-        divisor: what the values of the image are divided by in the end.
+        dataset: the dataset of the samples.
+        augmenter: the callable that gets the image; if it is None, samples are unchanged.
+        training: the flag that switches the augmenter on, if there is one.
+        eps: number that is added to the range.
+        divisor: number that divides the values of the image at the end.
     """
 
     dataset: Value
@@ -82,8 +83,8 @@ class Imaging:
     divisor: float = 1.0
 
 
-def imaging(paths: Sequence[Path]) -> Imaging | None:
-    """Return the meaning of the paths through a ``__getitem__``, if it is that and does nothing besides."""
+def image_semantics(paths: Sequence[Path]) -> ImageAugmenting | None:
+    """Return the semantics of the paths through a ``__getitem__``, if they match the pattern and do nothing else."""
     conditions = {condition for path in paths for condition in path.truths}
     known = {condition: holds for condition in conditions if (holds := _holds_for_tensor(condition)) is not None}
     taken = [path for path in paths if all(known.get(one, holds) == holds for one, holds in path.truths.items())]
@@ -104,7 +105,7 @@ def imaging(paths: Sequence[Path]) -> Imaging | None:
 
 
 def _does_nothing_besides(path: Path, tests: Sequence[Value]) -> bool:
-    """Whether all that is kept or called on a path is part of its value or of a test, and the augmenter called once."""
+    """Return whether all values and calls of a path are part of its result or of a test, with one augmenter call."""
     own = [call for call in path.calls if _is_own(call.parts[0])]
     return len(own) == len(set(own)) and all(
         any(is_part(one, whole) for whole in (path.value, *tests)) for one in path.evaluated
@@ -142,8 +143,8 @@ def _holds_for_tensor(test: Value) -> bool | None:
     return None
 
 
-def _read_imaging(value: Value) -> Imaging | None:
-    """Read the whole of it from the outside to the inside."""
+def _read_imaging(value: Value) -> ImageAugmenting | None:
+    """Match the value with the pattern, from the outermost operation to the innermost."""
     match value:
         case Tuple((first, Item(Item(dataset) as sample, Const("1")))) if _is_x(x := item(sample, Const("0"))):
             masked, back = _value_before_steps(first, _TO_TENSOR)
@@ -155,12 +156,16 @@ def _read_imaging(value: Value) -> Imaging | None:
         case Call(augmenter, (image,), ()):
             array, made = _value_before_steps(image, _TO_IMAGE)
             eps = _range_epsilon(array, x) if made == ["image"] else None
-            return None if eps is None else Imaging(dataset, augmenter, None, eps, 255.0 if "divide" in back else 1.0)
+            return (
+                None
+                if eps is None
+                else ImageAugmenting(dataset, augmenter, None, eps, 255.0 if "divide" in back else 1.0)
+            )
     return None
 
 
 def _value_before_steps(value: Value, steps: Mapping[str, str], first: Value | None = None) -> tuple[Value, list[str]]:
-    """What a value was before steps that are known, down to ``first`` at most, and what these are called, in order."""
+    """Return the value before known steps, down to ``first`` at most, and the names of these steps in order."""
     taken: list[str] = []
     gap = Name("_")
     while value != first:
@@ -185,7 +190,7 @@ def _value_before_steps(value: Value, steps: Mapping[str, str], first: Value | N
 
 
 def _range_epsilon(value: Value, x: Value) -> float | None:
-    """Return eps of ``((a - a.min()) / (a.max() - a.min() + eps) * 255).astype(np.uint8)``."""
+    """Return eps of ``((a - a.min()) / (a.max() - a.min() + eps) * 255).astype(np.uint8)``; None for other values."""
     scaled, cast = _value_before_steps(value, _TO_BYTES)
     match scaled:
         case Op("*", Op("/", Op("-", array, low), span), Const("255" | "255.0")):
@@ -197,7 +202,7 @@ def _range_epsilon(value: Value, x: Value) -> float | None:
     eps = 0.0
     match span:
         case Op("+", span, added):
-            eps = finite(str(added))
+            eps = finite_number(str(added))
             if not eps > 0:
                 return None
     lows, highs = _ends("min", array), _ends("max", array)

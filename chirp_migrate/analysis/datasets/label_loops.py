@@ -1,4 +1,4 @@
-"""Comprehensions and loops that only use the labels of a dataset, and what prevents reading these at once."""
+"""Comprehensions and loops that only use the labels of a dataset, and reasons against reading these at once."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from itertools import chain, takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.effects import effect, more_than_computing
+from chirp_migrate.analysis.dataflow.effects import effect_message, first_effect
 from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
 from chirp_migrate.analysis.dataflow.symbolic import statements_of
-from chirp_migrate.analysis.datasets.collecting_loops import is_collecting, problem_of
+from chirp_migrate.analysis.datasets.collecting_loops import early_reading_problem, is_collecting
 from chirp_migrate.analysis.datasets.label_scan import IsDataset, Scan, may_be_replaced, read_scan, why_too_early
 from chirp_migrate.analysis.known_names import resolves_to
 from chirp_migrate.syntax.module import Module, code_children
@@ -25,7 +25,7 @@ _AT_ONCE = re.compile(
 
 
 def label_comprehension(module: Module, project: Project, is_dataset: IsDataset, node: Comprehension) -> Scan | None:
-    """Return the scan of a comprehension that uses labels only."""
+    """Return the label scan of a comprehension that uses labels only."""
     loops = [node.for_in]
     while loops[-1].inner_for_in is not None:
         loops.append(loops[-1].inner_for_in)
@@ -46,8 +46,8 @@ def label_comprehension(module: Module, project: Project, is_dataset: IsDataset,
             )
             scan.problem = (
                 problem
-                or more_than_computing(module, results)
-                or _condition(module, scan, node)
+                or effect_message(module, results)
+                or _conditional_read(module, scan, node)
                 or _evaluated_before_sample(module, project, scan, node)
                 or why_too_early(module, project, scan)
             )
@@ -58,7 +58,7 @@ def label_comprehension(module: Module, project: Project, is_dataset: IsDataset,
 
 
 def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cst.For) -> Scan | None:
-    """Return the scan of a ``for`` statement that uses labels only."""
+    """Return the label scan of a ``for`` statement that uses labels only."""
     if node.orelse is not None or node.asynchronous is not None:
         return None
     body, scope = statements_of(node.body), module.enclosing_scope(node)
@@ -71,11 +71,11 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
     early = [scan.dataset, scan.iterable, *([scan.index] if scan.index is not None else [])]
     problem = (
         scan.problem
-        or problem_of(module, node, statements, early)
+        or early_reading_problem(module, node, statements, early)
         or (
             None
             if scan.opening
-            else _condition(module, scan, node) or _evaluated_before_sample(module, project, scan, node)
+            else _conditional_read(module, scan, node) or _evaluated_before_sample(module, project, scan, node)
         )
         or why_too_early(module, project, scan)
     )
@@ -88,8 +88,8 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
     return scan
 
 
-def _condition(module: Module, scan: Scan, node: cst.CSTNode) -> str | None:
-    """Return why a sample that is read where its label is used might not be read in every iteration."""
+def _conditional_read(module: Module, scan: Scan, node: cst.CSTNode) -> str | None:
+    """Return why an iteration might not read its sample, which is read at the use of the label."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
         for ancestor in module.ancestors(read):
@@ -109,7 +109,7 @@ def _condition(module: Module, scan: Scan, node: cst.CSTNode) -> str | None:
 
 
 def _evaluated_before_sample(module: Module, project: Project, scan: Scan, node: cst.CSTNode) -> str | None:
-    """What is evaluated in front of a sample that is read: after it, that may be another value, or not be reached."""
+    """Yield the expressions that are evaluated before the sample, whose values an earlier read could change."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
         around = takewhile(lambda one: one is not node, module.ancestors(read))
@@ -133,7 +133,7 @@ def _is_named(node: cst.CSTNode) -> bool:
 
 
 def _is_steady(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Return whether code only reads names that no code assigns again; or counts, as `n += 1` does."""
+    """Return whether code only reads names that are bound once, or counts, as `n += 1` does."""
     if isinstance(node, cst.Arg):
         return _is_steady(module, project, node.value)
     if isinstance(node, cst.Integer | cst.Float | cst.SimpleString) or is_name(node, "None", "True", "False"):
@@ -148,4 +148,6 @@ def _is_taken_at_once(module: Module, node: cst.GeneratorExp) -> bool:
     call = module.parents[argument]
     if not isinstance(call, cst.Call) or call.args[0] is not argument or call.args[0].keyword:
         return False
-    return resolves_to(module, call.func, _AT_ONCE) and all(effect(module, other) is None for other in call.args[1:])
+    return resolves_to(module, call.func, _AT_ONCE) and all(
+        first_effect(module, other) is None for other in call.args[1:]
+    )

@@ -1,7 +1,8 @@
-"""Reading code that iterates over a dataset for its labels: which dataset, which indices, which name is the label.
+"""Recognition of code that iterates over a dataset for its labels: the dataset, the indices, the label's name.
 
 The forms differ in spelling only: ``dataset[i][1]`` for every ``i``; ``_, y = dataset[i]``, or ``sample = dataset[i]``
-and ``sample[1]``; ``for _, y in dataset``; ``for sample in dataset`` and ``sample[1]``; each also under ``enumerate``.
+and ``sample[1]``; ``for _, y in dataset``; ``for sample in dataset`` and ``sample[1]``; each of these also with
+``enumerate``.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import parts_in, uses
-from chirp_migrate.analysis.dataflow.effects import effect, more_than_computing, suspends_or_binds
+from chirp_migrate.analysis.dataflow.closures import nodes_in_module, variable_uses
+from chirp_migrate.analysis.dataflow.effects import effect_message, first_effect, suspends_or_binds
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_assigned_later, is_replaced
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
@@ -27,16 +28,16 @@ class Scan:
     """One pass over the samples of a dataset in which only their labels are used.
 
     Attributes:
-        dataset: what is read.
-        target: the target of the loop that a label takes the place of.
-        iterable: what the loop runs over, ``enumerate`` left out.
+        dataset: the dataset expression.
+        target: the target of the loop, which a label replaces.
+        iterable: the iterable of the loop, without ``enumerate``.
         index: the index of a sample, in terms of the loop's variable; None for iteration.
-        unpack: whether samples are taken apart, so that they have to be pairs.
-        label: name of the label in the code; None where expressions in ``reads`` stand for it.
+        unpack: whether samples are unpacked, so that they must be pairs.
+        label: name of the label in the code; None if the expressions in ``reads`` are the label.
         reads: expressions that are the label.
-        opening: statement that only takes the label from the sample, and goes with it.
-        dropped: names that the loop binds no more.
-        problem: why labels cannot be read before the first iteration of the loop, in words; None where they can.
+        opening: statement that only unpacks the label from the sample; the rewrite removes it.
+        dropped: names that the rewritten loop no longer binds.
+        problem: why labels cannot be read before the first iteration of the loop; None if they can.
     """
 
     dataset: cst.BaseExpression
@@ -51,7 +52,7 @@ class Scan:
     problem: str | None = None
 
     def arguments(self, module: Module) -> str:
-        """Return source of the dataset, and of the indices of its samples if it is not iterated over."""
+        """Return the source of the dataset, and of the indices of its samples if the dataset is not iterated over."""
         dataset, iterable = module.source(self.dataset).strip(), module.source(self.iterable).strip()
         if self.index is None:
             return dataset
@@ -71,17 +72,17 @@ def read_scan(
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> Scan | None:
-    """Return the scan that ``for target in iterable`` with ``code`` in it is, if it is one."""
+    """Return the label scan of ``for target in iterable`` with the body ``code``; None if it is none."""
     match target, iterable:
         case cst.Tuple(elements=[cst.Element(value=cst.Name(value=count)), cst.Element(value=each)]), cst.Call(
             args=[cst.Arg(value=counted, keyword=None, star=""), *_]
         ) if module.qualified_names(iterable.func) == {"builtins.enumerate"}:
             scan = read_scan(module, is_dataset, each, counted, code)
             return None if scan is None or count in (scan.label, *scan.dropped) else scan
-    pair = _pair(target)
+    pair = _unpacked_pair(target)
     if pair is not None and is_dataset(iterable):
         x, y = pair
-        if uses(module, code, x) or not uses(module, code, y):
+        if variable_uses(module, code, x) or not variable_uses(module, code, y):
             return None
         return Scan(iterable, target, iterable, unpack=True, label=y, dropped=[x])
     if not isinstance(target, cst.Name):
@@ -90,12 +91,12 @@ def read_scan(
     if opened is not None:
         return opened
     reads = _labels_of(module, code, target.value)
-    if reads and len(reads) == len(uses(module, code, target.value)) and is_dataset(iterable):
+    if reads and len(reads) == len(variable_uses(module, code, target.value)) and is_dataset(iterable):
         return Scan(iterable, target, iterable, reads=reads, dropped=[target.value])
     return _indexed_scan(module, is_dataset, target, iterable, code)
 
 
-def _pair(target: cst.BaseExpression) -> tuple[str, str] | None:
+def _unpacked_pair(target: cst.BaseExpression) -> tuple[str, str] | None:
     """Return the two different names of an unpacked pair."""
     if not isinstance(target, cst.Tuple | cst.List) or len(target.elements) != 2:
         return None
@@ -104,45 +105,49 @@ def _pair(target: cst.BaseExpression) -> tuple[str, str] | None:
 
 
 def _subscript(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """Return ``(a, b)`` of ``a[b]``."""
+    """Return ``(a, b)`` for ``a[b]``."""
     if isinstance(node, cst.Subscript) and len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index):
         index = node.slice[0].slice
         return None if index.star else (node.value, index.value)
     return None
 
 
-def _second(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """Return ``a`` of ``a[1]``."""
+def _base_of_second_item(node: cst.CSTNode) -> cst.BaseExpression | None:
+    """Return ``a`` for ``a[1]``."""
     parts = _subscript(node)
     return parts[0] if parts is not None and is_integer(parts[1], "1") else None
 
 
 def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list[cst.CSTNode]:
-    """Return ``sample[1]`` wherever it is read in ``code``."""
-    around = [(use, module.parents[use]) for use in uses(module, code, sample)]
-    return [parent for use, parent in around if _second(parent) is use and mention(module, parent) is Mention.READ]
+    """Return every ``sample[1]`` in ``code``, if ``code`` uses the sample in no other way."""
+    around = [(use, module.parents[use]) for use in variable_uses(module, code, sample)]
+    return [
+        parent
+        for use, parent in around
+        if _base_of_second_item(parent) is use and mention(module, parent) is Mention.READ
+    ]
 
 
-def _sample(
+def _indexed_sample(
     module: Module, is_dataset: IsDataset, node: cst.CSTNode, name: str
 ) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """Return ``dataset`` and the index of ``dataset[… name …]``."""
+    """Return dataset and index of ``dataset[… name …]``."""
     parts = _subscript(node)
-    if parts is None or not uses(module, [parts[1]], name) or uses(module, [parts[0]], name):
+    if parts is None or not variable_uses(module, [parts[1]], name) or variable_uses(module, [parts[0]], name):
         return None
     return parts if is_dataset(parts[0]) else None
 
 
-def _samples(
+def _indexed_samples(
     module: Module, is_dataset: IsDataset, code: Sequence[cst.CSTNode], name: str
 ) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression, cst.BaseExpression]]:
     """Yield every ``dataset[… name …]`` in ``code``, in order of the text, with dataset and index."""
-    above = {module.parents[part] for part in parts_in(module, code)}
+    above = {module.parents[part] for part in nodes_in_module(module, code)}
     holding: dict[cst.CSTNode, None] = {}
-    for use in uses(module, code, name):
+    for use in variable_uses(module, code, name):
         holding |= dict.fromkeys(reversed(list(takewhile(lambda node: node not in above, module.ancestors(use)))))
     for node in holding:
-        if (parts := _sample(module, is_dataset, node, name)) is not None:
+        if (parts := _indexed_sample(module, is_dataset, node, name)) is not None:
             yield node, *parts
 
 
@@ -153,17 +158,19 @@ def _indexed_scan(
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> Scan | None:
-    """Return ``dataset[i][1]`` in code for every ``i``."""
-    samples = list(_samples(module, is_dataset, code, target.value))
+    """Return the scan of a loop over ``i`` whose code reads ``dataset[i][1]``."""
+    samples = list(_indexed_samples(module, is_dataset, code, target.value))
     reads = [module.parents[sample] for sample, _, _ in samples]
-    if not samples or any(_second(read) is not sample for read, (sample, _, _) in zip(reads, samples, strict=True)):
+    if not samples or any(
+        _base_of_second_item(read) is not sample for read, (sample, _, _) in zip(reads, samples, strict=True)
+    ):
         return None
     if not all(mention(module, read) is Mention.READ for read in reads):
         return None
     _, dataset, index = samples[0]
     scan = Scan(dataset, target, iterable, index, reads=reads, dropped=[target.value])
-    within = [use for _, _, each in samples for use in uses(module, [each], target.value)]
-    if len(within) < len(uses(module, code, target.value)):
+    within = [use for _, _, each in samples for use in variable_uses(module, [each], target.value)]
+    if len(within) < len(variable_uses(module, code, target.value)):
         scan.problem = f"`{target.value}` is used for more than the label"
     elif len(reads) > 1:
         scan.problem = "a sample is read more than once in each iteration"
@@ -177,7 +184,7 @@ def _unpacking_scan(
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> Scan | None:
-    """Return a loop whose first statement takes the label from the sample."""
+    """Return the scan of a loop whose first statement unpacks the label from the sample."""
     match code[0]:
         case (
             cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=left)], value=value)]) as first
@@ -185,39 +192,42 @@ def _unpacking_scan(
             rest = code[1:]
         case _:
             return None
-    second = _second(value)
+    second = _base_of_second_item(value)
     whole = value if second is None else second
-    sample = _sample(module, is_dataset, whole, target.value)
+    sample = _indexed_sample(module, is_dataset, whole, target.value)
     if sample is not None:
         scan = Scan(sample[0], target, iterable, sample[1], opening=first, dropped=[target.value])
     elif is_name(whole, target.value) and is_dataset(iterable):
         scan = Scan(iterable, target, iterable, opening=first, dropped=[target.value])
     else:
         return None
-    pair = _pair(left)
+    pair = _unpacked_pair(left)
     if second is not None and isinstance(left, cst.Name):
         scan.label = left.value
-    elif second is None and pair is not None and not uses(module, rest, pair[0]):
+    elif second is None and pair is not None and not variable_uses(module, rest, pair[0]):
         scan.label, scan.unpack = pair[1], True
         scan.dropped.append(pair[0])
     elif second is None and isinstance(left, cst.Name) and left.value != target.value:
         scan.reads = _labels_of(module, rest, left.value)
-        if not scan.reads or len(scan.reads) < len(uses(module, rest, left.value)):
+        if not scan.reads or len(scan.reads) < len(variable_uses(module, rest, left.value)):
             return None
         scan.dropped.append(left.value)
     else:
         return None
-    if scan.label is not None and (scan.label == target.value or not uses(module, rest, scan.label)):
+    if scan.label is not None and (scan.label == target.value or not variable_uses(module, rest, scan.label)):
         return None
-    if uses(module, rest, target.value):
+    if variable_uses(module, rest, target.value):
         if scan.index is None:
             return None
         scan.problem = f"`{target.value}` is used for more than the label"
-    return None if any(_samples(module, is_dataset, rest, target.value)) else scan
+    return None if any(_indexed_samples(module, is_dataset, rest, target.value)) else scan
 
 
 def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Scan | None:
-    """The samples whose x ``torch.stack([…])`` stacks: every ``dataset[i][0]``, or x of ``for x, _ in dataset``."""
+    """Return the samples whose x ``torch.stack([…])`` stacks.
+
+    The forms are ``dataset[i][0]`` for each ``i``, and x of ``for x, _ in dataset``.
+    """
     if module.qualified_names(call.func) != {"torch.stack"} or module.names_from_later_stars(call.func):
         return None
     match call.args:
@@ -233,28 +243,28 @@ def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Sc
             return None
     if len(more) > 1 or any(axis.star or not is_integer(axis.value, "0") for axis in more):
         return None  # stacked along another axis, or into memory of the caller's
-    pair = _pair(target)
+    pair = _unpacked_pair(target)
     if pair is not None:
         is_scan = is_name(x, pair[0]) and is_dataset(loop.iter)
         return Scan(loop.iter, target, loop.iter) if is_scan else None
     element = _subscript(x)
     if element is None or not isinstance(target, cst.Name) or not is_integer(element[1], "0"):
         return None
-    sample = _sample(module, is_dataset, element[0], target.value)
+    sample = _indexed_sample(module, is_dataset, element[0], target.value)
     return None if sample is None else Scan(sample[0], target, loop.iter, sample[1])
 
 
 def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
-    """Return why the dataset cannot be named before its indices are computed, and the samples before it read."""
+    """Return why the dataset cannot be evaluated before its indices, or the samples cannot be read before the loop."""
     parts = [scan.iterable, *([scan.index] if scan.index is not None else [])]
     if any(suspends_or_binds(part) for part in parts):
         return "its indices contain `await` or bind names"
     if scan.index is None:
         return None
-    problem = more_than_computing(module, [scan.index])
+    problem = effect_message(module, [scan.index])
     if problem is not None or _is_local(module, scan.dataset):
         return problem
-    found = effect(module, scan.iterable, strangers=True)
+    found = first_effect(module, scan.iterable, strangers=True)
     if found is not None:
         return f"`{found}` runs first and might replace the dataset"
     if may_be_replaced(module, project, scan.dataset):
@@ -263,7 +273,7 @@ def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
 
 
 def may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) -> bool:
-    """Return whether code that runs in between may give a name, or an attribute of one, another value."""
+    """Return whether code that runs in between may rebind a name or one of its attributes."""
     path = dotted(node) or ""
     while isinstance(node, cst.Attribute):
         if is_assigned_later(project, node.attr.value):
@@ -277,7 +287,7 @@ def may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) 
 
 
 def _is_local(module: Module, node: cst.BaseExpression) -> bool:
-    """Return whether no call can rebind the name: a variable of a function that no inner function rebinds."""
+    """Return whether no call can rebind the name: it is a local variable that no inner function rebinds."""
     if not isinstance(node, cst.Name) or isinstance(binding_scope(module, node, node.value), cst.Module):
         return False
     return not any(item.name.value == node.value for item in module.find(cst.NameItem))

@@ -1,6 +1,6 @@
-"""Signs in a module's plain syntax tree that it may scan a dataset for its labels: they decide who reads it closely.
+"""Quick test, on a module's plain syntax tree, of whether it may scan a dataset for its labels.
 
-Never less than ``label_scan`` recognises: shapes are the same, names are judged by less.
+The test accepts everything that ``label_scan`` recognises: it checks the same shapes, and less about names.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _Loop = ast.For | ast.comprehension
 
 
 def has_dataset_facts(text: str, project: Project) -> bool:
-    """Return whether a name in a text may be known as a dataset by more than itself."""
+    """Return whether a text may have evidence, besides a name, that the name refers to a dataset."""
     return _FACTS.search(text) is not None or may_name_dataset(text, project)
 
 
 def may_scan(outline: Outline, project: Project) -> bool:
-    """Return whether some loop or comprehension may only use the labels of a dataset."""
+    """Return whether any loop or comprehension may only use the labels of a dataset."""
     facts = has_dataset_facts(outline.text, project)
 
     def dataset(node: ast.expr) -> bool:
         last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         return bool(last) and (facts or DATASET_NAME.fullmatch(last) is not None)
 
-    if any(_collects(loop.body) and _is_scan(loop, list(loop.body), dataset) for loop in outline.find(ast.For)):
+    if any(_may_only_collect(loop.body) and _is_scan(loop, list(loop.body), dataset) for loop in outline.find(ast.For)):
         return True
     for clause in outline.find(ast.comprehension):
         node = outline.parents[clause]
@@ -45,13 +45,13 @@ def may_scan(outline: Outline, project: Project) -> bool:
     return False
 
 
-def _collects(statements: Sequence[ast.stmt]) -> bool:
-    """Return whether statements may do nothing but assign, count and append."""
+def _may_only_collect(statements: Sequence[ast.stmt]) -> bool:
+    """Return whether statements may only assign, count and append."""
     for one in statements:
         match one:
             case ast.Assign() | ast.AugAssign() | ast.Pass() | ast.Expr(value=ast.Call(func=ast.Attribute(), args=[_])):
                 pass
-            case ast.If() if _collects([*one.body, *one.orelse]):
+            case ast.If() if _may_only_collect([*one.body, *one.orelse]):
                 pass
             case _:
                 return False
@@ -89,7 +89,7 @@ def _is_scan(loop: _Loop, code: list[ast.AST], dataset: Callable[[ast.expr], boo
 
 
 def _unpacked_samples(first: ast.AST, seconds: Sequence[ast.expr]) -> Iterator[ast.expr]:
-    """Yield the sample that the first statement of a loop takes apart, or gives to a name whose second part is read."""
+    """Yield the sample that the first statement of a loop unpacks, or assigns to a name whose second item is read."""
     match first:
         case ast.Assign(targets=[ast.Tuple(elts=[_, _]) | ast.List(elts=[_, _])], value=sample):
             yield sample

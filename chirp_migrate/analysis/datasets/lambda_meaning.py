@@ -26,9 +26,9 @@ class Replacement:
     """The object of the runtime that replaces a lambda.
 
     Attributes:
-        source: the expression.
-        name: of the runtime, to be imported.
-        does: what it does, as a clause.
+        source: source of the replacing expression.
+        name: name to import from the runtime.
+        does: description of its effect, as a clause.
     """
 
     source: str
@@ -37,7 +37,7 @@ class Replacement:
 
 
 def runtime_replacement(module: Module, project: Project, node: cst.Lambda) -> Replacement | None:
-    """Return the replacement of a lambda whose names have the same meaning now as at its calls."""
+    """Return the replacement of a lambda, if its names have the same meaning at its definition as at its calls."""
     shipped = _find_replacement(module, project, node)
     if shipped is None or not has_same_meaning_early(module, project, node):
         return None
@@ -46,7 +46,7 @@ def runtime_replacement(module: Module, project: Project, node: cst.Lambda) -> R
 
 
 def has_same_meaning_early(module: Module, project: Project, node: cst.Lambda) -> bool:
-    """Return whether every name in the lambda has the same meaning now as at its calls."""
+    """Return whether every name in the lambda has the same meaning at its definition as at its calls."""
     if isinstance(module.scopes.scope_of(node).node, cst.ClassDef):
         return False
     if any(passed_by_name(project, one.name.value) for one in (*node.params.posonly_params, *node.params.params)):
@@ -56,7 +56,7 @@ def has_same_meaning_early(module: Module, project: Project, node: cst.Lambda) -
 
 
 def _is_bound_once(module: Module, project: Project, node: cst.Lambda, name: str, use: cst.Name) -> bool:
-    """Return whether a name of the module is assigned once, above; other names are checked before."""
+    """Return whether a name of the module is assigned exactly once, above the lambda; callers check other names."""
     owner = module.scopes.lookup(name, use)
     if owner is None or not isinstance(owner[0].node, cst.Module):
         return owner is not None or module.scopes.is_builtin(name)
@@ -103,7 +103,7 @@ def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> 
 
 
 def _stacks_pairs(module: Module, project: Project, body: cst.BaseExpression, parameter: str) -> bool:
-    """Return whether it is ``(torch.stack([s[0] for s in batch]), torch.stack([s[1] for s in batch]))``."""
+    """Return whether ``body`` is ``(torch.stack([s[0] for s in batch]), torch.stack([s[1] for s in batch]))``."""
     called = [call.func for call in find_in(body, cst.Call)]
     if len(called) != 2 or any(project.resolved_names(module, one) != _STACKS for one in called):
         return False

@@ -32,17 +32,17 @@ _LEAVES = (cst.Return, cst.Raise, cst.Break, cst.Continue, cst.Yield, cst.Await)
 
 @dataclass(frozen=True)
 class StandardizedList:
-    """``(dataset[i] standardised for i in indices)``; ``indices`` ``...``: all of them.
+    """A list of the standardised samples of ``dataset`` at ``indices``; ``...``: all samples.
 
-    All but ``eps`` are names.
+    All attributes but ``eps`` are names.
 
     Attributes:
-        dataset: where the samples come from.
-        indices: which samples, in this order.
-        mean: what is subtracted.
-        std: what is divided by.
-        eps: what is added to ``std``.
-        reads: how often each sample is read: once, and unpacked, or twice, for the x and for the y.
+        dataset: the dataset of the samples.
+        indices: indices of the samples, in order.
+        mean: the subtrahend.
+        std: the divisor, without ``eps``.
+        eps: number that is added to ``std``.
+        reads: how often each sample is read: once (unpacked), or twice (for x and for y).
         collected: the list that a loop appends to.
     """
 
@@ -56,12 +56,12 @@ class StandardizedList:
 
     @property
     def names(self) -> set[str]:
-        """Return the names that it is made from."""
+        """Return the names that the list is computed from."""
         return {str(one) for one in (self.dataset, self.indices, self.mean, self.std)} - {"..."}
 
 
-def in_comprehension(module: Module, node: cst.ListComp) -> StandardizedList | None:
-    """Return the list that a comprehension makes, if it is one of standardised samples."""
+def list_in_comprehension(module: Module, node: cst.ListComp) -> StandardizedList | None:
+    """Return the list of a comprehension, if its elements are standardised samples."""
     loop = node.for_in
     if loop.ifs or loop.inner_for_in is not None or loop.asynchronous is not None:
         return None
@@ -70,8 +70,8 @@ def in_comprehension(module: Module, node: cst.ListComp) -> StandardizedList | N
     return _read_iteration(module, loop.target, loop.iter, node.elt, ())
 
 
-def in_loop(module: Module, node: cst.For) -> StandardizedList | None:
-    """Return the list that a loop appends to, if it is one of standardised samples."""
+def list_in_loop(module: Module, node: cst.For) -> StandardizedList | None:
+    """Return the list to which a loop appends, if its elements are standardised samples."""
     *steps, last = node.body.body
     match last:
         case cst.SimpleStatementLine(
@@ -96,7 +96,7 @@ def _read_iteration(
     element: cst.BaseExpression,
     body: Sequence[cst.CSTNode],
 ) -> StandardizedList | None:
-    """Meaning of one iteration of the loop, if it standardises one sample."""
+    """Return the semantics of one iteration of the loop, if it standardises one sample."""
     env: dict[str, Value]
     index = None
     match target:
@@ -134,7 +134,7 @@ def _read_iteration(
 
 
 def _is_unpacked(body: Sequence[cst.CSTNode]) -> bool:
-    """Return whether the first step is ``x, y = dataset[i]``: the only one of the steps that reads a sample."""
+    """Return whether the first step is ``x, y = dataset[i]``, and no other step reads a sample."""
     match body:
         case [cst.SimpleStatementLine(body=[cst.Assign(targets=[one], value=cst.Subscript())]), *_]:
             return isinstance(one.target, cst.Tuple | cst.List) and len(one.target.elements) == 2
@@ -142,10 +142,10 @@ def _is_unpacked(body: Sequence[cst.CSTNode]) -> bool:
 
 
 def _keeps_a_value(module: Module, node: cst.CSTNode, name: str) -> bool:
-    """Return whether a name has a value where ``node`` stands, and no code that reading a sample runs gives it another.
+    """Return whether a name has a value at ``node``, and no code that runs while a sample is read rebinds it.
 
-    None of a class body has, which comprehensions cannot see. For functions, what the module binds on every way through
-    it has one.
+    Names of a class body have no such value, because comprehensions cannot see them. In functions, names that the
+    module binds on every path have one.
     """
     owner = module.scopes.lookup(name, node)
     if owner is None or isinstance(owner[0].node, cst.ClassDef):
@@ -156,8 +156,8 @@ def _keeps_a_value(module: Module, node: cst.CSTNode, name: str) -> bool:
     return has_value(module, module.tree.body[-1] if is_later else node, owner)
 
 
-def made_empty(module: Module, loop: cst.For, name: str) -> cst.SimpleStatementLine | None:
-    """The line ``name = []`` in front of a loop, in its block; nothing between uses the name or leaves the block."""
+def empty_list_line(module: Module, loop: cst.For, name: str) -> cst.SimpleStatementLine | None:
+    """Return the line ``name = []`` in front of a loop, if no code between them uses the name or leaves the block."""
     statements: Sequence[cst.CSTNode] = getattr(module.parents[loop], "body", ())
     before = list(takewhile(lambda one: one is not loop, statements))
     for one in reversed(before):
@@ -187,7 +187,7 @@ def may_be_seen_unfinished(module: Module, loop: cst.For, name: str) -> bool:
 
 
 def may_be_read_outside(module: Module, project: Project, loop: cst.For, name: str) -> bool:
-    """Return whether code outside of a loop may read its variable ``name``."""
+    """Return whether code outside of a loop may read the loop's variable ``name``."""
     owner, scope = module.scopes.lookup(name, loop), module.scopes.scope_of(loop)
     if owner is None or not any(holds(module, loop, one.node) for one in owner[1]):
         return False

@@ -1,4 +1,4 @@
-"""Semantics of a dataset whose class ``type(...)`` creates, by the lambdas that are its members."""
+"""Semantics of a dataset whose class ``type(...)`` creates, from the lambdas that are its members."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     Value,
     takes_plain_arguments,
 )
-from chirp_migrate.analysis.datasets.dataset_meaning import INDEX, SELF, Augmenting, augmenting, samples_of
+from chirp_migrate.analysis.datasets.dataset_meaning import (
+    INDEX,
+    SELF,
+    Augmenting,
+    augmenting_semantics,
+    inferred_samples,
+)
 from chirp_migrate.syntax.module import Module
 
 
@@ -22,9 +28,9 @@ def meaning_of_members(module: Module, node: cst.Call, entries: cst.Dict) -> Aug
     """Return the semantics of the members; ``None`` if the runtime's class would do something else.
 
     Args:
-        module: where the class is made.
+        module: the module of the call.
         node: the call of ``type``.
-        entries: its third argument.
+        entries: the third argument of the call.
     """
     members: dict[str, cst.Lambda] = {}
     for entry in entries.elements:
@@ -45,10 +51,10 @@ def meaning_of_members(module: Module, node: cst.Call, entries: cst.Dict) -> Aug
         return None
     if any(module.scopes.lookup(one, node) is not None for one in ("type", "len")):
         return None
-    samples = samples_of(paths)
+    samples = inferred_samples(paths)
     if samples is None or not samples.complete or not samples.reads_once:
         return None
-    meaning = augmenting(samples)
+    meaning = augmenting_semantics(samples)
     if meaning is None or lengths != {Call(Name("len"), (meaning.dataset,))}:
         return None
     tested = samples.none_tested
@@ -65,7 +71,7 @@ def _paths_of(module: Module, node: cst.Call, function: cst.Lambda, *arguments: 
 
 
 def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:
-    """Return an evaluator that looks into functions defined right where ``node`` is."""
+    """Return an evaluator that inlines functions which are defined in the same scope as ``node``."""
     around = module.scopes.scope_of(node)
 
     def inline(function: Value) -> cst.FunctionDef | None:

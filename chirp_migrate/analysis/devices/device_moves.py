@@ -1,4 +1,4 @@
-"""Calls that move an object to a device, or initialise CUDA otherwise."""
+"""Calls that move an object to a device, or initialise CUDA in another way."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _MOVE = re.compile(rf"\.{GAP}(to|cuda){CALL}|\bdevice\s*\)")
 
 @lru_cache(maxsize=8)
 def may_move(text: str) -> bool:
-    """Return whether a module may move something to a device, judged by words."""
+    """Return whether a module may move an object to a device, judged by its words."""
     return _MOVE.search(text) is not None
 
 
 def moved_to(module: Module, call: cst.Call) -> cst.BaseExpression | None:
     """Return the device of ``x.to(…)`` or ``x.cuda(…)``; ``None`` for any other call, and for the CPU.
 
-    A name is a device when it is given one, or by what people call devices.
+    A name is a device if a device is assigned to it, or if the name is typical for devices.
     """
     method = method_called(call)
     if method not in ("to", "cuda") or any(one.star for one in call.args):
@@ -50,7 +50,7 @@ def moved_to(module: Module, call: cst.Call) -> cst.BaseExpression | None:
 
 
 def is_dtype(module: Module, node: cst.BaseExpression) -> bool:
-    """Return whether an expression is one of PyTorch's data types, as ``torch.float32``."""
+    """Return whether an expression is one of PyTorch's data types, such as ``torch.float32``."""
     return resolves_to(module, node, _DTYPE)
 
 
@@ -60,9 +60,9 @@ def names_device(module: Module, node: cst.BaseExpression) -> bool:
 
 
 def moves_to_cuda(module: Module, call: cst.Call) -> bool:
-    """Return whether a call puts something on a CUDA device: ``x.cuda()``, ``x.to("cuda")``, ``device="cuda"``.
+    """Return whether a call puts an object on a CUDA device: ``x.cuda()``, ``x.to("cuda")``, ``device="cuda"``.
 
-    Where there is one: also ``"cuda" if … else "cpu"``.
+    ``"cuda" if … else "cpu"`` counts as well.
     """
     method = method_called(call)
     if method == "cuda":
@@ -77,7 +77,7 @@ def moves_to_cuda(module: Module, call: cst.Call) -> bool:
 def cuda_uses(module: Module, scope: cst.CSTNode, *, nested: bool = False) -> Iterator[cst.Call]:
     """Yield calls in ``scope`` that initialise CUDA: they move an object there or query CUDA.
 
-    ``nested``: also those in functions and classes inside it.
+    ``nested``: include calls in functions and classes inside it.
     """
     for node in walk(scope) if nested else own_nodes(scope):
         if isinstance(node, cst.Call) and (

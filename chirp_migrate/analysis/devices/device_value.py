@@ -1,4 +1,4 @@
-"""Possible devices of an expression: as written, or by its name."""
+"""Possible devices of an expression, from its literals or its name."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class DeviceValue:
     """A device, as far as it is known.
 
     Attributes:
-        kinds: what it is written as anywhere: ``cuda``, ``cpu`` …, numbers of devices left out.
-        spelled: the kinds of those of its possible values that are written out in full.
-        is_called: whether one of the others is called a device, or is the number of one.
+        kinds: the device types in its possible values: ``cuda``, ``cpu``, …, without device numbers.
+        spelled: the device types of those possible values that are literals.
+        is_called: whether another possible value has a name that is typical for devices, or is a device number.
     """
 
     kinds: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class DeviceValue:
         return DeviceValue(self.kinds | other.kinds, self.spelled | other.spelled, self.is_called or other.is_called)
 
     def may_be(self, kinds: re.Pattern[str] = ACCELERATOR) -> bool:
-        """Return whether the value is a device, and not provably of another kind than ``kinds``, such as the CPU."""
+        """Return whether the value is a device, and not provably of a type outside ``kinds``, such as the CPU."""
         return self.is_called or any(kinds.match(one) for one in self.spelled)
 
 
@@ -62,7 +62,7 @@ def device_value(module: Module, node: cst.BaseExpression, depth: int = 0) -> De
         case cst.Integer():
             return _NUMBER
         case cst.Name() | cst.Attribute():
-            return _named(module, node, depth)
+            return _device_by_name(module, node, depth)
     return _UNKNOWN
 
 
@@ -71,7 +71,7 @@ def _device_of_text(text: str) -> DeviceValue:
     return DeviceValue(kind, kind)
 
 
-def _named(module: Module, node: cst.Name | cst.Attribute, depth: int) -> DeviceValue:
+def _device_by_name(module: Module, node: cst.Name | cst.Attribute, depth: int) -> DeviceValue:
     name = dotted(node)
     if name is None:
         return DeviceValue(is_called=isinstance(node, cst.Attribute) and node.attr.value == "device")
@@ -89,7 +89,7 @@ def _named(module: Module, node: cst.Name | cst.Attribute, depth: int) -> Device
 
 
 def _is_literal(module: Module, value: cst.BaseExpression) -> bool:
-    """Return whether a value is a device that is spelled out: a string, or ``torch.device`` of one."""
+    """Return whether a value is a literal device: a string, or ``torch.device`` of a string."""
     match value:
         case cst.IfExp(body=body, orelse=orelse):
             return _is_literal(module, body) and _is_literal(module, orelse)

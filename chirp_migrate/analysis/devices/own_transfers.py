@@ -12,7 +12,7 @@ from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["own_transfer", "place_of_mps", "place_of_observed_transfer"]
+__all__ = ["place_of_mps", "place_of_observed_transfer", "why_own_transfer"]
 
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
@@ -25,8 +25,8 @@ _OBSERVED = re.compile(
 _SHOWS = re.compile(r"print|\w*log\w*|info|debug|warning|add_scalars?|set_postfix|update|append|format|write|get|pop")
 
 
-def own_transfer(project: Project) -> str | None:
-    """Return why the project may have a ``to`` or ``cuda`` without ``non_blocking``; ``None``: it has none."""
+def why_own_transfer(project: Project) -> str | None:
+    """Return why the project may have a ``to`` or ``cuda`` without ``non_blocking``; ``None`` if it has none."""
     wanted = re.compile(rf"\b(?:{'|'.join((*_MOVES, *_GETTERS))})\b")
     for path, text in project.matching(wanted, *_MOVES, *_GETTERS):
         for line, reason, owner in _transfers(text):
@@ -36,7 +36,7 @@ def own_transfer(project: Project) -> str | None:
 
 
 def place_of_mps(project: Project) -> str | None:
-    """Return where a file names Apple's device, as ``path:line``; a number of that name does not count."""
+    """Return where a file names Apple's device ``mps``, as ``path:line``; numbers called ``mps`` do not count."""
     for path, text in project.matching(re.compile(r"\bmps\b"), "mps"):
         line = _line_of_mps(text)
         if line is not None:
@@ -54,7 +54,7 @@ def place_of_observed_transfer(project: Project) -> str | None:
 
 
 def _is_model(project: Project, path: str, text: str, owner: str) -> bool:
-    """Return whether a class of a file is a model, and so no batch."""
+    """Return whether a class of a file is a model, whose objects are no batches."""
     outline = Outline(path, text)
     classes = (node for node in outline.find(ast.ClassDef) if node.name == owner)
     bases = (name for node in classes for base in node.bases for name in project.possible_names(outline, base))
@@ -63,7 +63,7 @@ def _is_model(project: Project, path: str, text: str, owner: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _transfers(text: str) -> tuple[tuple[int, str, str | None], ...]:
-    """Line and reason of each ``to`` of objects that a text makes, and the class that has it."""
+    """Yield line and reason of each method ``to`` that a text defines, and its class."""
     try:
         return tuple(_transfers_in(syntax_tree(text)))
     except UnparsableModule:
@@ -75,7 +75,7 @@ def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
     for node in ast.walk(tree):
         match node:
             case ast.ClassDef(name=owner, body=body):
-                yield from ((line, reason, owner) for line, reason in _of_class(owner, body))
+                yield from ((line, reason, owner) for line, reason in _transfers_of_class(owner, body))
             case ast.Attribute(attr=name, ctx=ast.Store()) if name in _MOVES + _GETTERS:
                 yield node.lineno, _GIVEN.format(name), None
             case ast.Call(
@@ -95,7 +95,7 @@ def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
                     yield node.lineno, "a class that `type` makes may have a `to` that takes no `non_blocking`", None
 
 
-def _of_class(owner: str, body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
+def _transfers_of_class(owner: str, body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
     for node in (part for statement in body for part in (statement, *_under_conditions(statement))):
         match node:
             case ast.FunctionDef(name=name, args=arguments) if name in _MOVES:
@@ -114,7 +114,7 @@ def _of_class(owner: str, body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
 
 
 def _under_conditions(statement: ast.stmt) -> Iterator[ast.stmt]:
-    """Statements below one that is no definition."""
+    """Yield the statements below a statement that is no definition."""
     if isinstance(statement, ast.If | ast.Try | ast.With):
         for node in ast.walk(statement):
             if isinstance(node, ast.stmt) and node is not statement:
@@ -138,7 +138,7 @@ def _line_of_mps(text: str) -> int | None:
 
 
 def _names_of_numbers(node: ast.AST) -> Iterator[ast.AST]:
-    """Strings that are names of numbers: keys, and what calls that show or keep values are given first."""
+    """Return the strings that name numbers: keys, and first arguments of calls that print or store values."""
     match node:
         case ast.Dict(keys=keys):
             yield from (key for key in keys if key is not None)

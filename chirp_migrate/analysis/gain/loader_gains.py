@@ -1,8 +1,8 @@
-"""Gains of migrating each loader, and the objects in loaders: the one place that decides about them.
+"""Gains of migrating each loader and the objects in loaders; no other module decides about them.
 
-The program is run on abstract values (``analysis/objects``), so that a dataset is known wherever it was made: in a
-function that is called, in an attribute, in a list. *Nothing* is said only where every dataset that a loader may be
-given is known, and none of them can be read a batch at a time; all others are decided when the program runs.
+The program runs on abstract values (``analysis/objects``), so that a dataset is known wherever it is created: in a
+called function, in an attribute, in a list. The gain is *nothing* only if every possible dataset of a loader is known,
+and none of them can be read a batch at a time. For all other loaders, the program decides at run time.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TypeGuard
 
 import libcst as cst
 
-from chirp_migrate.analysis.gain.reading import Reading, Way, own_reading, readings_of
-from chirp_migrate.analysis.objects.importers import with_importers
-from chirp_migrate.analysis.objects.pickled import Sort, Unpicklable, is_dataset, unpicklable
+from chirp_migrate.analysis.gain.reading import Reading, ReadingMode, own_reading, readings_of
+from chirp_migrate.analysis.objects.importers import files_with_importers
+from chirp_migrate.analysis.objects.pickled import ObjectSort, Unpicklable, is_dataset, unpicklable
 from chirp_migrate.analysis.objects.things import (
     ClassThing,
     Constant,
@@ -25,7 +25,7 @@ from chirp_migrate.analysis.objects.things import (
     External,
     FunctionThing,
     Instance,
-    Loader,
+    LoaderThing,
     Place,
     Thing,
     Value,
@@ -38,7 +38,7 @@ from chirp_migrate.syntax.project import Project
 __all__ = ["LoaderGains", "loader_gains"]
 
 #: What can be made a definition that workers find.
-_HOISTED = frozenset({Sort.LAMBDA, Sort.FUNCTION, Sort.CLASS})
+_HOISTED = frozenset({ObjectSort.LAMBDA, ObjectSort.FUNCTION, ObjectSort.CLASS})
 #: Collation that puts samples together as the runtime does.
 _STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -62,14 +62,14 @@ class LoaderGains:
     """The gains of the loaders of a project, and of the objects in them.
 
     Args:
-        project: the backend, as it was read.
-        objects: what its loaders hold.
+        project: the backend before any rewrite.
+        objects: the objects in its loaders.
     """
 
     def __init__(self, project: Project, objects: Unpicklable) -> None:
         self._project, self._objects, self._run = project, objects, objects.run
-        self._loaders: dict[str, dict[ast.AST, list[Loader]]] = {}
-        self._holders: dict[str, dict[ast.AST, list[Loader]]] = {}
+        self._loaders: dict[str, dict[ast.AST, list[LoaderThing]]] = {}
+        self._holders: dict[str, dict[ast.AST, list[LoaderThing]]] = {}
         self._known: dict[tuple[Place, bool], Gain] = {}
         for loader in self._run.loaders:
             self._loaders.setdefault(loader.place.path, {}).setdefault(loader.place.node, []).append(loader)
@@ -77,20 +77,20 @@ class LoaderGains:
             for one in held:
                 self._holders.setdefault(one.place.path, {}).setdefault(one.place.node, []).append(loader)
 
-    def of_call(self, module: Module, call: cst.Call, *, moves: bool = True) -> Gain:
+    def gain_of_call(self, module: Module, call: cst.Call, *, moves: bool = True) -> Gain:
         """Return the gain of rewriting a call that builds a loader.
 
         Args:
-            module: where the call is.
+            module: the module of the call.
             call: the call.
-            moves: whether what the loader holds is made something that can be pickled.
+            moves: whether the objects in the loader are rewritten such that they can be pickled.
         """
         unused = _function_without_calls(module, self._project, call)
         if unused is not None:
             line = module.position(module.span(unused.name)[0])[0]
             return Gain(GainKind.NOTHING, f"nothing calls `{unused.name.value}`", module.path, line)
         nodes = module.once(self._calls).get(module.span(call)[0], ())
-        gains = [self._gain(Place(module.path, node), moves=moves) for node in nodes]
+        gains = [self._gain_of_place(Place(module.path, node), moves=moves) for node in nodes]
         # Of calls that look alike, some of them rewritten by now, those are left that gain nothing.
         gain = next((one for one in gains if one.kind is GainKind.NOTHING), gains[0] if gains else _AT_RUN_TIME)
         if gain == _AT_RUN_TIME and self._project.is_distributed and self._reads_one_by_one:
@@ -99,13 +99,14 @@ class LoaderGains:
 
     @cached_property
     def _reads_one_by_one(self) -> bool:
-        """Whether the project has datasets, and none of them is, or may become, one that is read a batch at a time."""
+        """Return whether the project has datasets, and none of them is, or may become, readable a batch at a time."""
         readings = [
             own_reading(self._project, Instance(cls.place, cls), cls) for cls in self._run.classes if is_dataset(cls)
         ]
         found = (one for loader in self._run.loaders for one in self._readings(loader))
         return bool(readings) and not (
-            any(one.way is not Way.ONE_BY_ONE for one in readings) or any(one.way is Way.AT_ONCE for one in found)
+            any(one.way is not ReadingMode.ONE_BY_ONE for one in readings)
+            or any(one.way is ReadingMode.AT_ONCE for one in found)
         )
 
     def held_by(self, module: Module, call: cst.Call) -> list[Place]:
@@ -113,13 +114,13 @@ class LoaderGains:
         loaders = [loader for loader in self._loaders_at(module, module.span(call)[0]) if loader.sends_to_workers]
         return [one.place for loader in loaders for one in self._objects.held.get(loader, ())]
 
-    def of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
+    def gain_of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
         """Return the gain of making an object of loaders picklable.
 
         Args:
-            module: where it is made.
-            offset: where; of a definition, its name.
-            reads_batches: whether loaders that hold it then read whole batches.
+            module: the module that creates it.
+            offset: offset of the code that creates it; for a definition, of its name.
+            reads_batches: whether loaders that contain it then read whole batches.
         """
         nodes = module.once(self._code_of_objects).get(offset, ())
         holders = [loader for node in nodes for loader in self._holders[module.path][node]]
@@ -131,76 +132,84 @@ class LoaderGains:
         if sending is not None:
             return _gain_at(GainKind.PICKLABLE, "workers then start without fork, too", sending.place)
         if reads_batches:
-            gains = (self._gain(one.place) for one in holders)
-            return next((one for one in gains if one.kind is not GainKind.NOTHING), self._gain(holders[0].place))
+            gains = (self._gain_of_place(one.place) for one in holders)
+            return next(
+                (one for one in gains if one.kind is not GainKind.NOTHING), self._gain_of_place(holders[0].place)
+            )
         return _gain_at(GainKind.NOTHING, "no loader that holds it has workers", holders[0].place)
 
     @cached_property
     def _may_have_workers(self) -> bool:
-        """Return whether any loader of the project may have workers, or files name a number of them."""
+        """Return whether any loader of the project may have workers, or a file contains a number of workers."""
         return any(one.may_have_workers for one in self._run.loaders) or self._project.holds(_WORKERS)
 
     def pinned_in(self, module: Module, loop: cst.For) -> tuple[Place, ...]:
-        """Return the calls that build the loaders that a loop iterates over and that provably pin their batches."""
+        """Return the calls that build the loaders of a loop, if these loaders provably pin their batches."""
         now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
         value = self._run.loops.get(Place(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
-        return tuple(dict.fromkeys(one.place for one in _loaders_in(value) if self._pins(one)))
+        return tuple(dict.fromkeys(one.place for one in _loaders_in(value) if self._provably_pins(one)))
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
-        """File and line, as read, of the loops over the loaders that a call builds, if they provably pin batches."""
+        """Yield original file and line of the loops over a call's loaders, if these provably pin batches."""
         own = self._loaders_at(module, module.span(call)[0])
         return [
             (place.path, getattr(place.node, "lineno", 1))
             for place, value in self._run.loops.items()
-            if any(one is loader for one in _loaders_in(value) for loader in own if self._pins(loader))
+            if any(one is loader for one in _loaders_in(value) for loader in own if self._provably_pins(loader))
         ]
 
-    def _pins(self, loader: Loader) -> bool:
-        """Return whether a loader provably pins its batches where there is a device to copy them to."""
+    def _provably_pins(self, loader: LoaderThing) -> bool:
+        """Return whether a loader provably pins its batches if there is a device to copy them to."""
         given = loader.arguments.get("pin_memory", NONE)
         if given == NONE:  # then the factory pins the batches that it allocates itself
             collation = loader.arguments.get("collate_fn", ())
-            return all(map(_stacks, collation)) and all(one.in_memory for one in self._readings(loader))
+            return all(map(_stacks_samples, collation)) and all(one.in_memory for one in self._readings(loader))
         return all(_is_pinning(one) for one in given) or _checks_for_cuda(loader.place.node)
 
-    def _loaders_at(self, module: Module, offset: int) -> list[Loader]:
+    def _loaders_at(self, module: Module, offset: int) -> list[LoaderThing]:
         """Return the loaders that a call at an offset of a module builds."""
         nodes = module.once(self._calls).get(offset, ())
         return [loader for node in nodes for loader in self._loaders[module.path][node]]
 
     def _calls(self, module: Module) -> dict[int, list[ast.AST]]:
-        """Return the calls that build loaders, by where a module has them now."""
-        return self._by_offset(module, self._loaders)
+        """Return the calls that build loaders, by their current places in a module."""
+        return self._index_by_offset(module, self._loaders)
 
     def _code_of_objects(self, module: Module) -> dict[int, list[ast.AST]]:
         """Return the code that creates objects of loaders, by its current place in a module."""
-        return self._by_offset(module, self._holders)
+        return self._index_by_offset(module, self._holders)
 
-    def _by_offset(self, module: Module, known: dict[str, dict[ast.AST, list[Loader]]]) -> dict[int, list[ast.AST]]:
+    def _index_by_offset(
+        self, module: Module, known: dict[str, dict[ast.AST, list[LoaderThing]]]
+    ) -> dict[int, list[ast.AST]]:
         found: dict[int, list[ast.AST]] = {}
         for offset, node in self._objects.now(module, list(known.get(module.path, ()))):
             found.setdefault(offset, []).append(node)
         return found
 
-    def _gain(self, place: Place, *, moves: bool = True) -> Gain:
+    def _gain_of_place(self, place: Place, *, moves: bool = True) -> Gain:
         """Return the gain of the loader call at a place."""
         key = place, moves
         if key not in self._known:
             self._known[key] = self._gain_of_loaders(self._loaders[place.path][place.node], moves=moves)
         return self._known[key]
 
-    def _gain_of_loaders(self, loaders: list[Loader], *, moves: bool) -> Gain:
+    def _gain_of_loaders(self, loaders: list[LoaderThing], *, moves: bool) -> Gain:
         """Return the gain of a call that builds these loaders."""
         readings = [one for loader in loaders for one in self._readings(loader)]
-        at_once = next((one for one in readings if one.way is Way.AT_ONCE), None)
-        collations = [one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks(one)]
+        at_once = next((one for one in readings if one.way is ReadingMode.AT_ONCE), None)
+        collations = [
+            one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks_samples(one)
+        ]
         own = [one.place for one in collations if _is_own_function(one)]
         replaced, are_single = self._replaced_by(loaders), all(map(_gives_single_samples, loaders))
         if at_once is not None and not collations and replaced is None and not are_single:
             return _gain_at(GainKind.BATCHED, at_once.why, at_once.place)
         names_collation = _names_collation(loaders[0].place.node, own, collations) or self._sets_collation(loaders)
         if replaced is None and not are_single and not names_collation:
-            if any(one.way is Way.UNKNOWN for one in readings) or (at_once is not None and len(own) < len(collations)):
+            if any(one.way is ReadingMode.UNKNOWN for one in readings) or (
+                at_once is not None and len(own) < len(collations)
+            ):
                 return _AT_RUN_TIME
             if not self._has_all_callers(loaders[0].place, readings):
                 return _AT_RUN_TIME
@@ -215,38 +224,38 @@ class LoaderGains:
             return _gain_at(GainKind.NOTHING, "a `collate_fn` of the project builds the batches", own[0])
         return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
 
-    def _replaced_by(self, loaders: list[Loader]) -> Place | None:
-        """Return the call that builds other loaders from these, if nothing else uses them."""
+    def _replaced_by(self, loaders: list[LoaderThing]) -> Place | None:
+        """Return the call that builds other loaders from these loaders, if no other code uses them."""
         if not all(one.replaced_by for one in loaders) or any(
             held is one for value in self._run.loops.values() for held in _loaders_in(value) for one in loaders
         ):
             return None
         return loaders[0].replaced_by
 
-    def _sets_collation(self, loaders: list[Loader]) -> bool:
-        """Whether the function around a call sets its ``collate_fn``, to functions of the project in each case."""
+    def _sets_collation(self, loaders: list[LoaderThing]) -> bool:
+        """Return whether the function around a call always sets ``collate_fn`` to functions of the project."""
         place = loaders[0].place
         given = [one.value for one in getattr(place.node, "keywords", ()) if one.arg == "collate_fn"]
         values = [one for loader in loaders for one in loader.arguments.get("collate_fn", ())]
         if not given or not isinstance(given[0], ast.Name) or not values or not all(map(_is_own_function, values)):
             return False
         tree = syntax_tree(self._project.text(place.path))
-        function = next((one for one in _ancestors(tree, place.node) if isinstance(one, _FUNCTIONS)), None)
+        function = next((one for one in _enclosing_nodes(tree, place.node) if isinstance(one, _FUNCTIONS)), None)
         if function is None:
             return False
         names = (one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
         return given[0].id in {one.id for one in names} - _parameters(function)
 
-    def _readings(self, loader: Loader) -> list[Reading]:
+    def _readings(self, loader: LoaderThing) -> list[Reading]:
         return readings_of(self._project, loader.arguments.get("dataset", ()))
 
     def _has_all_callers(self, place: Place, readings: list[Reading]) -> bool:
-        """Return whether a loader can only get the datasets of the abstract run.
+        """Return whether a loader can only get the datasets that the abstract run found.
 
-        It can if the function around it, or the class, may have calls that the run has not reached.
+        It can get others if the enclosing function or class may have calls that the run has not reached.
         """
         tree = syntax_tree(self._project.text(place.path))
-        around = [node for node in _ancestors(tree, place.node) if isinstance(node, (*_FUNCTIONS, ast.ClassDef))]
+        around = [node for node in _enclosing_nodes(tree, place.node) if isinstance(node, (*_FUNCTIONS, ast.ClassDef))]
         if not around or _is_inside(place.path, around[0], readings):
             return True
         for node in around:
@@ -257,7 +266,7 @@ class LoaderGains:
                 calls = self._run.callers.get(here, set())
             else:
                 continue
-            if _mentions(self._project, node.name) > len(calls):
+            if _count_mentions(self._project, node.name) > len(calls):
                 return self._is_known_for_any_caller(place, around[-1])
         return True
 
@@ -271,20 +280,22 @@ class LoaderGains:
                 self._run.call_alone(thing)  # of a class: its constructor
         found = [one for one in self._run.loaders[first:] if one.place == place]
         del self._run.loaders[first:]
-        return bool(found) and all(one.way is not Way.UNKNOWN for loader in found for one in self._readings(loader))
+        return bool(found) and all(
+            one.way is not ReadingMode.UNKNOWN for loader in found for one in self._readings(loader)
+        )
 
 
 def _gain_at(kind: GainKind, why: str, place: Place | None) -> Gain:
     return Gain(kind, why) if place is None else Gain(kind, why, place.path, getattr(place.node, "lineno", 1))
 
 
-def _loaders_in(value: Value, depth: int = 4) -> Iterator[Loader]:
-    """Yield the loaders that a loop over a value gets its batches from."""
+def _loaders_in(value: Value, depth: int = 4) -> Iterator[LoaderThing]:
+    """Yield the loaders whose batches a loop over a value gets."""
     for thing in value:
         match thing:
-            case Loader() as loader:
+            case LoaderThing() as loader:
                 yield loader
-            case Instance(loader=Loader() as loader):
+            case Instance(loader=LoaderThing() as loader):
                 yield loader
             case Instance(cls=str() as name, cells=cells) if depth and name.startswith(("builtins.", "itertools.")):
                 yield from (one for held in cells.values() for one in _loaders_in(held, depth - 1))
@@ -293,7 +304,7 @@ def _loaders_in(value: Value, depth: int = 4) -> Iterator[Loader]:
 
 
 def _is_pinning(given: Thing) -> bool:
-    """Return whether a `pin_memory` is true, or checks for CUDA."""
+    """Return whether a `pin_memory` argument is true, or checks for CUDA."""
     match given:
         case Constant(value=value, is_whole=True):
             return bool(value)
@@ -317,13 +328,13 @@ def _checks_for_cuda(call: ast.AST) -> bool:
     return False
 
 
-def _gives_single_samples(loader: Loader) -> bool:
-    """Return whether a loader provably puts no samples together: ``batch_size=None``."""
+def _gives_single_samples(loader: LoaderThing) -> bool:
+    """Return whether a loader provably collates no samples: ``batch_size=None``."""
     return loader.arguments.get("batch_size") == NONE and loader.arguments.get("batch_sampler", NONE) == NONE
 
 
-def _stacks(collation: Thing) -> bool:
-    """Return whether a `collate_fn` puts samples together as the runtime does."""
+def _stacks_samples(collation: Thing) -> bool:
+    """Return whether a `collate_fn` collates samples as the runtime does."""
     match collation:
         case Constant(value=None):
             return True
@@ -333,7 +344,7 @@ def _stacks(collation: Thing) -> bool:
 
 
 def _names_collation(call: ast.AST, own: list[Place], collations: list[Thing]) -> bool:
-    """Return whether a call names a function of the project as its ``collate_fn``: the batches are then its own."""
+    """Return whether a call passes a function of the project as ``collate_fn``, which then builds the batches."""
     given = [one.value for one in getattr(call, "keywords", ()) if one.arg == "collate_fn"]
     name = (
         given[0].attr if given and isinstance(given[0], ast.Attribute) else getattr(next(iter(given), None), "id", "")
@@ -346,8 +357,8 @@ def _is_own_function(collation: Thing) -> TypeGuard[FunctionThing]:
     return isinstance(collation, FunctionThing) and isinstance(collation.place.node, _FUNCTIONS)
 
 
-def _ancestors(tree: ast.Module, node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that hold another one, innermost first."""
+def _enclosing_nodes(tree: ast.Module, node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes that contain ``node``, innermost first."""
     line, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
     holding = [
         one
@@ -358,7 +369,7 @@ def _ancestors(tree: ast.Module, node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_inside(path: str, node: ast.AST, readings: list[Reading]) -> bool:
-    """Return whether the datasets are all made in the code of a definition."""
+    """Return whether all datasets are created in the code of a definition."""
     first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
     made = [place for one in readings for place in one.made]
     return bool(made) and all(
@@ -376,10 +387,10 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, *more)}
 
 
-def _mentions(project: Project, name: str) -> int:
-    """Return how often the files of a project name a definition, apart from defining and importing it."""
+def _count_mentions(project: Project, name: str) -> int:
+    """Return how often files of a project mention a definition, besides its definition and imports."""
     word = re.compile(rf"^(?![ \t]*(?:from|import)\b).*?\b(?<!def )(?<!class ){re.escape(name)}\b", re.MULTILINE)
-    return sum(len(word.findall(project.text(path))) for path in project.holding(name))
+    return sum(len(word.findall(project.text(path))) for path in project.paths_containing(name))
 
 
 def _function_without_calls(module: Module, project: Project, call: cst.Call) -> cst.FunctionDef | None:
@@ -398,4 +409,4 @@ def _function_without_calls(module: Module, project: Project, call: cst.Call) ->
 def _is_script(module: Module, project: Project) -> bool:
     """Return whether a module is only run, and calls no functions by computed names."""
     is_run = _GUARD.search(module.text) is not None and _CALLS_BY_NAME.search(module.text) is None
-    return is_run and with_importers(project, [module.path], 1) == [module.path]
+    return is_run and files_with_importers(project, [module.path], 1) == [module.path]

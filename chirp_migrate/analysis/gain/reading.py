@@ -1,6 +1,6 @@
 """How the runtime reads a dataset: whole batches, single samples, or not known before the program runs.
 
-It is the static side of ``chirpid_patch.datasets.gather.node_of``.
+This is the static counterpart of ``chirpid_patch.datasets.gather.node_of``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from chirp_migrate.analysis.objects.values import bases_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["Reading", "Way", "own_reading", "readings_of"]
+__all__ = ["Reading", "ReadingMode", "own_reading", "readings_of"]
 
 _DEPTH = 8
 _TORCH = "torch.utils.data."
@@ -28,7 +28,7 @@ _SHIPPED = "chirpid_patch."
 _LIBRARIES = ("torchvision.", "torchaudio.")
 
 
-class Way(Enum):
+class ReadingMode(Enum):
     """How samples are read."""
 
     AT_ONCE = "at once"
@@ -43,22 +43,22 @@ class Reading:
     Attributes:
         why: the reason, as the end of a sentence.
         place: the code that is the reason.
-        made: the call that makes the dataset, and datasets inside of it.
+        made: the calls that create the dataset and the datasets inside it.
         in_memory: whether batches are provably gathered from tensors.
     """
 
-    way: Way
+    way: ReadingMode
     why: str = ""
     place: Place | None = None
     made: tuple[Place, ...] = ()
     in_memory: bool = False
 
 
-_UNKNOWN = Reading(Way.UNKNOWN)
+_UNKNOWN = Reading(ReadingMode.UNKNOWN)
 
 
 def readings_of(project: Project, value: Iterable[Thing], depth: int = 0) -> list[Reading]:
-    """Return how each possible dataset of a value is read; ``None`` is no dataset."""
+    """Return how each possible dataset of a value is read; ``None`` stands for a value that is no dataset."""
     things = [one for one in value if getattr(one, "value", one) is not None]
     return [_reading(project, thing, depth) for thing in things] or [_UNKNOWN]
 
@@ -66,29 +66,29 @@ def readings_of(project: Project, value: Iterable[Thing], depth: int = 0) -> lis
 def _reading(project: Project, thing: Thing, depth: int) -> Reading:
     match thing:
         case Instance(cls=ClassThing() as cls) if depth < _DEPTH:
-            return _of_class(project, thing, cls, depth)
+            return _reading_of_class(project, thing, cls, depth)
         case Instance(cls=str() as name) if depth < _DEPTH:
-            return _of_library(project, thing, name, depth)
+            return _reading_of_library_object(project, thing, name, depth)
     return _UNKNOWN
 
 
-def _of_library(project: Project, made: Instance, name: str, depth: int) -> Reading:
-    """Return how an object is read whose way of reading is that of a library's class."""
+def _reading_of_library_object(project: Project, made: Instance, name: str, depth: int) -> Reading:
+    """Return how an object is read if its class takes the methods of reading from a library."""
     short = name.rpartition(".")[2]
     if name.startswith(_SHIPPED):
-        return Reading(Way.AT_ONCE, f"`{short}` reads whole batches", made.place, (made.place,))
+        return Reading(ReadingMode.AT_ONCE, f"`{short}` reads whole batches", made.place, (made.place,))
     if name.startswith(_LIBRARIES):
-        return Reading(Way.ONE_BY_ONE, f"`{short}` reads samples one by one", made.place, (made.place,))
+        return Reading(ReadingMode.ONE_BY_ONE, f"`{short}` reads samples one by one", made.place, (made.place,))
     if HUGGING_FACE_DATASET.fullmatch(name) and not project.has_package("datasets"):
-        return Reading(Way.ONE_BY_ONE, "Hugging Face's `datasets` reads the samples", made.place, (made.place,))
+        return Reading(ReadingMode.ONE_BY_ONE, "Hugging Face's `datasets` reads the samples", made.place, (made.place,))
     if not name.startswith(_TORCH):
         return _UNKNOWN
     if ITERABLE_DATASET.fullmatch(name):
-        return Reading(Way.ONE_BY_ONE, "the dataset is a stream", made.place, (made.place,))
+        return Reading(ReadingMode.ONE_BY_ONE, "the dataset is a stream", made.place, (made.place,))
     cells = made.cells
     match short:
         case "TensorDataset":
-            return Reading(Way.AT_ONCE, "the samples are in memory", made.place, (made.place,), in_memory=True)
+            return Reading(ReadingMode.AT_ONCE, "the samples are in memory", made.place, (made.place,), in_memory=True)
         case "Subset" | "random_split":
             return _combine_readings(readings_of(project, cells.get(0) or cells.get("dataset") or (), depth + 1), made)
         case "ConcatDataset":
@@ -101,18 +101,18 @@ def _of_library(project: Project, made: Instance, name: str, depth: int) -> Read
 def _combine_readings(parts: list[Reading], made: Instance) -> Reading:
     """Return how a dataset over other datasets is read: at once only if each of them is."""
     ways = {one.way for one in parts}
-    way = next(one for one in (Way.UNKNOWN, Way.ONE_BY_ONE, Way.AT_ONCE) if one in ways)
+    way = next(one for one in (ReadingMode.UNKNOWN, ReadingMode.ONE_BY_ONE, ReadingMode.AT_ONCE) if one in ways)
     first = next(one for one in parts if one.way is way)
     places = (made.place, *(place for one in parts for place in one.made))
     return Reading(way, first.why, first.place, places, all(one.in_memory for one in parts))
 
 
-def _of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> Reading:
-    """Return how objects of a class of the project are read: as its first base with a method for that does it."""
+def _reading_of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> Reading:
+    """Return how objects of a class of the project are read: by its first class with a method of reading."""
     order = bases_of(cls)
     libraries = [one.name for one in order if isinstance(one, External)]
     if any(map(ITERABLE_DATASET.fullmatch, libraries)):
-        return Reading(Way.ONE_BY_ONE, "the dataset is a stream", cls.place, (made.place,))
+        return Reading(ReadingMode.ONE_BY_ONE, "the dataset is a stream", cls.place, (made.place,))
     for one in order:
         match one:
             case ClassThing(body=body) if "__getitem__" in body.cells or "__getitems__" in body.cells:
@@ -125,7 +125,7 @@ def _of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> 
             ):
                 return _UNKNOWN
             case External(name=name):
-                return _of_library(project, made, name, depth + 1)
+                return _reading_of_library_object(project, made, name, depth + 1)
             case _:
                 return _UNKNOWN
     return _UNKNOWN
@@ -153,18 +153,18 @@ def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
     cells = cls.body.cells
     reader = next((one for name in ("__getitem__", "__getitems__") for one in cells.get(name, ())), None)
     place = reader.place if isinstance(reader, FunctionThing) else cls.place
-    return Reading(Way.ONE_BY_ONE, "samples are read one by one", place)
+    return Reading(ReadingMode.ONE_BY_ONE, "samples are read one by one", place)
 
 
 def _declared_reading(made: Instance, cls: ClassThing, decorator: str, arguments: Sequence[str]) -> Reading:
-    """Return how an object of a class with a decorator of the runtime is read; subclasses may be read in other ways."""
+    """Return how an object of a declared class is read; subclasses may be read in other ways."""
     if made.cls is not cls:
         return _UNKNOWN
     if decorator == "lists_samples":  # what is indexed may be an array: only lists are stacked at once
         held = made.cells.get(arguments[0].strip("\"'") if arguments else "", ())
         if not any(isinstance(one, Container) and one.kind in ("list", "tuple") for one in held):
             return _UNKNOWN
-    return Reading(Way.AT_ONCE, f"`{cls.name}` declares its samples", cls.place)
+    return Reading(ReadingMode.AT_ONCE, f"`{cls.name}` declares its samples", cls.place)
 
 
 def _last_name(node: ast.expr) -> str:

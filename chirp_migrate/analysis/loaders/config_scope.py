@@ -29,11 +29,12 @@ _OWN_GET = (
 
 
 def config_expression(module: Module, project: Project, node: cst.CSTNode) -> str | None:
-    """Source of the configuration mapping that ``node`` can read (``self.config`` or ``config``), if there is one.
+    """Return the source of the configuration mapping that ``node`` can read (``self.config`` or ``config``), if any.
 
-    Only a mapping that the same function, or ``__init__``, has provably read by then counts, with ``.get('key')`` or
-    ``.get('key', number)`` (None, True and False too): it may be None or given later, a namespace of parsed arguments
-    has no ``get``, a ConfigParser's takes two names, and an object of the backend may have a ``get`` of its own.
+    A mapping counts only if the same function, or ``__init__``, has provably called ``.get('key')`` or ``.get('key',
+    number)`` on it before (with a number, None, True or False). Otherwise it may be None or assigned later. A namespace
+    of parsed arguments has no ``get``, that of a ConfigParser takes two names, and an object of the backend may define
+    its own.
     """
     function = module.enclosing_function(node)
     if function is None or _has_own_get(project):
@@ -54,14 +55,15 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
 def _has_own_get(project: Project) -> bool:
     """Return whether the backend may have a ``get`` of its own that refuses a key.
 
-    One that is defined, inherited from a mapping, given to a class or object, or looked up by a ``__getattr__``.
+    Such a ``get`` may be defined, inherited from a mapping, assigned to a class or object, or returned by a
+    ``__getattr__``.
     """
     mappings = sorted(_MAPPINGS.union(*map(project.aliases, _MAPPINGS)))
     return project.holds(rf"{_OWN_GET}({'|'.join(mappings)})\b", *_GETS, *mappings)
 
 
 def _is_kept(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, attribute: str) -> bool:
-    """Return whether ``__init__`` has provably read an attribute, and nothing else gives it a value."""
+    """Return whether ``__init__`` has provably read an attribute, and no other code assigns it."""
     init = methods_of(owner).get("__init__")
     if init is None or init is function:
         return False
@@ -71,8 +73,8 @@ def _is_kept(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, att
 
 
 def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.CSTNode, end: int) -> bool:
-    """Return whether ``function`` has provably read ``mapping`` before ``end``, if it has come to ``node``."""
-    reads = [one for one in module.once(_looked_up, function) if _gets(one, mapping)]
+    """Return whether ``function`` has provably read ``mapping`` before ``end`` when it reaches ``node``."""
+    reads = [one for one in module.once(_get_calls, function) if _is_get_call(one, mapping)]
     if not reads:
         return False
     targets = ((one, one.target if isinstance(one, cst.Del) else target_of(one)) for one in walk(function.body))
@@ -86,12 +88,12 @@ def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.
     )
 
 
-def _looked_up(module: Module, function: cst.FunctionDef) -> list[cst.Call]:
-    """Calls of a ``get`` in a function."""
+def _get_calls(module: Module, function: cst.FunctionDef) -> list[cst.Call]:
+    """Return the calls of a ``get`` in a function."""
     return [node for node in find_in(function.body, cst.Call) if method_called(node) == "get"]
 
 
-def _gets(call: cst.Call, mapping: str) -> bool:
+def _is_get_call(call: cst.Call, mapping: str) -> bool:
     """Return whether a call is ``mapping.get('key')`` or ``mapping.get('key', number)``."""
     if dotted(call.func) != f"{mapping}.get" or any(argument.keyword is not None for argument in call.args):
         return False
@@ -104,7 +106,7 @@ def _gets(call: cst.Call, mapping: str) -> bool:
 
 
 def _is_evaluated(module: Module, node: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
-    """Return whether an expression runs after its statement, up to the code ``around``."""
+    """Return whether an expression is always evaluated together with its statement, up to the code ``around``."""
     for ancestor in module.ancestors(node):
         if ancestor in around:
             return True

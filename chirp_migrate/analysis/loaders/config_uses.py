@@ -1,4 +1,4 @@
-"""Whether code only reads single keys of a configuration, so that a further key has no visible effect."""
+"""Checks of whether code only reads single keys of a configuration, so that a further key has no visible effect."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _WHOLE = frozenset({"items", "keys", "values", "pop", "popitem", "clear", "fromk
 _ALL_ATTRIBUTES = r"\b__dict__\b|\bvars\s*\((?!\s*\w*(?:args|opts?|options)\s*\))|\b(?:asdict|astuple)\s*\("
 
 
-def taken_whole(project: Project) -> str | None:
-    """Return the first use of anything called ``…config`` in the backend that is no look-up, copy, test or merge.
+def first_whole_use(project: Project) -> str | None:
+    """Return the first use of a name ``…config`` in the backend that is no look-up, copy, test or merge.
 
-    A configuration may be given on under a name of this kind, also to functions of the backend.
+    Passing a configuration on under such a name, also to functions of the backend, is permitted.
     """
     outlines = []
     for text in (*project.texts("config"), *project.texts("CONFIG")):
@@ -40,14 +40,14 @@ def taken_whole(project: Project) -> str | None:
             if isinstance(node, ast.alias) and _is_renamed(node) and isinstance(outline.parents[node], ast.ImportFrom):
                 return ast.unparse(node)
             if _is_config(node) and isinstance(getattr(node, "ctx", None), ast.Load):
-                found = _use(node, outline.parents, known)
+                found = _whole_use(node, outline.parents, known)
                 if found is not None:
                     return ast.unparse(found).partition("\n")[0]
     return None
 
 
 def _definitions(outline: Outline) -> Iterator[tuple[str, list[str]]]:
-    """Functions, methods and classes that can be called, with the names of their parameters after ``self``."""
+    """Return the functions, methods and classes with the names of their parameters after ``self``."""
     for function in outline.functions:
         names = [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
         names = names[1:] if names[:1] in (["self"], ["cls"]) else names
@@ -71,17 +71,19 @@ def _is_renamed(imported: ast.alias) -> bool:
     return _NAME.fullmatch(imported.name) is not None and _NAME.fullmatch(imported.asname or imported.name) is None
 
 
-def _use(node: ast.AST, parents: Mapping[ast.AST, ast.AST], known: Mapping[str, list[list[str]]]) -> ast.AST | None:
+def _whole_use(
+    node: ast.AST, parents: Mapping[ast.AST, ast.AST], known: Mapping[str, list[list[str]]]
+) -> ast.AST | None:
     """Return where code uses the value of ``node`` as a whole; ``None`` if it does not."""
     parent = parents[node]
     match parent:
         case ast.BoolOp() | ast.IfExp():  # config or {}
-            return _use(parent, parents, known)
+            return _whole_use(parent, parents, known)
         case ast.Dict(keys=keys, values=values):  # {**config, …}
             merged = any(key is None and value is node for key, value in zip(keys, values, strict=True))
-            return _use(parent, parents, known) if merged else parent
+            return _whole_use(parent, parents, known) if merged else parent
         case ast.Attribute(attr="copy") if isinstance(parents[parent], ast.Call):
-            return _use(parents[parent], parents, known)
+            return _whole_use(parents[parent], parents, known)
         case ast.Attribute(attr=name):
             return parent if name in _WHOLE else None
         case ast.Assign(targets=targets):

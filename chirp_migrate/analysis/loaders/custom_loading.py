@@ -1,8 +1,8 @@
 """Classes and functions that load batches by hand: worker pools, prefetch threads and CUDA streams around the data.
 
-Each is known by what it does: a pool is handed a function that reads samples of a dataset, a thread puts what it reads
-from a dataset or loader into a queue, a stream is current where an iterator moves what it got from one to the device.
-Pools, threads and streams for anything else are none of these, and neither is code that trains.
+Each is recognised by its operations: a pool gets a function that reads samples of a dataset, a thread puts data from a
+dataset or loader into a queue, or a stream is current while an iterator moves data from a dataset or loader to the
+device. Pools, threads and streams for other purposes do not count, nor does code that trains.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ class CustomLoading:
     """A class, a function, or a script that loads by hand.
 
     Attributes:
-        node: what it is; the module itself for code at top level.
-        machinery: the first place of each kind of it, in order of the text: what makes it is called, or inherited from.
-        around_loader: whether it reads from a loader, and not from a dataset.
+        node: the class or function; the module itself for code at the top level.
+        machinery: the first place of each kind of pool, thread or stream, in order of the text: a call that creates it,
+            or a base class.
+        around_loader: whether it reads from a loader instead of a dataset.
     """
 
     node: Unit
@@ -69,9 +70,9 @@ def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
     for call in module.find(cst.Call):
         for kind, pattern in _MADE_WITH.items():
             if _refers_to(module, project, call.func, pattern):
-                made[_unit(module, call)].append((kind, call))
+                made[_enclosing_unit(module, call)].append((kind, call))
     for unit in sorted(made, key=lambda unit: module.span(unit)[0]):
-        loading = _Loading(module, project, unit)
+        loading = _LoadingUnit(module, project, unit)
         machinery: dict[str, cst.Call | cst.Arg] = {}
         for kind, place in made[unit]:
             if loading.is_done_by(kind, place):
@@ -81,18 +82,20 @@ def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
 
 
 def _refers_to(module: Module, project: Project, node: cst.CSTNode, pattern: re.Pattern[str]) -> bool:
-    """Return whether a name or attribute refers to one of these."""
+    """Return whether a name or attribute refers to a name that ``pattern`` matches."""
     if not isinstance(node, cst.Name | cst.Attribute):
         return False
     if resolves_to(module, node, pattern, project):
         return True
     if not isinstance(node, cst.Attribute) or not _LAST.fullmatch(node.attr.value):
         return False
-    return any(pattern.fullmatch(f"{owner}.{node.attr.value}") for owner in _modules(module, project, node.value))
+    return any(
+        pattern.fullmatch(f"{owner}.{node.attr.value}") for owner in _possible_modules_of(module, project, node.value)
+    )
 
 
-def _modules(module: Module, project: Project, node: cst.BaseExpression) -> set[str]:
-    """Return the possible modules of an expression: variables with one, and multiprocessing contexts."""
+def _possible_modules_of(module: Module, project: Project, node: cst.BaseExpression) -> set[str]:
+    """Return the possible modules of an expression, which may be a variable or a multiprocessing context."""
     values = [origin.value for origin in values_of(module, node)]
     modules: set[str] = set()
     for value in (part for whole in (node, *values) for part in contents(module, module.tree, whole)):
@@ -103,15 +106,15 @@ def _modules(module: Module, project: Project, node: cst.BaseExpression) -> set[
     return modules
 
 
-def _unit(module: Module, node: cst.CSTNode) -> Unit:
+def _enclosing_unit(module: Module, node: cst.CSTNode) -> Unit:
     """Return the class around a node, else the outermost function, else the module."""
     definitions = [around for around in module.ancestors(node) if isinstance(around, cst.ClassDef | cst.FunctionDef)]
     classes = (definition for definition in definitions if isinstance(definition, cst.ClassDef))
     return next(classes, definitions[-1] if definitions else module.tree)
 
 
-class _Loading(DataReading):
-    """Which pools, threads and streams of one unit are there to load data."""
+class _LoadingUnit(DataReading):
+    """The test of which pools, threads and streams of one unit load data."""
 
     def __init__(self, module: Module, project: Project, unit: Unit) -> None:
         super().__init__(module, project, unit)
@@ -120,7 +123,7 @@ class _Loading(DataReading):
     def is_done_by(self, kind: str, place: cst.Call | cst.Arg) -> bool:
         """Return whether a pool, thread or stream loads samples or batches."""
         if kind == WORKERS:
-            return any(self._hands_out(node) for node in self._nodes if isinstance(node, cst.Call))
+            return any(self._gives_work_to_pool(node) for node in self._nodes if isinstance(node, cst.Call))
         if kind == THREADS:
             return self._fills_queue(place)
         moving = any(isinstance(node, cst.With) and self._moves_on_stream(node) for node in self._nodes)
@@ -128,8 +131,8 @@ class _Loading(DataReading):
 
     # Pools
 
-    def _hands_out(self, call: cst.Call) -> bool:
-        """Whether a call has a pool read samples that are then used, or iterate over the dataset of an iterator."""
+    def _gives_work_to_pool(self, call: cst.Call) -> bool:
+        """Return whether a call lets a pool read samples that are then used, or iterate over an iterator's dataset."""
         if not isinstance(call.func, cst.Attribute) or not call.args or not self._is_pool(call.func.value):
             return False
         method = call.func.attr.value
@@ -178,19 +181,19 @@ class _Loading(DataReading):
         arguments = started.args if isinstance(started, cst.Call) else ()
         target = keywords(started).get("target") if isinstance(started, cst.Call) else None
         run = self.methods("run") if not arguments else [] if target is None else self.functions_in(target)
-        reached = [followed for function in run for followed in self.followed(function)]
+        reached = [followed for function in run for followed in self.with_called_functions(function)]
         calls = [call for function in reached for call in find_in(function, cst.Call)]
-        puts = [call for call in calls if isinstance(call.func, cst.Attribute) and self._queues(call.func)]
+        puts = [call for call in calls if isinstance(call.func, cst.Attribute) and self._is_queue_put(call.func)]
         if not puts or any(map(_trains, reached)):
             return False
         of_data = (
             any(self.is_data(part) for argument in arguments for part in walk(argument.value)) or self._used_on_data
         )
-        taken = self.taken(reached, every_loop=of_data)
+        taken = self.names_of_read_data(reached, every_loop=of_data)
         return any(self.has_samples(argument.value, taken) for call in puts for argument in call.args)
 
-    def _queues(self, method: cst.Attribute) -> bool:
-        """Return whether a method is one that puts something into a queue."""
+    def _is_queue_put(self, method: cst.Attribute) -> bool:
+        """Return whether a method puts an object into a queue."""
         if method.attr.value not in _APPENDS:
             return method.attr.value in _PUTS
         values = values_of(self._module, method.value)
@@ -199,30 +202,32 @@ class _Loading(DataReading):
 
     @cached_property
     def _is_iterator(self) -> bool:
-        """Return whether the unit gives things one after another."""
-        if isinstance(self._unit, cst.ClassDef):
+        """Return whether the unit is an iterator or a generator."""
+        if isinstance(self._enclosing_unit, cst.ClassDef):
             return any(self.methods(name) for name in _GIVES)
         return any(isinstance(node, cst.Yield) for node in self._nodes)
 
     @cached_property
     def _used_on_data(self) -> bool:
-        """Return whether the module gives it a loader or dataset, or the iterator of one."""
-        return not isinstance(self._unit, cst.Module) and self._is_given_data(self._unit, 0)
+        """Return whether the module passes a loader or dataset, or an iterator of one, to the unit."""
+        return not isinstance(self._enclosing_unit, cst.Module) and self._is_given_data(self._enclosing_unit, 0)
 
     def _is_given_data(self, called: cst.ClassDef | cst.FunctionDef, depth: int) -> bool:
-        """Whether the module calls something with a loader or dataset, also by way of another function or class."""
+        """Return whether the module calls it with a loader or dataset, also through another function or class."""
         own = f"{self._module.name}.{called.name.value}"
         for call in self._module.find(cst.Call):
             if not call.args or own not in self._module.qualified_names(call.func):
                 continue
             if any(self.is_data(argument.value) or self._is_own_iterator(argument.value) for argument in call.args):
                 return True
-            if depth < _DEPTH and any(self._is_given_data(by, depth + 1) for by in self._handing_on(call)):
+            if depth < _DEPTH and any(
+                self._is_given_data(by, depth + 1) for by in self._definitions_that_pass_on(call)
+            ):
                 return True
         return False
 
-    def _handing_on(self, call: cst.Call) -> Iterator[cst.ClassDef | cst.FunctionDef]:
-        """Yield the function whose parameter, and the class whose attribute, a call is given."""
+    def _definitions_that_pass_on(self, call: cst.Call) -> Iterator[cst.ClassDef | cst.FunctionDef]:
+        """Yield the enclosing function whose parameter a call gets, and the class whose attribute it gets."""
         function, owner = self._module.enclosing_function(call), self._module.enclosing_class(call)
         given = {dotted(argument.value) or "" for argument in call.args}
         if function is not None and given & parameters(function).keys():
@@ -231,7 +236,7 @@ class _Loading(DataReading):
             yield owner
 
     def _is_own_iterator(self, node: cst.BaseExpression) -> bool:
-        """Return whether it is ``super().__iter__()`` in a subclass of a loader."""
+        """Return whether an expression is ``super().__iter__()`` in a subclass of a loader."""
         owner = self._module.enclosing_class(node)
         if owner is None or method_called(node) != "__iter__":
             return False
@@ -263,5 +268,5 @@ class _Loading(DataReading):
 
 
 def _trains(function: Function) -> bool:
-    """Return whether a function is a training step, besides its other loops."""
+    """Return whether a function contains a training step."""
     return any(isinstance(node, cst.Attribute) and node.attr.value in _TRAINS for node in walk(function))

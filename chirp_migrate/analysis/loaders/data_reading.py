@@ -1,4 +1,4 @@
-"""Code of a class, function or script that reads samples from a dataset or batches from a loader."""
+"""Recognition of code in a class, function or script that reads samples from a dataset or batches from a loader."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class DataReading:
     """The code that reads data in one unit of a module."""
 
     def __init__(self, module: Module, project: Project, unit: Unit) -> None:
-        self._module, self._project, self._unit = module, project, unit
+        self._module, self._project, self._enclosing_unit = module, project, unit
         self._loaders = module.once(LoaderNames, project)
         #: Whether any data asked about so far was a loader.
         self.from_loader = False
 
     def is_data(self, node: cst.CSTNode) -> bool:
-        """Return whether an expression stands for a loader or dataset, or the iterator of one."""
+        """Return whether an expression refers to a loader or dataset, or the iterator of one."""
         return self._stands_for(self._is_loader, node) or self._stands_for(self._is_dataset, node)
 
     def _stands_for(self, is_kind: Callable[[cst.CSTNode], bool], node: cst.CSTNode, depth: int = 0) -> bool:
@@ -86,34 +86,34 @@ class DataReading:
                 return self._stands_for(self._is_dataset, owner)
             case cst.Attribute():
                 return self.names_items(node)
-        return self._takes(node, {"builtins.next"})
+        return self._builtin_reads_data(node, {"builtins.next"})
 
     def reads(self, nodes: Iterable[cst.CSTNode]) -> bool:
         """Return whether code takes samples from a dataset or batches from a loader, in any way."""
         nodes = list(nodes)
-        return any(map(self._iterates, nodes)) or self.takes_samples(nodes)
+        return any(map(self._iterates_over_data, nodes)) or self.takes_samples(nodes)
 
-    def _iterates(self, node: cst.CSTNode) -> bool:
-        """Return whether a loop iterates over data, or a call gives an iterator of it."""
+    def _iterates_over_data(self, node: cst.CSTNode) -> bool:
+        """Return whether a loop iterates over data, or a call returns an iterator of data."""
         if not isinstance(node, cst.For | cst.CompFor):
-            return self._takes(node, _ITERATORS)
+            return self._builtin_reads_data(node, _ITERATORS)
         if self.is_data(node.iter):
             return True
         known = bool(iterated_loaders(self._module, self._project, node.target, node.iter))
         self.from_loader |= known
         return known
 
-    def _takes(self, node: cst.CSTNode, functions: Set[str]) -> bool:
-        """Return whether one of these built-in functions is given data."""
+    def _builtin_reads_data(self, node: cst.CSTNode, functions: Set[str]) -> bool:
+        """Return whether one of these built-in functions is called with data."""
         match node:
             case cst.Call(func=function, args=[first, *_]):
                 return bool(self._module.qualified_names(function) & functions) and self.is_data(first.value)
         return False
 
-    def taken(self, functions: Sequence[Function], *, every_loop: bool) -> set[str]:
-        """Return names of the data that these functions, which call each other, read.
+    def names_of_read_data(self, functions: Sequence[Function], *, every_loop: bool) -> set[str]:
+        """Return the names to which these functions, which call each other, assign data that they read.
 
-        ``every_loop``: also what any loop iterates over is data.
+        ``every_loop``: the iterable of any loop counts as data.
         """
         nodes = [node for function in functions for node in walk(function)]
         known = {id(function): function for function in functions}
@@ -135,23 +135,25 @@ class DataReading:
             if len(found) == before:
                 return found
 
-    def has_samples(self, node: cst.CSTNode, taken: Set[str]) -> bool:
-        """Whether an expression takes samples or batches from data, or mentions one of the names that hold some."""
+    def has_samples(self, node: cst.CSTNode, names_of_read_data: Set[str]) -> bool:
+        """Return whether an expression reads samples or batches from data, or contains one of these names."""
         parts = list(walk(node))
-        return any(isinstance(part, cst.Name) and part.value in taken for part in parts) or self.takes_samples(parts)
+        return any(
+            isinstance(part, cst.Name) and part.value in names_of_read_data for part in parts
+        ) or self.takes_samples(parts)
 
     def functions_in(self, node: cst.BaseExpression) -> list[Function]:
-        """Functions of the module that an expression names or makes, with those that they call."""
+        """Return the functions of the module that an expression names or defines, with the functions that they call."""
         found: list[Function] = []
         for part in walk(node):
             if isinstance(part, cst.Lambda):
-                found += self.followed(part)
+                found += self.with_called_functions(part)
             elif isinstance(part, cst.Name | cst.Attribute):
-                found += [one for function in self._definitions(part) for one in self.followed(function)]
+                found += [one for function in self._definitions(part) for one in self.with_called_functions(function)]
         return found
 
-    def followed(self, function: Function) -> list[Function]:
-        """Return a function with those of the module, and of the same class, that it calls."""
+    def with_called_functions(self, function: Function) -> list[Function]:
+        """Return a function and the functions of the module, and of the same class, that it calls."""
         found = [function]
         for one in found:
             for call in find_in(one, cst.Call):
@@ -159,8 +161,8 @@ class DataReading:
         return found
 
     def methods(self, name: str) -> list[Function]:
-        """Definitions of a method of the unit."""
-        body = self._unit.body.body if isinstance(self._unit, cst.ClassDef) else ()
+        """Return the definitions of a method of the unit."""
+        body = self._enclosing_unit.body.body if isinstance(self._enclosing_unit, cst.ClassDef) else ()
         return [one for one in body if isinstance(one, cst.FunctionDef) and one.name.value == name]
 
     def _definitions(self, node: cst.CSTNode) -> list[Function]:
@@ -171,7 +173,7 @@ class DataReading:
 
 
 def _bound(target: cst.CSTNode) -> set[str]:
-    """Return names that an assignment or loop gives a value, those of attributes included."""
+    """Return the names that an assignment or loop binds, those of attributes included."""
     if isinstance(target, cst.Tuple | cst.List):
         return set[str]().union(*(_bound(element.value) for element in target.elements))
     name = dotted(target)

@@ -1,4 +1,4 @@
-"""The distributed sampler that shuffles the samples of a loader, and whether the code sets its epoch."""
+"""The distributed sampler that shuffles the samples of a loader, and the check that the code sets its epoch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import Origin, scope_of, values_of
+from chirp_migrate.analysis.dataflow.origins import AssignedValue, scope_of, values_of
 from chirp_migrate.analysis.known_names import DISTRIBUTED_SAMPLER, resolves_to
 from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
 from chirp_migrate.syntax.module import Module
@@ -23,17 +23,17 @@ _POSITION = 3
 
 @dataclass(frozen=True)
 class DistributedSampler:
-    """A distributed sampler that shuffles, as a place can name it.
+    """A distributed sampler that shuffles, with an expression for it at a place in the code.
 
     Attributes:
-        name: the expression.
-        made: what it is bound to.
-        guard: its class as the module names it, where it may be something else.
-        is_known: whether it provably is one, or can be asked.
+        name: the expression for the sampler.
+        made: the variable or attribute that it is assigned to.
+        guard: name of its class in the module, if the expression may be something else.
+        is_known: whether it provably is a distributed sampler, or an ``isinstance`` check is possible.
     """
 
     name: str
-    made: Sequence[Origin]
+    made: Sequence[AssignedValue]
     guard: str = ""
     is_known: bool = True
 
@@ -41,7 +41,7 @@ class DistributedSampler:
 def sampler_of(
     module: Module, project: Project, node: cst.BaseExpression, loader: Loader, place: cst.CSTNode
 ) -> DistributedSampler | None:
-    """The sampler of the loader that ``node`` stands for at ``place``, when it is or may be a distributed one."""
+    """Return the sampler of the loader ``node`` at ``place``, if it is or may be a distributed sampler."""
     given = ((owner, argument(call, _POSITION, "sampler")) for owner, call in loader.calls)
     made = [(owner, value, *_sampler_calls(owner, project, value)) for owner, value in given if value is not None]
     known = [one for one in made if one[2]]
@@ -61,7 +61,7 @@ def sampler_of(
 
 
 def _sampler_calls(module: Module, project: Project, value: cst.BaseExpression) -> tuple[list[cst.Call], bool]:
-    """Calls that make a shuffling distributed sampler of a value, and whether nothing else can be there."""
+    """Return the calls that create a shuffling distributed sampler for a value, and whether it has no other origin."""
     found = values_of(module, value)
     if any(one.part is not None for one in found) or (not found and dotted(value) is not None):
         return [], False

@@ -39,8 +39,8 @@ class LoaderCall:
 
     Attributes:
         role: ``DataLoader``, or the factory's ``training``, ``validation`` or ``test``; empty for ``create_loader``.
-        arguments: what it is given, by the name of the parameter.
-        open: whether ``*`` or ``**`` hands on arguments that only the run knows.
+        arguments: its arguments by the name of the parameter.
+        open: whether ``*`` or ``**`` passes on arguments that are only known at run time.
     """
 
     call: cst.Call
@@ -49,16 +49,16 @@ class LoaderCall:
     open: bool
 
     def given(self, name: str) -> bool:
-        """Return whether an argument is given and is not the literal ``None``."""
+        """Return whether an argument is present and is not the literal ``None``."""
         return name in self.arguments and not is_name(self.arguments[name], "None")
 
 
 def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator[LoaderCall]:
-    """Calls that build loaders; with ``mentioning``, only those that give one of these arguments by keyword."""
+    """Yield the calls that build loaders; with ``mentioning``, only those with one of these keyword arguments."""
     for call in module.find(cst.Call):
         if mentioning and keywords(call).keys().isdisjoint(mentioning):
             continue
-        roles = {_role(name) for name in project.resolved_names(module, call.func)}
+        roles = {_role_of_callee(name) for name in project.resolved_names(module, call.func)}
         role = roles.pop() if len(roles) == 1 else None
         if role is None:
             continue
@@ -69,19 +69,19 @@ def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator
         yield LoaderCall(call, role, arguments, len(plain) < len(call.args))
 
 
-def gives_by_position(module: Module, parameter: str) -> bool:
-    """Whether some call may give a parameter of ``DataLoader`` by its position: the factory is given it by name."""
+def may_pass_by_position(module: Module, parameter: str) -> bool:
+    """Return whether any call may pass a parameter of ``DataLoader`` by position; the factory takes it by name."""
     place = TORCH_POSITIONAL.index(parameter)
     return any(len(call.args) > place and call.args[place].keyword is None for call in module.find(cst.Call))
 
 
 def may_build_loader(outline: Outline, project: Project, call: ast.Call) -> bool:
     """Return whether a call may be one of :func:`loader_calls`."""
-    return any(_role(name) is not None for name in project.possible_names(outline, call.func))
+    return any(_role_of_callee(name) is not None for name in project.possible_names(outline, call.func))
 
 
-def _role(qualified: str) -> str | None:
-    """The role of a loader that is built by calling a qualified name (see :class:`LoaderCall`), if it builds one."""
+def _role_of_callee(qualified: str) -> str | None:
+    """Return the role of the loader that a call of a qualified name builds (see :class:`LoaderCall`), if any."""
     if TORCH_LOADER.fullmatch(qualified):
         return "DataLoader"
     method = FACTORY_METHOD.fullmatch(qualified)
@@ -89,7 +89,7 @@ def _role(qualified: str) -> str | None:
 
 
 def argument_positions(call: cst.Call) -> dict[str, int]:
-    """Return the place of each parameter in a call of ``DataLoader`` without stars."""
+    """Return the position of each parameter in a call of ``DataLoader`` without stars."""
     named = ((one.keyword.value if one.keyword else None, place) for place, one in enumerate(call.args))
     positional = dict(enumerate(TORCH_POSITIONAL))
     found = ((keyword or positional.get(place), place) for keyword, place in named)

@@ -18,7 +18,7 @@ _DEPTH_LIMIT = 8
 
 
 def loader_loops(module: Module, project: Project) -> Iterator[tuple[cst.For, list[tuple[cst.BaseExpression, Loader]]]]:
-    """Loops over loaders, each with the loaders and where their batches go."""
+    """Yield the loops over loaders, each with the loaders and the targets that get their batches."""
     for loop in module.find(cst.For):
         loaders = iterated_loaders(module, project, loop.target, loop.iter) if loop.asynchronous is None else []
         if loaders:
@@ -28,9 +28,9 @@ def loader_loops(module: Module, project: Project) -> Iterator[tuple[cst.For, li
 def iterated_loaders(
     module: Module, project: Project, target: cst.BaseExpression, iterable: cst.BaseExpression, depth: int = 0
 ) -> list[tuple[cst.BaseExpression, Loader]]:
-    """Loaders that a loop iterates over, each with the part of the loop's target that takes its batches.
+    """Yield the loaders that a loop iterates over, each with the part of the target that gets its batches.
 
-    Looks through ``enumerate``, ``zip``, ``tqdm`` and variables that hold one of them.
+    ``enumerate``, ``zip``, ``tqdm`` and variables with their results are traced.
     """
     value = iterable
     values = values_of(module, iterable)

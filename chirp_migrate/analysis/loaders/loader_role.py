@@ -1,4 +1,4 @@
-"""The role of a loader by the call that builds it: training, validation or test."""
+"""The role of a loader, from the call that builds it: training, validation or test."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.BaseExpression]) -> str:
     """Return the role of the loader that ``call`` builds with ``arguments`` (by name of the parameter).
 
-    Names decide: of the loader and its dataset, or of the functions around.
+    The names of the loader and its dataset decide, or those of the enclosing functions.
 
     Returns:
-        ``training``, ``validation`` or ``test``, as in the names of the factory's methods; "" where that is not clear,
-        or where the method would mean something else than the call.
+        ``training``, ``validation`` or ``test``, as in the names of the factory's methods; "" if that is not clear, or
+        if the method would behave differently from the call.
     """
-    named = {_role_in_name(_given_name(module, call)), *_roles_of_dataset(module, arguments["dataset"])} - {""}
-    by_names = _only(named - {_OTHER})
-    around = _by_functions(module, call) if by_names == "" else ""
+    named = {_role_in_name(_assigned_name(module, call)), *_roles_of_dataset(module, arguments["dataset"])} - {""}
+    by_names = _only_role(named - {_OTHER})
+    around = _role_by_functions(module, call) if by_names == "" else ""
     role = by_names or around
     given = {name for name, value in arguments.items() if not is_name(value, "False", "None")}
     samplers = [arguments[name] for name in ("sampler", "batch_sampler") if name in given]
@@ -44,18 +44,18 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
     if role == "training":
         # By itself the method shuffles, and a sampler may be None when the call runs.
         shuffles = shuffle is not None and not is_name(shuffle, "False")
-        return role if _OTHER not in named and (shuffles or any(map(_constructs, samplers))) else ""
+        return role if _OTHER not in named and (shuffles or any(map(_calls_class, samplers))) else ""
     if "drop_last" in given or (around and is_name(shuffle, "True")):
         return ""  # the methods for these keep every sample
     return role or ""
 
 
-def _only(said: set[str | None]) -> str | None:
-    """Return the only one of some roles; "" of none, ``None`` of several."""
+def _only_role(said: set[str | None]) -> str | None:
+    """Return the only role among ``said``; "" without a role, ``None`` for several."""
     return next(iter(said)) if len(said) == 1 else None if said else ""
 
 
-def _by_functions(module: Module, call: cst.Call) -> str | None:
+def _role_by_functions(module: Module, call: cst.Call) -> str | None:
     """Return the role by the name of the innermost enclosing function that shows one."""
     if _TESTS.search(module.path) is not None:
         return ""
@@ -87,8 +87,8 @@ def _role_of_argument(module: Module, argument: cst.Arg) -> str | None:
     return _role_in_name(name if is_name(argument.value, "True") else module.source(argument.value))
 
 
-def _given_name(module: Module, call: cst.Call) -> str:
-    """Return the name that a loader gets where it is built: of a variable, a parameter or a key."""
+def _assigned_name(module: Module, call: cst.Call) -> str:
+    """Return the name that a loader gets at its call: of a variable, a parameter or a key."""
     for ancestor in module.ancestors(call):
         if isinstance(ancestor, cst.Assign | cst.AnnAssign):
             target = ancestor.targets[0].target if isinstance(ancestor, cst.Assign) else ancestor.target
@@ -105,7 +105,7 @@ def _given_name(module: Module, call: cst.Call) -> str:
 
 
 def _last_name(module: Module, node: cst.BaseExpression) -> str:
-    """Return ``val_set`` of ``self.val_set``, ``'val'`` of ``sets['val']``, "" of nameless expressions."""
+    """Return ``val_set`` for ``self.val_set``, ``'val'`` for ``sets['val']``, "" for nameless expressions."""
     match node:
         case cst.Attribute(attr=cst.Name(value=name)) | cst.Name(value=name):
             return name
@@ -115,8 +115,8 @@ def _last_name(module: Module, node: cst.BaseExpression) -> str:
     return ""
 
 
-def _constructs(node: cst.BaseExpression) -> bool:
-    """Return whether an expression makes an object of a class, by the way classes are named."""
+def _calls_class(node: cst.BaseExpression) -> bool:
+    """Return whether an expression calls a class, judged by the spelling of its name."""
     called = node.func if isinstance(node, cst.Call) else None
     last = called.attr if isinstance(called, cst.Attribute) else called
     return isinstance(last, cst.Name) and last.value.lstrip("_")[:1].isupper()

@@ -13,11 +13,11 @@ from chirp_migrate.analysis.dataflow.closures import variable_mentions
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_probed
 from chirp_migrate.analysis.dataflow.value_flow import (
     Assigned,
+    CallArgument,
     Called,
-    Chosen,
-    Default,
-    Given,
+    ConditionalOperand,
     Inherited,
+    ParameterDefault,
     Step,
     step_of,
 )
@@ -39,7 +39,7 @@ _FUNC = r"(?<!\bself)\.\s*func\b(?!\s*(?:\(|=(?!=)))"
 
 
 def may_build(outline: Outline, spellings: Set[str]) -> bool:
-    """Return whether the class, or the factory, under one of these names is more than imported and annotated with."""
+    """Return whether code uses the class or factory, under these names, for more than imports and annotations."""
     if any(alias.asname and alias.name in spellings for alias in outline.find(ast.alias)):
         return True
     named = (node for node in outline.find(ast.Name, ast.Attribute) if last_name(node) in spellings)
@@ -60,9 +60,9 @@ class Use:
     """The purpose of a mention of the class.
 
     Attributes:
-        why: ``called``, only ``named``, ``called-later`` and for nothing else, ``subclass`` or ``used-as-value``.
-        what: the subclass, or where the class goes as a value, in words.
-        call: what builds a loader from it.
+        why: ``called``, ``named`` (no other use), ``called-later`` (no other use), ``subclass`` or ``used-as-value``.
+        what: the subclass, or a description of where the class goes as a value.
+        call: the call that builds a loader from it.
     """
 
     why: str
@@ -79,7 +79,7 @@ def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> 
     if isinstance(generic := module.parents[node], cst.Subscript) and generic.value is node:
         top = generic  # DataLoader[Batch](…)
     step = step_of(module, top)
-    while isinstance(step, Chosen):
+    while isinstance(step, ConditionalOperand):
         step = step_of(module, step.whole)
     if isinstance(step, Called) and step.call.func is top:
         return Use("called", call=step.call)
@@ -90,16 +90,16 @@ def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> 
 
 
 def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> Use:
-    """Return the purpose by the flow of the value, if it is not called directly."""
+    """Return the purpose of a class that is not called directly, from the flow of its value."""
     match step:
         case Inherited(definition):
             return Use("subclass", definition.name.value)
-        case Given(cst.Arg(star="") as argument, call) if call.args[0] is argument and is_call_of(
+        case CallArgument(cst.Arg(star="") as argument, call) if call.args[0] is argument and is_call_of(
             module, call, _PARTIAL
         ):
             is_read = project.holds(_FUNC, "func") or is_probed(project, "func")
             return Use("used-as-value", "read as the `func` of a partial") if is_read else _CALLED_LATER
-        case Assigned((cst.Name() as name,), cst.Assign()) | Default(cst.Param(name=name)):
+        case Assigned((cst.Name() as name,), cst.Assign()) | ParameterDefault(cst.Param(name=name)):
             return _use_of_variable(module, project, name)
         case Assigned((cst.Attribute(value=cst.Name(value="self"), attr=attribute),), cst.Assign()):
             return _use_of_attribute(module, project, attribute.value)

@@ -1,8 +1,8 @@
 """Expressions that are a DataLoader, and how certain that is.
 
-A loader is known by the call that made it, also in a helper function of the project or on ``self``; by its annotation;
-or only by a name that people give to loaders. What is plainly something else, such as an object of a class of the
-project that is no subclass of PyTorch's, is none, for every name.
+A loader is recognised by the call that created it, also in a helper function of the project or on ``self``; by its
+annotation; or only by a name that is typical for loaders. A value that is clearly something else, such as an object of
+a class of the project that is no subclass of PyTorch's, is no loader, whatever its name is.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from chirp_migrate.analysis.known_names import (
     LOADER,
     NO_LOADER,
     PROGRESS,
+    any_of_patterns,
     inherits,
     is_call_of,
-    one_of,
 )
 from chirp_migrate.syntax.gaps import LINE
 from chirp_migrate.syntax.module import Module
@@ -40,7 +40,7 @@ _PLURAL = re.compile(r"loaders?(_\w|\Z)|(^|_)dls?\Z", re.IGNORECASE)
 _QUOTED = re.compile(r"\bDataLoader\b")
 _SAME = re.compile(r"(typing\.)?(Optional|Union|Annotated|Final)|types\.UnionType")
 #: Calls that yield what their first argument yields.
-WRAPPER = one_of(PROGRESS, r"builtins\.iter|itertools\.islice")
+WRAPPER = any_of_patterns(PROGRESS, r"builtins\.iter|itertools\.islice")
 _LITERALS = (cst.Integer, cst.Float, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.Lambda)
 _CONTAINERS = (cst.List, cst.Tuple, cst.Dict, cst.Set, cst.ListComp, cst.DictComp, cst.SetComp)
 _DEPTH_LIMIT = 8
@@ -48,7 +48,7 @@ _DEPTH_LIMIT = 8
 
 @lru_cache(maxsize=8)
 def may_use_loader(text: str) -> bool:
-    """Return whether a module may iterate over a loader, by its words."""
+    """Return whether a module may iterate over a loader, judged by its words."""
     if "oader" in text or ("dl" in text and _SHORT.search(text) is not None):
         return True
     return "atch" in text and _BATCHES.search(text) is not None
@@ -59,8 +59,8 @@ class Loader:
     """A loader, as far as it is known.
 
     Attributes:
-        calls: the calls that may have made it, each with its module.
-        complete: whether it cannot come from anywhere else.
+        calls: the calls that may have built it, each with its module.
+        complete: whether no other code can have built it.
     """
 
     calls: tuple[tuple[Module, cst.Call], ...] = ()
@@ -71,8 +71,8 @@ class LoaderNames:
     """The names of loaders in one module.
 
     Args:
-        module: the module that is read.
-        project: where helper functions and subclasses are looked up.
+        module: the module of the names.
+        project: the project with helper functions and subclasses.
     """
 
     def __init__(self, module: Module, project: Project) -> None:
@@ -88,7 +88,7 @@ class LoaderNames:
         """Return the project's definitions of a callee, with their modules: a function, or a method of the same class.
 
         Args:
-            call: a call in ``module``, which is the one that is read where none is given.
+            call: a call in ``module``, by default in the module of this object.
         """
         module = module or self._module
         if is_on_self(call.func):
@@ -106,18 +106,21 @@ class LoaderNames:
     def _value(
         self, module: Module, node: cst.BaseExpression, depth: int, part: int | None = None, inside: bool = False
     ) -> Loader | None:
-        """Return the loader that a value is; with ``part`` its element there, with ``inside`` any of its elements."""
+        """Return the loader of a value.
+
+        With ``part``, return that of its element there; with ``inside``, that of any element.
+        """
         if depth > _DEPTH_LIMIT:
             return None
         match node:
             case cst.Call():
                 return self._loader_of_call(module, node, depth, part, inside)
             case cst.IfExp(body=body, orelse=orelse):
-                return _either(self._value(module, one, depth + 1, part, inside) for one in (body, orelse))
+                return _one_of_loaders(self._value(module, one, depth + 1, part, inside) for one in (body, orelse))
             case cst.Tuple(elements=elements) | cst.List(elements=elements) if part is not None:
                 return self._value(module, elements[part].value, depth + 1) if part < len(elements) else None
             case cst.List() | cst.Tuple() | cst.Set() | cst.Dict() if inside:
-                return _either(self._value(module, one.value, depth + 1) for one in node.elements)
+                return _one_of_loaders(self._value(module, one.value, depth + 1) for one in node.elements)
             case cst.ListComp(elt=element) | cst.SetComp(elt=element) | cst.DictComp(value=element) if inside:
                 return self._value(module, element, depth + 1)
             case cst.Subscript(value=holder) if part is None:
@@ -137,7 +140,7 @@ class LoaderNames:
             return self._value(module, call.args[0].value, depth + 1, part, inside)
         for owner, function in self.functions(call, module):
             returned = [n.value for n in find_own(function, cst.Return) if n.value is not None]
-            found = _either(self._value(owner, value, depth + 1, part, inside) for value in returned)
+            found = _one_of_loaders(self._value(owner, value, depth + 1, part, inside) for value in returned)
             if found is not None:
                 return found
         last = (dotted(call.func) or "").rpartition(".")[2]
@@ -157,10 +160,10 @@ class LoaderNames:
 
     def _bound(self, module: Module, scope: cst.CSTNode, name: str, depth: int, inside: bool) -> Loader | None:
         values, annotations = origins(module, scope, name)
-        made = _either(self._value(module, one.value, depth + 1, one.part, inside) for one in values)
+        made = _one_of_loaders(self._value(module, one.value, depth + 1, one.part, inside) for one in values)
         if made is not None and made.calls:
             return replace(made, complete=made.complete and name not in parameters(scope))
-        if any(self._annotates(module, one, inside) for one in annotations):
+        if any(self._is_loader_annotation(module, one, inside) for one in annotations):
             return Loader()
         last = name.rpartition(".")[2]
         if not (_PLURAL.search(last) if inside else _is_called_loader(last)):
@@ -169,19 +172,21 @@ class LoaderNames:
             return None
         return Loader()
 
-    def _annotates(self, module: Module, node: cst.BaseExpression, inside: bool) -> bool:
-        """Return whether an annotation names a loader, or with ``inside`` something that holds loaders."""
+    def _is_loader_annotation(self, module: Module, node: cst.BaseExpression, inside: bool) -> bool:
+        """Return whether an annotation names a loader; with ``inside``, a container of loaders."""
         if isinstance(node, cst.SimpleString):
             return _QUOTED.search(node.value) is not None and not inside
         if isinstance(node, cst.BinaryOperation):
-            return any(self._annotates(module, one, inside) for one in (node.left, node.right))
+            return any(self._is_loader_annotation(module, one, inside) for one in (node.left, node.right))
         if isinstance(node, cst.Subscript):
             head = self._project.resolved_names(module, node.value)
             if any(inherits(self._project, one, LOADER) for one in head):
                 return not inside
             transparent = any(_SAME.fullmatch(one) for one in head)
             parts = [e.slice.value for e in node.slice if isinstance(e.slice, cst.Index)]
-            return (transparent or inside) and any(self._annotates(module, p, inside and transparent) for p in parts)
+            return (transparent or inside) and any(
+                self._is_loader_annotation(module, p, inside and transparent) for p in parts
+            )
         names = self._project.resolved_names(module, node)
         return not inside and any(inherits(self._project, one, LOADER) for one in names)
 
@@ -195,13 +200,16 @@ class LoaderNames:
 
 
 def _is_called_loader(name: str) -> bool:
-    """Whether people give this name to loaders. It may be of any length, so a pattern must not backtrack over it."""
+    """Return whether a name is typical for loaders.
+
+    A name may have any length, so the pattern must not backtrack over it.
+    """
     name = name.lower()
     _, found, suffix = name.rpartition("loader")
     return bool(found and _SUFFIX.fullmatch(suffix)) or name == "dl" or name.endswith("_dl")
 
 
-def _either(found: Iterable[Loader | None]) -> Loader | None:
+def _one_of_loaders(found: Iterable[Loader | None]) -> Loader | None:
     """Return the certainty of a value that is one of several."""
     every = list(found)
     known = [one for one in every if one is not None]
@@ -213,5 +221,5 @@ def _either(found: Iterable[Loader | None]) -> Loader | None:
 
 
 def _named(body: Sequence[cst.CSTNode], name: str) -> list[cst.FunctionDef]:
-    """Functions of that name among statements."""
+    """Yield the functions called ``name`` among statements."""
     return [one for one in body if isinstance(one, cst.FunctionDef) and one.name.value == name]

@@ -23,12 +23,13 @@ _DEPTH = 4
 
 @dataclass(frozen=True)
 class RepeatedSeed:
-    """A call that seeds a global generator alike in every epoch.
+    """A call that seeds a global generator with the same seed in every epoch.
 
     Attributes:
         call: the call.
-        by_worker: whether it gives each worker another seed.
-        state: an expression in the function that looks random and is the same in every worker; None: there is none.
+        by_worker: whether the seed differs between workers.
+        state: an expression of the function that looks random and has the same value in every worker; None if there is
+            none.
     """
 
     call: cst.Call
@@ -37,9 +38,9 @@ class RepeatedSeed:
 
 
 def repeated_seeds(module: Module, value: cst.BaseExpression | cst.FunctionDef) -> Iterator[RepeatedSeed]:
-    """Calls of a ``worker_init_fn`` that seed a global generator alike in every epoch.
+    """Yield the calls of a ``worker_init_fn`` that seed a global generator with the same seed in every epoch.
 
-    Seeds that are not known are left out.
+    Calls with unknown seeds are omitted.
     """
     bound: Sequence[cst.Arg] = ()
     match value:
@@ -54,13 +55,13 @@ def repeated_seeds(module: Module, value: cst.BaseExpression | cst.FunctionDef) 
     by_keyword = {one.keyword.value for one in bound if one.keyword is not None}
     by_position = sum(one.keyword is None for one in bound)
     free = [name for name in parameters(function) if name not in by_keyword]
-    yield from _seeding(module, function, set(free[by_position : by_position + 1]), 0)
+    yield from _repeated_seeds_in(module, function, set(free[by_position : by_position + 1]), 0)
 
 
-def _seeding(
+def _repeated_seeds_in(
     module: Module, function: cst.FunctionDef | cst.Lambda, given: set[str], depth: int
 ) -> Iterator[RepeatedSeed]:
-    """What :func:`repeated_seeds` yields of a function whose parameters ``given`` are the number of the worker."""
+    """Yield :func:`repeated_seeds` of a function whose parameters ``given`` depend on the worker's number only."""
     nodes = [*walk(function)]
     asks = any(isinstance(node, cst.Name) and "worker_info" in node.value for node in nodes)
     if asks or any(isinstance(node, cst.Global | cst.Nonlocal) for node in nodes):
@@ -72,18 +73,18 @@ def _seeding(
             if used is not None:
                 yield RepeatedSeed(call, bool(used & given), state)
         elif isinstance(call, cst.Call) and depth < _DEPTH:
-            helper = _helper(module, function, call, given)
+            helper = _called_helper(module, function, call, given)
             if helper is not None:
-                yield from _seeding(module, *helper, depth + 1)
+                yield from _repeated_seeds_in(module, *helper, depth + 1)
 
 
 def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> bool:
     """Return whether an expression is the first word of the state that PyTorch has given NumPy's generator.
 
-    That is ``numpy.random.get_state()[1][0]``, also by way of local names, before anything else uses the generator.
+    That is ``numpy.random.get_state()[1][0]``, also through local names, before any other use of the generator.
     """
-    words = _item(module, function, node, "0")
-    state = _item(module, function, words, "1") if words is not None else None
+    words = _object_of_item(module, function, node, "0")
+    state = _object_of_item(module, function, words, "1") if words is not None else None
     if not isinstance(state, cst.Call) or module.qualified_names(state.func) != {_STATE}:
         return False
     before = (one for one in find_in(function, cst.Call) if module.span(one)[1] <= module.span(state)[0])
@@ -91,8 +92,10 @@ def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> 
     return all(found and all(map(_LEAVES_STATE.match, found)) for found in names)
 
 
-def _item(module: Module, function: cst.CSTNode, node: cst.BaseExpression, key: str) -> cst.BaseExpression | None:
-    """Return the object from which an expression reads the item ``key``; a local name is its only value."""
+def _object_of_item(
+    module: Module, function: cst.CSTNode, node: cst.BaseExpression, key: str
+) -> cst.BaseExpression | None:
+    """Return the object from which an expression reads the item ``key``; a local name is replaced by its only value."""
     match node:
         case cst.Subscript(value=owner, slice=[cst.SubscriptElement(slice=cst.Index(value=cst.Integer(value=index)))]):
             return _value_of(module, function, owner) if index == key else None
@@ -100,7 +103,7 @@ def _item(module: Module, function: cst.CSTNode, node: cst.BaseExpression, key: 
 
 
 def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return an expression, or the only value that a function assigns to the name that it is."""
+    """Return an expression; for a local name, the only value that the function assigns to it."""
     if not isinstance(node, cst.Name):
         return node
     match [one for one in own_nodes(function) if is_name(target_of(one), node.value)]:
@@ -109,12 +112,12 @@ def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -
     return node
 
 
-def _helper(
+def _called_helper(
     module: Module, function: cst.CSTNode, call: cst.Call, given: set[str]
 ) -> tuple[cst.FunctionDef, set[str]] | None:
-    """Return a function of the module that is called, and which of its parameters come from the number of the worker.
+    """Return the called function of the module, and the parameters that get the worker's number.
 
-    ``None`` also where what it is given may be another in the next epoch.
+    ``None`` if there is no such function, or if an argument may differ in the next epoch.
     """
     called = _only_function(module, call.func)
     if called is None or any(argument.star for argument in call.args):
@@ -131,13 +134,13 @@ def _helper(
 
 
 def _only_function(module: Module, name: cst.BaseExpression) -> cst.FunctionDef | None:
-    """Return the function of a name, if no other one of the module has it."""
+    """Return the function of a name, if no other function of the module has the same name."""
     named = [function for function in module.find(cst.FunctionDef) if is_name(name, function.name.value)]
     return named[0] if len(named) == 1 else None
 
 
 def _names_in_seed(module: Module, function: cst.CSTNode, seed: cst.BaseExpression, depth: int = 0) -> set[str] | None:
-    """Return names that a seed is computed from; ``None`` when it may be another in the next epoch."""
+    """Return the names that a seed is computed from; ``None`` if the seed may differ in the next epoch."""
     if depth > _DEPTH or isinstance(seed, cst.Tuple) or (isinstance(seed, cst.Name) and seed.value == "None"):
         return None
     names: set[str] = set()
@@ -161,7 +164,7 @@ def _names_in_seed(module: Module, function: cst.CSTNode, seed: cst.BaseExpressi
 
 
 def _resolve_name(module: Module, function: cst.CSTNode, name: cst.Name, depth: int) -> set[str] | None:
-    """Return names behind a name: itself, or those that its only local value is computed from."""
+    """Return the names that a name depends on: itself, or the names in its only local value."""
     if re.search(r"epoch|step|time", name.value, re.IGNORECASE):
         return None
     parent = module.parents.get(name)

@@ -1,1 +1,1 @@
-"""Loops over loaders: where their batches come from, and what waits for a device."""
+"""Loops over loaders: the source of their batches, and expressions that wait for a device."""

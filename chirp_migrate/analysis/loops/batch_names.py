@@ -1,4 +1,4 @@
-"""Expressions in the body of a loop that are its batch, or an unchanged part of it."""
+"""Expressions in the body of a loop that are the batch of the loop, or an unchanged part of the batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from collections.abc import Iterator
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
-from chirp_migrate.analysis.dataflow.value_flow import Assigned, Given, Iterated, Kept, Member, step_of
+from chirp_migrate.analysis.dataflow.value_flow import (
+    Assigned,
+    AttributeRead,
+    CallArgument,
+    DisplayElement,
+    Iterated,
+    step_of,
+)
 from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.analysis.loops.loop_names import LoopNames, statement_of
 from chirp_migrate.syntax.module import Module, walk
@@ -30,9 +37,9 @@ class Batch(LoopNames[Path | None]):
     """The batch in the body of one loop.
 
     Args:
-        module: the module that holds the loop.
+        module: the module of the loop.
         loop: the loop.
-        targets: the parts of its target that batches are bound to, one for each loader it iterates over.
+        targets: the parts of its target that batches are assigned to, one for each loader that it iterates over.
     """
 
     def __init__(self, module: Module, loop: cst.For, targets: list[cst.BaseExpression]) -> None:
@@ -53,8 +60,8 @@ class Batch(LoopNames[Path | None]):
                 return self._part(self.value(owner), f".{name}")
         return None
 
-    def used_after(self, call: cst.Call, path: Path) -> str | None:
-        """Return why the memory that is copied might be written before the copy is done, in words."""
+    def why_written_after(self, call: cst.Call, path: Path) -> str | None:
+        """Return why code might write to the copied memory before the copy is done; None if it cannot."""
         start, end = self._module.span(call)
         inner = [a for a in self._module.ancestors(call) if isinstance(a, cst.For | cst.While)]
         inner = inner[: inner.index(self._loop)]
@@ -82,7 +89,7 @@ class Batch(LoopNames[Path | None]):
         return None
 
     def _paths(self, node: cst.CSTNode, moving: cst.CSTNode) -> Iterator[Path]:
-        """Yield where in the batch a value may lie when the statement ``moving`` has run."""
+        """Yield the places in the batch where a value may be after the statement ``moving``."""
         if isinstance(node, cst.Subscript):
             yield from ((*one, _key(node)) for one in self._paths(node.value, moving))
             return
@@ -106,7 +113,10 @@ class Batch(LoopNames[Path | None]):
                     return
 
     def _earlier_paths(self, node: cst.CSTNode) -> Iterator[Path]:
-        """Yield where in the batch of an earlier iteration a value may lie: it has none in this one, or runs later."""
+        """Yield the places in an earlier iteration's batch where a value may be.
+
+        That is so if this iteration has not set it yet, or if inner functions read it.
+        """
         functions = (cst.FunctionDef, cst.Lambda)
         name = owner_name(node)
         around = [a for a in self._module.ancestors(node) if isinstance(a, (cst.For, *functions))]
@@ -145,11 +155,11 @@ class Batch(LoopNames[Path | None]):
         """Return whether no use of a value can write to its memory."""
         step = step_of(self._module, node)
         match step:
-            case Member(cst.Attribute(attr=cst.Name(value=name))):
+            case AttributeRead(cst.Attribute(attr=cst.Name(value=name))):
                 return _READS.fullmatch(name) is not None
-            case Given(_, call):
+            case CallArgument(_, call):
                 return is_call_of(self._module, call, _READING)
-            case Kept(cst.Element(), display):
+            case DisplayElement(cst.Element(), display):
                 node, step = display, step_of(self._module, display)
         match step:
             case Iterated():

@@ -19,13 +19,13 @@ T = TypeVar("T")
 
 
 def statement_of(module: Module, node: cst.CSTNode) -> cst.CSTNode:
-    """Return the statement that holds an expression."""
+    """Return the statement that contains an expression."""
     return next(ancestor for ancestor in module.ancestors(node) if isinstance(ancestor, _Statement))
 
 
 @dataclass(frozen=True)
 class Bound(Generic[T]):
-    """From ``offset`` on a name has the value ``value``, by a statement of a block."""
+    """A binding: from ``offset`` on, a name has the value ``value``, set by a statement of a block."""
 
     offset: int
     value: T
@@ -37,9 +37,9 @@ class LoopNames(ABC, Generic[T]):
     """Names in the body of one loop, and known facts about the value of each.
 
     Args:
-        module: the module that holds the loop.
+        module: the module of the loop.
         loop: the loop.
-        nothing: what is known of any other value.
+        nothing: the facts for all other values.
     """
 
     def __init__(self, module: Module, loop: cst.For, nothing: T) -> None:
@@ -59,7 +59,7 @@ class LoopNames(ABC, Generic[T]):
         """Return the known facts about the items of a loop over ``iterable``."""
 
     def _read_body(self) -> None:
-        """Go through all that binds names in the body."""
+        """Record all bindings of names in the body."""
         for node in sorted(find_own(self._loop.body, *_BINDING), key=lambda one: self._module.span(one)[0]):
             self._read(node)
 
@@ -78,7 +78,7 @@ class LoopNames(ABC, Generic[T]):
             self._give(one, self.value(given), node)
 
     def _give(self, target: cst.BaseExpression, value: T, node: cst.CSTNode) -> None:
-        """``target`` has ``value`` when ``node`` is over."""
+        """Record that ``target`` has ``value`` after ``node``."""
         self._bind(self._names(target, value), self._module.span(node)[1], node)
 
     def _bind(self, names: Iterable[tuple[str, T]], offset: int, node: cst.CSTNode) -> None:
@@ -90,7 +90,7 @@ class LoopNames(ABC, Generic[T]):
             self._bound.setdefault(name, []).append(Bound(offset, value, statement, block))
 
     def _names(self, target: cst.CSTNode, value: T) -> Iterator[tuple[str, T]]:
-        """Yield names in a target, with the value of each when ``target`` gets ``value``."""
+        """Yield the names in a target, each with its value if ``target`` gets ``value``."""
         if isinstance(target, cst.Name):
             yield target.value, value
         elif isinstance(target, cst.Tuple | cst.List):
@@ -100,7 +100,7 @@ class LoopNames(ABC, Generic[T]):
                 yield from self._names(element.value, self._part(value, "*" if starred else str(position)))
 
     def _elements(self, target: cst.BaseExpression, iterable: cst.BaseExpression) -> Iterator[tuple[str, T]]:
-        """Yield names that a loop over ``iterable`` binds, with the value of each."""
+        """Yield the names that a loop over ``iterable`` binds, each with its value."""
         parts = [element.value for element in target.elements] if isinstance(target, cst.Tuple | cst.List) else []
         called = self._module.qualified_names(iterable.func) if isinstance(iterable, cst.Call) else set()
         match iterable:

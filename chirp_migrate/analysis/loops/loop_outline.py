@@ -1,4 +1,4 @@
-"""Calls in the bodies of loops that may iterate over a loader, as far as ``ast`` shows."""
+"""Calls in the bodies of loops that may iterate over a loader, from Python's ``ast`` alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def may_be_loader(outline: Outline, node: ast.expr) -> bool:
 
 
 def calls_in_loops(outline: Outline) -> Iterator[list[ast.Call]]:
-    """For each loop that may iterate over a loader the calls in it."""
+    """Return the calls in each loop that may iterate over a loader."""
     for loop in outline.find(ast.For):
         if may_be_loader(outline, loop.iter):
             yield [one for one in outline.inside(loop) if isinstance(one, ast.Call)]
@@ -28,8 +28,8 @@ def called_in_loops(outline: Outline, *, moving: bool = False) -> Iterator[set[s
     """Return the names of callees in each loop that may iterate over a loader.
 
     Args:
-        outline: where the loops are.
-        moving: only loops that may move something to a device: by ``x.to(…)``, ``x.cuda(…)``, or a function of theirs.
+        outline: the module of the loops.
+        moving: only loops that may move an object to a device: by ``x.to(…)``, ``x.cuda(…)``, or a called function.
     """
     for calls in calls_in_loops(outline):
         names = {last_name(call.func) for call in calls}

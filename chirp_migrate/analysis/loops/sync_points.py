@@ -1,7 +1,7 @@
 """Expressions that wait for the device in every step of a loop: ``.item()``, ``.cpu()``, ``.tolist()``, ``float(…)``.
 
-What is on the device is known from the loop itself: parts of the batch that it moves there, and what is computed from
-them. A loop that moves nothing is not spoken of, for on a CPU nothing waits.
+Values on the device are the parts of the batch that the loop itself moves there, and values that are computed from
+them. Loops without such a move are not reported, because on a CPU no code waits.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _SOMETIMES = re.compile(
 
 @dataclass(frozen=True)
 class Wait:
-    """One expression that waits for the device.
+    """An expression that waits for the device.
 
     Attributes:
-        node: the whole of it, what is chained after included.
-        value: the tensor that is waited for.
-        is_number: whether it is waited for one number, and not for a copy of a tensor.
+        node: the whole expression, including chained calls.
+        value: the tensor that the expression waits for.
+        is_number: whether the result is one number instead of a copy of a tensor.
     """
 
     node: cst.Call
@@ -55,7 +55,7 @@ class Wait:
 
 
 def is_each_step(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:
-    """Return whether code in the body of a loop runs in every iteration, by its conditions; not where errors end up."""
+    """Return whether code in the body of a loop runs in every iteration; code in ``except`` does not."""
     child = node
     for ancestor in module.ancestors(node):
         if ancestor is loop:
@@ -84,7 +84,7 @@ def waits_at_once(loop: DeviceLoop, transfers: Iterable[cst.Call]) -> bool:
     return any(loop.waits_for(wait, copies) for wait in loop.waits())
 
 
-def by_advice(waits: Iterable[Wait], advice: Callable[[Wait], str | None]) -> dict[str, list[Wait]]:
+def group_by_advice(waits: Iterable[Wait], advice: Callable[[Wait], str | None]) -> dict[str, list[Wait]]:
     """Group waits by their ``advice``; waits without advice are left out."""
     groups: dict[str, list[Wait]] = {}
     for wait in waits:
@@ -94,11 +94,11 @@ def by_advice(waits: Iterable[Wait], advice: Callable[[Wait], str | None]) -> di
 
 
 class DeviceLoop(LoopNames[bool]):
-    """A loop that moves its batches to a device, and its values there.
+    """A loop that moves its batches to a device, with the values on the device.
 
     Args:
         loop: a loop over loaders.
-        loaders: each with what its batches are bound to.
+        loaders: the loaders of the loop, each with the target of its batches.
 
     Attributes:
         loaders: the loaders.
@@ -109,12 +109,12 @@ class DeviceLoop(LoopNames[bool]):
         super().__init__(module, loop, False)
         self.loop = loop
         self.loaders = [loader for _, loader in loaders]
-        self.moves = dict(self._moves(Batch(module, loop, [target for target, _ in loaders])))
+        self.moves = dict(self._device_moves(Batch(module, loop, [target for target, _ in loaders])))
         if self.moves:
             self._read_body()
 
-    def _moves(self, batch: Batch) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
-        """Calls that move a part of the batch to a device, each with that device."""
+    def _device_moves(self, batch: Batch) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
+        """Return the calls that move a part of the batch to a device, each with that device."""
         for call in find_own(self.loop.body, cst.Call):
             device = moved_to(self._module, call)
             parts: list[cst.CSTNode] = [call.func]
@@ -128,7 +128,7 @@ class DeviceLoop(LoopNames[bool]):
                 yield call, device
 
     def waits_for(self, wait: Wait, copies: list[cst.Call]) -> bool:
-        """Return whether one wait is for the copies themselves, by methods of tensors only, right behind them."""
+        """Return whether a wait directly follows the copies, and waits for them only through methods of tensors."""
         module = self._module
         statement, waiting = statement_of(module, copies[0]), statement_of(module, wait.node)
         calls = [wait.node, *find_in(wait.value, cst.Call)]
@@ -149,7 +149,7 @@ class DeviceLoop(LoopNames[bool]):
         for call in find_own(self.loop.body, cst.Call):
             value = self._waited_for(call)
             if value is not None and is_each_step(self._module, self.loop, call):
-                whole, methods = self._chain(call)
+                whole, methods = self._chain_of_waits(call)
                 is_number = not isinstance(call.func, cst.Attribute) or "item" in methods
                 found[whole] = Wait(whole, value, is_number)
         return sorted(found.values(), key=lambda one: self._module.span(one.node)[0])
@@ -163,8 +163,8 @@ class DeviceLoop(LoopNames[bool]):
                 return tensor if self.value(tensor) else None
         return None
 
-    def _chain(self, call: cst.Call) -> tuple[cst.Call, list[str]]:
-        """Return the longest chain of such calls that starts with one, and its methods."""
+    def _chain_of_waits(self, call: cst.Call) -> tuple[cst.Call, list[str]]:
+        """Return the longest chain of waiting calls that starts with ``call``, and the names of its methods."""
         methods = [method_called(call)]
         while methods[0] and isinstance(parent := self._module.parents[call], cst.Attribute):
             around = self._module.parents[parent]

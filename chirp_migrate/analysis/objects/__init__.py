@@ -1,1 +1,1 @@
-"""Objects that a program creates and their contents: the analysis runs the program on abstract values only."""
+"""Objects that a program creates, and their contents, found by running the program on abstract values."""

@@ -1,4 +1,4 @@
-"""Modules whose import iterates over loaders with workers: spawned workers import the main module as well."""
+"""Modules whose import iterates over loaders with workers; spawned workers import the main module again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from chirp_migrate.analysis.objects.importers import last_name_of, with_importers
+from chirp_migrate.analysis.objects.importers import files_with_importers, last_name_of
 from chirp_migrate.analysis.objects.pickled import unpicklable
 from chirp_migrate.analysis.objects.running import Run
 from chirp_migrate.analysis.objects.things import Place
@@ -25,8 +25,8 @@ class AtImport:
     """A place in a module where its import starts workers.
 
     Attributes:
-        place: the call that builds the loader; if another module has it, the code that iterates over the loader.
-        builds: whether it is the call that builds the loader.
+        place: the call that builds the loader; if that is in another module, the code that iterates over the loader.
+        builds: whether ``place`` is the call that builds the loader.
     """
 
     place: Place
@@ -34,7 +34,7 @@ class AtImport:
 
 
 def iterates_at_import(project: Project, path: str) -> list[AtImport]:
-    """Where the import of a module iterates over loaders with workers, or hands them to code that is not known."""
+    """Return where the import of a module iterates over loaders with workers, or passes them to unknown code."""
     if not project.has_file(path):
         return []
     run = unpicklable(project).run_of(path)
@@ -51,24 +51,24 @@ def _places(run: Run, path: str) -> Iterator[AtImport]:
 
 @lru_cache(maxsize=4)
 def modules_with_loaders(project: Project) -> frozenset[str]:
-    """Return names, without their packages, of modules that build loaders with workers, and of those that import these.
+    """Return names, without packages, of modules that build loaders with workers, and of modules that import these.
 
-    By their words, so that there may be more.
+    The words of the modules decide, so that the result may contain too many.
     """
     building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
-    return frozenset(map(last_name_of, with_importers(project, building)))
+    return frozenset(map(last_name_of, files_with_importers(project, building)))
 
 
 @lru_cache(maxsize=4)
 def _as_read(project: Project) -> tuple[frozenset[str], frozenset[str]]:
-    """The texts that may build loaders, or import from such a text, as they were read; and those that start workers."""
+    """Return the original texts that may build loaders or import from such a text, and those that start workers."""
     building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
-    texts = {path: project.text(path) for path in with_importers(project, building)}
+    texts = {path: project.text(path) for path in files_with_importers(project, building)}
     found = [text for path, text in texts.items() if iterates_at_import(project, path)]
     return frozenset(texts.values()), frozenset(found)
 
 
 def may_iterate(project: Project, text: str) -> bool:
-    """Return whether a text may be one whose import starts workers; of one that was rewritten nothing is known."""
+    """Return whether importing a text may start workers; for a rewritten text, that is not known."""
     known, found = _as_read(project)
     return text in found or text not in known

@@ -10,6 +10,8 @@ from functools import partial
 from chirp_migrate.analysis.objects.object_access import ObjectAccess
 from chirp_migrate.analysis.objects.things import (
     UNKNOWN,
+    AbstractScope,
+    BoundMethod,
     Cells,
     ClassThing,
     Container,
@@ -18,13 +20,11 @@ from chirp_migrate.analysis.objects.things import (
     Hazard,
     HazardKind,
     Instance,
-    Loader,
-    Method,
+    LoaderThing,
     Place,
-    Scope,
     Thing,
     Value,
-    unite,
+    unite_values,
 )
 from chirp_migrate.analysis.objects.values import (
     NO_ARGUMENTS,
@@ -46,15 +46,15 @@ _SAME = 2
 
 
 class Calls(ObjectAccess):
-    """Calls that are followed into the project.
+    """Calls that are traced into the project.
 
     Attributes:
-        instances: the objects of the project's classes that were made.
-        called: the functions of the project that were run.
-        callers: the calls that a function was run from, by its definition.
-        loops: what a loop iterates over, by its statement.
-        iterated: the loaders that importing a module iterates over, or hands to code that is not known, each with the
-            calls that led there, outermost first.
+        instances: the created objects of the project's classes.
+        called: the functions of the project that ran.
+        callers: the calls of each function, by its definition.
+        loops: the values that each loop iterates over, by its statement.
+        iterated: the loaders that the import of a module iterates over, or passes to unknown code, each with the calls
+            that lead there, outermost first.
     """
 
     def __init__(self) -> None:
@@ -63,17 +63,17 @@ class Calls(ObjectAccess):
         self.called: set[ast.AST] = set()
         self.callers: dict[Place, set[Place]] = {}
         self.loops: dict[Place, Value] = {}
-        self.iterated: list[tuple[Loader, tuple[Place, ...]]] = []
+        self.iterated: list[tuple[LoaderThing, tuple[Place, ...]]] = []
         self._stack: list[tuple[ast.AST, Place]] = []
         self._is_import = False
 
     @abstractmethod
-    def _value(self, node: ast.expr, scope: Scope) -> Value: ...
+    def _value(self, node: ast.expr, scope: AbstractScope) -> Value: ...
 
     @abstractmethod
-    def _block(self, statements: Iterable[ast.stmt], scope: Scope) -> bool: ...
+    def _block(self, statements: Iterable[ast.stmt], scope: AbstractScope) -> bool: ...
 
-    def _call_expression(self, node: ast.Call, scope: Scope) -> Value:
+    def _call_expression(self, node: ast.Call, scope: AbstractScope) -> Value:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
             caller = method_around(scope)
             return UNKNOWN if caller is None else (Super(caller[1], caller[0]),)
@@ -93,10 +93,10 @@ class Calls(ObjectAccess):
                 found.append(self._call(function, arguments, place, scope))
                 return False
 
-            self._either([partial(called, one) for one in known])
-        return unite(*found)
+            self._run_alternatives([partial(called, one) for one in known])
+        return unite_values(*found)
 
-    def _arguments(self, node: ast.Call, scope: Scope) -> Arguments:
+    def _arguments(self, node: ast.Call, scope: AbstractScope) -> Arguments:
         arguments = Arguments()
         for one in node.args:
             value = self._value(one, scope)
@@ -120,24 +120,24 @@ class Calls(ObjectAccess):
         return arguments
 
     def _hand_over(self, arguments: Arguments, place: Place) -> None:
-        """Code that is not known may do anything with its arguments."""
+        """Record that unknown code gets these arguments, with which it may do anything."""
         for value in arguments.values():
             for loader in loaders_in(value):
                 self._use(loader, place)
 
-    def _use(self, loader: Loader, place: Place) -> None:
-        """A loader is iterated over: its workers, or this process, read samples."""
+    def _use(self, loader: LoaderThing, place: Place) -> None:
+        """Record that code iterates over a loader, whose samples are then read."""
         if self._is_import:
             self.iterated.append((loader, (*(one for _, one in self._stack), place)))
 
-    def _call(self, function: Thing, arguments: Arguments, place: Place, scope: Scope | None = None) -> Value:
+    def _call(self, function: Thing, arguments: Arguments, place: Place, scope: AbstractScope | None = None) -> Value:
         self._step()
         match function:
             case FunctionThing():
                 return self._run(function, arguments, place)
-            case Method(owner=owner, function=FunctionThing() as inner):
+            case BoundMethod(owner=owner, function=FunctionThing() as inner):
                 return self._run(inner, arguments.behind((owner,)), place)
-            case Method(owner=owner, function=str() as name, cls=below):
+            case BoundMethod(owner=owner, function=str() as name, cls=below):
                 return self._call_named(owner, name, arguments, place, below)
             case ClassThing():
                 return self._construct(function, arguments, place)
@@ -148,10 +148,16 @@ class Calls(ObjectAccess):
                 first, bound = (given[0], given[1:]) if given else (UNKNOWN, [])  # of `partial(*unknown)`
                 named = {key: value for key, value in function.cells.items() if isinstance(key, str)}
                 every = Arguments([*bound, *arguments.positional], {**named, **arguments.keywords}, arguments.more)
-                return unite(*(self._call(one, every, place, scope) for one in first if one not in UNKNOWN)) or UNKNOWN
+                return (
+                    unite_values(*(self._call(one, every, place, scope) for one in first if one not in UNKNOWN))
+                    or UNKNOWN
+                )
             case Instance(cls=ClassThing() as cls):
                 found = [one for one in self._in_class(cls, "__call__") if isinstance(one, FunctionThing)]
-                return unite(*(self._call(Method(function, one), arguments, place) for one in found)) or UNKNOWN
+                return (
+                    unite_values(*(self._call(BoundMethod(function, one), arguments, place) for one in found))
+                    or UNKNOWN
+                )
         self._hand_over(arguments, place)
         return UNKNOWN
 
@@ -164,8 +170,8 @@ class Calls(ObjectAccess):
             return UNKNOWN
         self.called.add(node)
         self.callers.setdefault(function.place, set()).add(place)
-        scope = Scope(function.place.path, function.scope, "function")
-        self._receive(function, node, arguments, scope)
+        scope = AbstractScope(function.place.path, function.scope, "function")
+        self._assign_arguments(function, node, arguments, scope)
         if function.owner is not None and arguments.positional:
             scope.caller = (function.owner, arguments.positional[0])
         self._stack.append((node, place))
@@ -182,14 +188,14 @@ class Calls(ObjectAccess):
             return UNKNOWN
         return tuple(dict.fromkeys(scope.returned)) or NONE
 
-    def _receive(
+    def _assign_arguments(
         self,
         function: FunctionThing,
         node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
         arguments: Arguments,
-        scope: Scope,
+        scope: AbstractScope,
     ) -> None:
-        """Give the parameters of a function their values."""
+        """Assign the arguments to the parameters of a function."""
         parameters = node.args
         names = [*parameters.posonlyargs, *parameters.args]
         cells, given = scope.cells, dict(arguments.keywords)
@@ -222,10 +228,10 @@ class Calls(ObjectAccess):
             )
             if isinstance(named, ast.Name) and named.id in ("dict", "Dict"):
                 unknown = (Container("dict", {None: UNKNOWN}),)
-        return unite(default or (), unknown if more or default is None else ())
+        return unite_values(default or (), unknown if more or default is None else ())
 
     def _construct(self, cls: ClassThing, arguments: Arguments, place: Place) -> Value:
-        """Return the object that calling a class of the project gives."""
+        """Return the object that a call of a class of the project creates."""
         made = Instance(place, cls)
         self.instances.append(made)
         for base in bases_of(cls):
@@ -233,17 +239,17 @@ class Calls(ObjectAccess):
                 init = [one for one in base.body.cells.get("__init__", ()) if isinstance(one, FunctionThing)]
                 if init:
                     for one in init:
-                        self._call(Method(made, one), arguments, place)
+                        self._call(BoundMethod(made, one), arguments, place)
                     break
                 if base.fields is not None:
-                    self._fill(made, base, arguments, place)
+                    self._fill_fields(made, base, arguments, place)
                     break
             elif isinstance(base, External) and self._initialise(made, base.name, arguments, place):
                 break
         return (made,)
 
-    def _fill(self, made: Instance, cls: ClassThing, arguments: Arguments, place: Place) -> None:
-        """Give the fields of a dataclass their values."""
+    def _fill_fields(self, made: Instance, cls: ClassThing, arguments: Arguments, place: Place) -> None:
+        """Assign the arguments to the fields of a dataclass."""
         given = dict(zip(cls.fields or (), arguments.positional, strict=False)) | arguments.keywords
         for name in cls.fields or ():
             if name in given:
@@ -258,7 +264,7 @@ class Calls(ObjectAccess):
                             found.append(self._call(one, NO_ARGUMENTS, place))
                     case _:
                         found.append((default,))
-            made.cells[name] = unite(*found, UNKNOWN if arguments.more or not found else ())
+            made.cells[name] = unite_values(*found, UNKNOWN if arguments.more or not found else ())
         for one in self._in_class(cls, "__post_init__"):
             if isinstance(one, FunctionThing):
-                self._call(Method(made, one), NO_ARGUMENTS, place)
+                self._call(BoundMethod(made, one), NO_ARGUMENTS, place)

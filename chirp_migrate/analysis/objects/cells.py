@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from chirp_migrate.analysis.objects.things import Cells, Value, unite
+from chirp_migrate.analysis.objects.things import Cells, Value, unite_values
 
-__all__ = ["ALONE", "STEPS", "State", "Stopped"]
+__all__ = ["ALONE", "STEPS", "State", "StepLimitReached"]
 
 #: Expressions and statements that are run of a module, and of a function that nobody calls.
 STEPS = 20_000
 ALONE = 8_000
 
 
-class Stopped(Exception):
-    """The steps of an entry point are used up."""
+class StepLimitReached(Exception):
+    """The limit of steps of an entry point is reached."""
 
 
 class State:
-    """The cells of names, attributes and containers, written through here so that branches can be united."""
+    """The cells of names, attributes and containers. All writes use this class, so that branches can be united."""
 
     def __init__(self) -> None:
         self._log: list[tuple[Cells, object, Value | None]] | None = None
@@ -30,7 +30,7 @@ class State:
         cells[key] = value
 
     def _add(self, cells: Cells, key: object, value: Value) -> None:
-        self._write(cells, key, unite(cells.get(key, ()), value))
+        self._write(cells, key, unite_values(cells.get(key, ()), value))
 
     def _delete(self, cells: Cells, key: object) -> None:
         if key in cells:
@@ -38,11 +38,11 @@ class State:
                 self._log.append((cells, key, cells[key]))
             del cells[key]
 
-    def _either(self, alternatives: Sequence[Callable[[], bool]]) -> bool:
-        """Run each from the same state, and unite the states that they lead to; those that raise lead nowhere.
+    def _run_alternatives(self, alternatives: Sequence[Callable[[], bool]]) -> bool:
+        """Run each alternative from the same state, and unite the resulting states, except those that raise an error.
 
         Returns:
-            Whether no alternative goes on behind it.
+            Whether no alternative continues after its end.
         """
         finals: list[dict[tuple[int, object], tuple[Cells, Value | None]]] = []
         ends = True
@@ -68,7 +68,7 @@ class State:
             values = [final[place][1] if place in final else before for final in finals]
             known = [value for value in values if value is not None]
             if known:
-                self._write(cells, place[1], unite(*known))
+                self._write(cells, place[1], unite_values(*known))
             else:
                 self._delete(cells, place[1])
         return ends
@@ -76,4 +76,4 @@ class State:
     def _step(self) -> None:
         self._left -= 1
         if self._left < 0:
-            raise Stopped
+            raise StepLimitReached

@@ -1,4 +1,4 @@
-"""Files that may import a module, by the words of their imports; the result may contain too many."""
+"""Files that may import a module, by the words of their imports; the results may contain too many files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["last_name_of", "with_importers"]
+__all__ = ["files_with_importers", "last_name_of"]
 
 #: Imports that are followed from a module to those that import it.
 _DEPTH = 4
@@ -20,8 +20,8 @@ def last_name_of(path: str) -> str:
     return file.parent.name if file.stem == "__init__" else file.stem
 
 
-def with_importers(project: Project, paths: Iterable[str], depth: int = _DEPTH) -> list[str]:
-    """Files, the files that may import them, and so on."""
+def files_with_importers(project: Project, paths: Iterable[str], depth: int = _DEPTH) -> list[str]:
+    """Return ``paths``, the files that may import them, the files that may import those, and so on."""
     found = dict.fromkeys(paths)
     new = {last_name_of(path) for path in found} - {""}
     seen: set[str] = set()

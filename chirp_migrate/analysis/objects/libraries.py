@@ -1,6 +1,6 @@
 """Results of library calls: objects that store their arguments, and objects without a pickled form.
 
-All other calls return an unknown object, which leads to no report.
+All other calls return an unknown object, which is never reported.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ PLAIN_CALLABLE = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|hasat
 
 @dataclass(frozen=True)
 class Made:
-    """The result of a library call: its kind, and which part of it the call returns."""
+    """The result of a library call: the kind of object, and the part of the object that the call returns."""
 
     kind: HazardKind
     part: str = ""

@@ -1,4 +1,4 @@
-"""Calls of libraries, of Python's own functions and of methods that no class of the project has."""
+"""Calls of libraries, of Python's built-in functions, and of methods that no class of the project defines."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from chirp_migrate.analysis.objects.cells import State
 from chirp_migrate.analysis.objects.libraries import KEEPS, PASSES_ON, PLAIN_CALLABLE, made_by, part_of
 from chirp_migrate.analysis.objects.things import (
     UNKNOWN,
+    AbstractScope,
+    BoundMethod,
     ClassThing,
     Constant,
     Container,
@@ -19,25 +21,23 @@ from chirp_migrate.analysis.objects.things import (
     Hazard,
     HazardKind,
     Instance,
-    Loader,
-    Method,
+    LoaderThing,
     ModuleThing,
     Place,
-    Scope,
     Thing,
     Value,
-    unite,
+    unite_values,
 )
 from chirp_migrate.analysis.objects.values import (
     NO_ARGUMENTS,
     NONE,
     Arguments,
     Super,
-    as_part,
+    as_text_end,
     bases_of,
     copied,
-    key_of,
     loaders_in,
+    single_key,
     texts_of,
 )
 
@@ -65,10 +65,10 @@ class LibraryCalls(State, ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        self.loaders: list[Loader] = []
+        self.loaders: list[LoaderThing] = []
 
     @abstractmethod
-    def _elements(self, value: Value, node: ast.expr, scope: Scope) -> Value: ...
+    def _elements(self, value: Value, node: ast.expr, scope: AbstractScope) -> Value: ...
 
     @abstractmethod
     def _attribute(self, thing: Thing, name: str) -> Value: ...
@@ -77,7 +77,7 @@ class LibraryCalls(State, ABC):
     def _in_class(self, cls: ClassThing, name: str, below: ClassThing | None = None) -> Value: ...
 
     @abstractmethod
-    def _item(self, thing: Thing, keys: Value, node: ast.expr, scope: Scope) -> Value: ...
+    def _item(self, thing: Thing, keys: Value, node: ast.expr, scope: AbstractScope) -> Value: ...
 
     @abstractmethod
     def _set_attribute(self, thing: Thing, name: str, value: Value, *, is_only: bool) -> None: ...
@@ -86,13 +86,15 @@ class LibraryCalls(State, ABC):
     def _set_item(self, thing: Thing, keys: Value, value: Value, *, is_only: bool) -> None: ...
 
     @abstractmethod
-    def _call(self, function: Thing, arguments: Arguments, place: Place, scope: Scope | None = None) -> Value: ...
+    def _call(
+        self, function: Thing, arguments: Arguments, place: Place, scope: AbstractScope | None = None
+    ) -> Value: ...
 
     @abstractmethod
     def _hand_over(self, arguments: Arguments, place: Place) -> None: ...
 
     def _initialise(self, made: Instance, base: str, arguments: Arguments, place: Place) -> bool:
-        """Give the arguments to the constructor of a library's class; whether it keeps them."""
+        """Pass the arguments to the constructor of a library's class, and return whether the object stores them."""
         if LOADER.fullmatch(base):
             made.loader = self._loader(base, arguments, place)
             return True
@@ -100,7 +102,7 @@ class LibraryCalls(State, ABC):
             self._keep(made, arguments)
             return True
         if base in ("builtins.dict", "builtins.list", "collections.UserDict", "collections.UserList"):
-            self._add(made.cells, None, unite(*(self._all_of(value) for value in arguments.values())))
+            self._add(made.cells, None, unite_values(*(self._all_of(value) for value in arguments.values())))
         return False
 
     def _keep(self, made: Instance, arguments: Arguments) -> None:
@@ -108,20 +110,20 @@ class LibraryCalls(State, ABC):
             self._add(made.cells, key, value)
 
     def _all_of(self, value: Value) -> Value:
-        """Return the contents of the containers of a value."""
-        return unite(*(one for thing in value if isinstance(thing, Container) for one in thing.cells.values()))
+        """Return the contents of the containers in a value."""
+        return unite_values(*(one for thing in value if isinstance(thing, Container) for one in thing.cells.values()))
 
-    def _loader(self, name: str, arguments: Arguments, place: Place) -> Loader:
+    def _loader(self, name: str, arguments: Arguments, place: Place) -> LoaderThing:
         method = FACTORY_METHOD.fullmatch(name)
         names = ("dataset", "batch_size") if method is not None and method["role"] else _TORCH_POSITIONAL
         given = dict(zip(names, arguments.positional, strict=False)) | arguments.keywords
         if arguments.more:
             given = {"num_workers": UNKNOWN, **given}
-        loader = Loader(place, given)
+        loader = LoaderThing(place, given)
         self.loaders.append(loader)
         return loader
 
-    def _call_library(self, name: str, arguments: Arguments, place: Place, scope: Scope | None) -> Value:
+    def _call_library(self, name: str, arguments: Arguments, place: Place, scope: AbstractScope | None) -> Value:
         if LOADER.fullmatch(name) or FACTORY_METHOD.fullmatch(name):
             return (self._loader(name, arguments, place),)
         short = name.removeprefix("builtins.").removeprefix("collections.")
@@ -153,11 +155,11 @@ class LibraryCalls(State, ABC):
             self._hand_over(arguments, place)
         return UNKNOWN if found is None else found
 
-    def _call_builtin(self, name: str, arguments: Arguments, place: Place, scope: Scope | None) -> Value | None:
+    def _call_builtin(self, name: str, arguments: Arguments, place: Place, scope: AbstractScope | None) -> Value | None:
         """Return the result of a function of Python or NumPy; ``None`` if it is not known."""
         first = arguments.first()
         node = place.node if isinstance(place.node, ast.expr) else ast.Constant(None)
-        inner = scope or Scope(place.path, None, "module")
+        inner = scope or AbstractScope(place.path, None, "module")
         match name:
             case "torch.cuda.is_available":
                 return (Instance(place, name),)
@@ -176,14 +178,14 @@ class LibraryCalls(State, ABC):
                     if isinstance(thing, Instance) and isinstance(thing.cls, ClassThing):
                         for one in self._in_class(thing.cls, "__len__"):
                             self._call(
-                                Method(thing, one) if isinstance(one, FunctionThing) else one, NO_ARGUMENTS, place
+                                BoundMethod(thing, one) if isinstance(one, FunctionThing) else one, NO_ARGUMENTS, place
                             )
             case "builtins.vars":
-                return unite(*(self._attribute(thing, "__dict__") for thing in first))
+                return unite_values(*(self._attribute(thing, "__dict__") for thing in first))
             case "builtins.getattr" if len(arguments.positional) > 1:
                 names = [one.value for one in arguments.positional[1] if isinstance(one, Constant)]
                 found = [self._attribute(thing, one) for thing in first for one in names if isinstance(one, str)]
-                return unite(*found, *arguments.positional[2:]) or UNKNOWN
+                return unite_values(*found, *arguments.positional[2:]) or UNKNOWN
             case "builtins.setattr" | "builtins.object.__setattr__" if len(arguments.positional) > 2:
                 for key in arguments.positional[1]:
                     for thing in first:
@@ -205,14 +207,14 @@ class LibraryCalls(State, ABC):
             case "copy.copy" | "copy.deepcopy":
                 return tuple(copied(one) for one in first)
             case "builtins.object.__getstate__":
-                return unite(*(self._attribute(thing, "__dict__") for thing in first))
+                return unite_values(*(self._attribute(thing, "__dict__") for thing in first))
             case "numpy.load":
                 if any(text.endswith(".npz") for text in texts_of(arguments.first("file"))):
                     return (Hazard(place, HazardKind.ARCHIVE),)
             case "pathlib.Path":
                 return self._path(arguments.positional[-1] if arguments.positional else UNKNOWN, place)
             case "os.path.join" | "builtins.str" | "os.fspath":
-                return as_part(arguments.positional[-1]) if arguments.positional else UNKNOWN
+                return as_text_end(arguments.positional[-1]) if arguments.positional else UNKNOWN
             case "collections.namedtuple":
                 return self._named_tuple(arguments, place, inner)
             case "importlib.import_module" | "builtins.__import__":
@@ -223,10 +225,10 @@ class LibraryCalls(State, ABC):
 
     def _path(self, end: Value, place: Place) -> Value:
         """Return a path of ``pathlib`` that ends with a text."""
-        return (Instance(place, "pathlib.Path", {0: as_part(end)}),)
+        return (Instance(place, "pathlib.Path", {0: as_text_end(end)}),)
 
-    def _named_tuple(self, arguments: Arguments, place: Place, scope: Scope) -> Value:
-        """Return the class that ``collections.namedtuple`` makes."""
+    def _named_tuple(self, arguments: Arguments, place: Place, scope: AbstractScope) -> Value:
+        """Return the class that ``collections.namedtuple`` creates."""
         name = next(iter(texts_of(arguments.first("typename"))), "?")
         given = arguments.positional[1] if len(arguments.positional) > 1 else arguments.keywords.get("field_names", ())
         fields = [word for text in texts_of(given) for word in text.replace(",", " ").split()]
@@ -237,13 +239,13 @@ class LibraryCalls(State, ABC):
             for value in one.cells.values()
             for text in texts_of(value)
         ]
-        body = Scope(place.path, scope, "class")
+        body = AbstractScope(place.path, scope, "class")
         return (ClassThing(place, name, scope, [External("builtins.tuple")], body, fields),)
 
-    def _made_class(self, arguments: Arguments, place: Place, scope: Scope) -> Value:
-        """Return the class that ``type(name, bases, body)`` makes."""
+    def _made_class(self, arguments: Arguments, place: Place, scope: AbstractScope) -> Value:
+        """Return the class that ``type(name, bases, body)`` creates."""
         title, bases, members = arguments.positional
-        body = Scope(place.path, scope, "class")
+        body = AbstractScope(place.path, scope, "class")
         for one in members:
             if isinstance(one, Container):
                 body.cells.update({key: value for key, value in one.cells.items() if isinstance(key, str)})
@@ -258,7 +260,7 @@ class LibraryCalls(State, ABC):
 
     def _container(self, kind: str, arguments: Arguments, place: Place) -> Value:
         made = Container("dict" if kind in _DICTS else kind)
-        inner, node = Scope(place.path, None, "module"), ast.Constant(None)
+        inner, node = AbstractScope(place.path, None, "module"), ast.Constant(None)
         given = list(arguments.positional)
         if kind == "defaultdict" and given:
             self._write(made.cells, "*factory", given.pop(0))
@@ -272,7 +274,7 @@ class LibraryCalls(State, ABC):
                 self._write(made.cells, key, value)
         return (made,)
 
-    def _extend(self, made: Container, value: Value, node: ast.expr, scope: Scope) -> None:
+    def _extend(self, made: Container, value: Value, node: ast.expr, scope: AbstractScope) -> None:
         if made.kind == "dict":
             self._update(made, value)
         else:
@@ -338,7 +340,7 @@ class LibraryCalls(State, ABC):
     def _call_inherited(
         self, owner: Instance, cls: ClassThing, name: str, arguments: Arguments, place: Place, below: ClassThing | None
     ) -> Value:
-        """Return a method that only a library's base has."""
+        """Return the result of a method that only a base class from a library defines."""
         order = bases_of(cls)
         above = order[order.index(below) + 1 :] if below in order else order
         libraries = [one.name for one in above if isinstance(one, External)]
@@ -360,9 +362,9 @@ class LibraryCalls(State, ABC):
 
     def _call_container(self, made: Container, name: str, arguments: Arguments, place: Place) -> Value:
         node = place.node if isinstance(place.node, ast.expr) else ast.Constant(None)
-        inner = Scope(place.path, None, "module")
+        inner = AbstractScope(place.path, None, "module")
         first = arguments.first()
-        known = unite(*(value for key, value in made.cells.items() if key != "*factory"))
+        known = unite_values(*(value for key, value in made.cells.items() if key != "*factory"))
         match name:
             case "append" | "add" | "appendleft":
                 self._add(made.cells, None, first)
@@ -377,14 +379,14 @@ class LibraryCalls(State, ABC):
                     self._write(made.cells, keyword, value)
             case "setdefault":
                 value = arguments.positional[1] if len(arguments.positional) > 1 else NONE
-                self._add(made.cells, key_of(first), value)
-                return unite(known, value)
+                self._add(made.cells, single_key(first), value)
+                return unite_values(known, value)
             case "get" | "pop" | "__getitem__" if made.kind == "dict":
-                key = key_of(first)
+                key = single_key(first)
                 found = self._item(made, first, node, inner)
                 if name == "pop" and key is not None:
                     self._delete(made.cells, key)
-                return unite(found, *(arguments.positional[1:2] or ([NONE] if name == "get" else [])))
+                return unite_values(found, *(arguments.positional[1:2] or ([NONE] if name == "get" else [])))
             case "pop" | "popleft" | "__getitem__":
                 return known or UNKNOWN
             case "__setitem__" if len(arguments.positional) > 1:
@@ -393,12 +395,12 @@ class LibraryCalls(State, ABC):
                 for cell in list(made.cells):
                     self._delete(made.cells, cell)
             case "keys" if made.kind == "dict":
-                keys = unite(*((Constant(key),) for key in made.cells if key not in (None, "*factory")))
+                keys = unite_values(*((Constant(key),) for key in made.cells if key not in (None, "*factory")))
                 return (Hazard(place, HazardKind.VIEW, keys or UNKNOWN),)
             case "values" if made.kind == "dict":
                 return (Hazard(place, HazardKind.VIEW, known or UNKNOWN),)
             case "items" if made.kind == "dict":
-                keys = unite(*((Constant(key),) for key in made.cells if key not in (None, "*factory")))
+                keys = unite_values(*((Constant(key),) for key in made.cells if key not in (None, "*factory")))
                 pair = Container("tuple", {0: keys or UNKNOWN, 1: known or UNKNOWN})
                 return (Hazard(place, HazardKind.VIEW, (pair,)),)
             case "copy" | "__copy__":

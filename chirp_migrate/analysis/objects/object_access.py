@@ -10,6 +10,8 @@ from chirp_migrate.analysis.objects.libraries import made_by, part_of
 from chirp_migrate.analysis.objects.library_calls import LibraryCalls
 from chirp_migrate.analysis.objects.things import (
     UNKNOWN,
+    AbstractScope,
+    BoundMethod,
     ClassThing,
     Constant,
     Container,
@@ -18,16 +20,14 @@ from chirp_migrate.analysis.objects.things import (
     Hazard,
     HazardKind,
     Instance,
-    Loader,
-    Method,
+    LoaderThing,
     ModuleThing,
     Place,
-    Scope,
     Thing,
     Value,
-    unite,
+    unite_values,
 )
-from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, Super, bases_of, key_of
+from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, Super, bases_of, single_key
 from chirp_migrate.syntax.module import package_name
 from chirp_migrate.syntax.project import Project
 
@@ -43,17 +43,17 @@ class ObjectAccess(LibraryCalls):
     _project: Project
 
     @abstractmethod
-    def module(self, path: str) -> Scope:
+    def module(self, path: str) -> AbstractScope:
         """Return the names of a module after its import."""
 
     @abstractmethod
-    def _held(self, scope: Scope, name: str) -> Value: ...
+    def _held(self, scope: AbstractScope, name: str) -> Value: ...
 
     @abstractmethod
-    def _use(self, loader: Loader, place: Place) -> None: ...
+    def _use(self, loader: LoaderThing, place: Place) -> None: ...
 
     def _in_class(self, cls: ClassThing, name: str, below: ClassThing | None = None) -> Value:
-        """Return the attribute of a class, by the order of its bases; with ``below``, after that class."""
+        """Return the attribute of a class, in method resolution order; with ``below``, only after that class."""
         order = bases_of(cls)
         if below is not None:
             order = order[order.index(below) + 1 :] if below in order else order[1:]
@@ -74,36 +74,42 @@ class ObjectAccess(LibraryCalls):
                 if thing.loader is not None and name in thing.loader.arguments:
                     return thing.loader.arguments[name]
                 found = self._in_class(cls, name)
-                return unite(*(self._bound(one, thing, cls) for one in found)) if found else (Method(thing, name),)
+                return (
+                    unite_values(*(self._bound(one, thing, cls) for one in found))
+                    if found
+                    else (BoundMethod(thing, name),)
+                )
             case Instance(cls=str()):
-                return thing.cells.get(name) or thing.cells.get(_PLACES.get(name, -1)) or (Method(thing, name),)
+                return thing.cells.get(name) or thing.cells.get(_PLACES.get(name, -1)) or (BoundMethod(thing, name),)
             case Super(objects=objects, below=below):
                 found_: list[Value] = []
                 for one in objects:
                     if isinstance(one, Instance) and isinstance(one.cls, ClassThing):
                         above = self._in_class(one.cls, name, below)
-                        found_ += [self._bound(each, one, one.cls) for each in above] or [(Method(one, name, below),)]
+                        found_ += [self._bound(each, one, one.cls) for each in above] or [
+                            (BoundMethod(one, name, below),)
+                        ]
                     elif isinstance(one, ClassThing):
                         found_ += [self._bound(each, one, one) for each in self._in_class(one, name, below)]
-                return unite(*found_) or UNKNOWN
+                return unite_values(*found_) or UNKNOWN
             case ClassThing():
                 found = self._in_class(thing, name)
                 if found:
-                    return unite(*(self._of_class(one, thing) for one in found))
-                return (Method(thing, name),)
+                    return unite_values(*(self._of_class(one, thing) for one in found))
+                return (BoundMethod(thing, name),)
             case ModuleThing(name=path, is_own=True):
                 return self._of_module(path, name)
             case ModuleThing(name=module) | External(name=module):
                 return self._of_library(f"{module}.{name}")
             case Hazard(kind=kind, part=part):
                 known = part_of(kind, part, name)
-                return (Hazard(thing.place, kind, part=known),) if known else (Method(thing, name),)
-            case Loader(arguments=arguments):
+                return (Hazard(thing.place, kind, part=known),) if known else (BoundMethod(thing, name),)
+            case LoaderThing(arguments=arguments):
                 return arguments.get(name, UNKNOWN)
             case FunctionThing():
                 return thing.cells.get(name, UNKNOWN)
-            case Container() | Method():
-                return (Method(thing, name),)
+            case Container() | BoundMethod():
+                return (BoundMethod(thing, name),)
         return UNKNOWN
 
     def _of_library(self, name: str) -> Value:
@@ -118,44 +124,50 @@ class ObjectAccess(LibraryCalls):
             inner = [one for one, rest in self._project.located(path, f"{package_name(path)}.{name}") if not rest]
             if inner:
                 return (ModuleThing(inner[0], is_own=True),)
-        return unite(*((External(f"{star}.{name}"),) for star in scope.stars)) or UNKNOWN
+        return unite_values(*((External(f"{star}.{name}"),) for star in scope.stars)) or UNKNOWN
 
     def _bound(self, found: Thing, owner: Thing, cls: ClassThing) -> Value:
         match found:
             case FunctionThing(wraps="property"):
-                return self._call(Method(owner, found), NO_ARGUMENTS, found.place)
+                return self._call(BoundMethod(owner, found), NO_ARGUMENTS, found.place)
             case FunctionThing(wraps="staticmethod"):
                 return (found,)
             case FunctionThing(wraps="classmethod"):
-                return (Method(cls, found),)
+                return (BoundMethod(cls, found),)
             case FunctionThing() if found.owner is not None or isinstance(found.place.node, ast.Lambda):
-                return (Method(owner, found),)
+                return (BoundMethod(owner, found),)
         return (found,)
 
     def _of_class(self, found: Thing, cls: ClassThing) -> Value:
-        return (Method(cls, found),) if isinstance(found, FunctionThing) and found.wraps == "classmethod" else (found,)
+        return (
+            (BoundMethod(cls, found),)
+            if isinstance(found, FunctionThing) and found.wraps == "classmethod"
+            else (found,)
+        )
 
-    def _item(self, thing: Thing, keys: Value, node: ast.expr, scope: Scope) -> Value:
+    def _item(self, thing: Thing, keys: Value, node: ast.expr, scope: AbstractScope) -> Value:
         match thing:
             case External() | ClassThing():
                 return (thing,)  # a class for objects of some type
             case Container(cells=cells):
-                key = key_of(keys)
+                key = single_key(keys)
                 if key is not None and key in cells:
-                    return unite(cells[key], cells.get(None, ()))
+                    return unite_values(cells[key], cells.get(None, ()))
                 if key is not None and None in cells:
                     return cells[None]
                 factory = cells.get("*factory", ())
-                made = unite(*(self._call(one, NO_ARGUMENTS, Place(scope.path, node)) for one in factory))
+                made = unite_values(*(self._call(one, NO_ARGUMENTS, Place(scope.path, node)) for one in factory))
                 for one in made if factory else ():
                     self._add(cells, None, (one,))
                 known = [value for cell, value in cells.items() if cell != "*factory"]
-                return unite(*known) if (key is None or factory) and known else UNKNOWN
+                return unite_values(*known) if (key is None or factory) and known else UNKNOWN
             case Instance(cls=ClassThing() as cls):
                 found = [one for one in self._in_class(cls, "__getitem__") if isinstance(one, FunctionThing)]
                 if found:
                     place = Place(scope.path, node)
-                    return unite(*(self._call(Method(thing, one), Arguments([keys]), place) for one in found))
+                    return unite_values(
+                        *(self._call(BoundMethod(thing, one), Arguments([keys]), place) for one in found)
+                    )
                 return thing.cells.get(None, UNKNOWN)
             case Instance(cls=str() as name) if HUGGING_FACE_DATASET.fullmatch(name):
                 is_sample = any(isinstance(key, Constant) and isinstance(key.value, int) for key in keys)
@@ -172,8 +184,8 @@ class ObjectAccess(LibraryCalls):
                     return (Hazard(Place(scope.path, node), kind, part=known_part),)
         return UNKNOWN
 
-    def _elements(self, value: Value, node: ast.expr, scope: Scope) -> Value:
-        """Return the items of iterating over an object."""
+    def _elements(self, value: Value, node: ast.expr, scope: AbstractScope) -> Value:
+        """Return the items that iteration over an object yields."""
         found: list[Value] = []
         for thing in value:
             match thing:
@@ -185,7 +197,7 @@ class ObjectAccess(LibraryCalls):
                         found += list(cells.values())
                 case Hazard(items=items):
                     found.append(items)
-                case (Loader() as loader) | Instance(loader=Loader() as loader):
+                case (LoaderThing() as loader) | Instance(loader=LoaderThing() as loader):
                     self._use(loader, Place(scope.path, node))
                     if not loader.may_have_workers:
                         self._elements(loader.arguments.get("dataset", ()), node, scope)  # this process reads samples
@@ -201,21 +213,21 @@ class ObjectAccess(LibraryCalls):
                     found.append(UNKNOWN)
                 case _:
                     found.append(UNKNOWN)
-        return unite(*found) or UNKNOWN
+        return unite_values(*found) or UNKNOWN
 
-    def _iterated(self, thing: Instance, cls: ClassThing, node: ast.expr, scope: Scope) -> Value:
+    def _iterated(self, thing: Instance, cls: ClassThing, node: ast.expr, scope: AbstractScope) -> Value:
         place = Place(scope.path, node)
         for name, arguments in (("__iter__", NO_ARGUMENTS), ("__getitem__", Arguments([UNKNOWN]))):
             functions = [one for one in self._in_class(cls, name) if isinstance(one, FunctionThing)]
             if functions:
-                given = unite(*(self._call(Method(thing, one), arguments, place) for one in functions))
+                given = unite_values(*(self._call(BoundMethod(thing, one), arguments, place) for one in functions))
                 if name == "__iter__":
                     others = [one for one in given if one is not thing]
                     return self._elements(tuple(others), node, scope) if others else UNKNOWN
                 return given
         return thing.cells.get(None, UNKNOWN)
 
-    def _entered(self, value: Value, node: ast.expr, scope: Scope) -> Value:
+    def _entered(self, value: Value, node: ast.expr, scope: AbstractScope) -> Value:
         """Return the value of ``with … as``."""
         found: list[Value] = []
         for thing in value:
@@ -225,10 +237,12 @@ class ObjectAccess(LibraryCalls):
                 case Instance(cls=ClassThing() as cls):
                     functions = [one for one in self._in_class(cls, "__enter__") if isinstance(one, FunctionThing)]
                     place = Place(scope.path, node)
-                    found += [self._call(Method(thing, one), NO_ARGUMENTS, place) for one in functions] or [(thing,)]
+                    found += [self._call(BoundMethod(thing, one), NO_ARGUMENTS, place) for one in functions] or [
+                        (thing,)
+                    ]
                 case _:
                     found.append((thing,))
-        return unite(*found)
+        return unite_values(*found)
 
     def _set_attribute(self, thing: Thing, name: str, value: Value, *, is_only: bool) -> None:
         write = self._write if is_only else self._add
@@ -237,7 +251,7 @@ class ObjectAccess(LibraryCalls):
                 setter = [one for one in self._in_class(cls, name) if isinstance(one, FunctionThing) and one.wraps]
                 if setter and setter[0].wraps == "property":
                     for function in setter[0].cells.get("setter", ()):
-                        self._call(Method(thing, function) if isinstance(function, FunctionThing) else function,
+                        self._call(BoundMethod(thing, function) if isinstance(function, FunctionThing) else function,
                                    Arguments([value]), thing.place)  # fmt: skip
                     return
                 write(thing.cells, name, value)
@@ -247,7 +261,7 @@ class ObjectAccess(LibraryCalls):
                 write(thing.body.cells, name, value)
             case ModuleThing(name=path, is_own=True):
                 write(self.module(path).cells, name, value)
-            case Loader():
+            case LoaderThing():
                 thing.arguments[name] = value
             case Container() if name == "default_factory":
                 write(thing.cells, "*factory", value)
@@ -258,7 +272,7 @@ class ObjectAccess(LibraryCalls):
     def _set_item(self, thing: Thing, keys: Value, value: Value, *, is_only: bool) -> None:
         match thing:
             case Container():
-                key = key_of(keys)
+                key = single_key(keys)
                 if key is not None and is_only:
                     self._write(thing.cells, key, value)
                 else:
@@ -267,6 +281,6 @@ class ObjectAccess(LibraryCalls):
                 function = self._in_class(cls, "__setitem__")
                 for one in function:
                     if isinstance(one, FunctionThing):
-                        self._call(Method(thing, one), Arguments([keys, value]), thing.place)
+                        self._call(BoundMethod(thing, one), Arguments([keys, value]), thing.place)
                 if not function:
                     self._add(thing.cells, None, value)

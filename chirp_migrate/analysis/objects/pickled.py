@@ -1,7 +1,7 @@
-"""Objects of a project that would be pickled for worker processes, and cannot be.
+"""Objects of a project that a loader would pickle for worker processes, but that cannot be pickled.
 
-Every file that has to do with loading is run on abstract values: its top level, what stands behind its guard, and what
-nobody called. What a loader with workers is given is then walked like ``pickle`` walks it.
+Every file that concerns loading runs on abstract values: its top level, the code behind its ``__main__`` guard, and
+functions that no code calls. Then the objects in each loader with workers are visited in the way of ``pickle``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from chirp_migrate.analysis.known_names import (
     ITERABLE_DATASET,
     dataset_names,
 )
-from chirp_migrate.analysis.objects.importers import with_importers
+from chirp_migrate.analysis.objects.importers import files_with_importers
 from chirp_migrate.analysis.objects.libraries import hazard_class
 from chirp_migrate.analysis.objects.running import Run
 from chirp_migrate.analysis.objects.same_nodes import SameNodes, position
 from chirp_migrate.analysis.objects.things import (
+    BoundMethod,
     ClassThing,
     Container,
     External,
@@ -33,8 +34,7 @@ from chirp_migrate.analysis.objects.things import (
     Hazard,
     HazardKind,
     Instance,
-    Loader,
-    Method,
+    LoaderThing,
     ModuleThing,
     Place,
     Thing,
@@ -44,7 +44,7 @@ from chirp_migrate.analysis.objects.values import Arguments, bases_of
 from chirp_migrate.syntax.module import Module, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["Found", "Sort", "Unpicklable", "is_dataset", "unpicklable"]
+__all__ = ["ObjectSort", "Unpicklable", "UnpicklableObject", "is_dataset", "unpicklable"]
 
 #: Objects in each other that are walked.
 _DEPTH = 24
@@ -54,7 +54,7 @@ _WORD = re.compile(r"\w+")
 _PICKLING = ("__reduce__", "__reduce_ex__", "__getnewargs_ex__")
 
 
-class Sort(Enum):
+class ObjectSort(Enum):
     """The kind of an object that cannot be pickled."""
 
     LAMBDA = "lambda"
@@ -64,18 +64,18 @@ class Sort(Enum):
 
 
 @dataclass(frozen=True)
-class Found:
-    """An object that worker processes are sent and that cannot be pickled.
+class UnpicklableObject:
+    """An object that is sent to worker processes and cannot be pickled.
 
     Attributes:
-        sort: which rule it concerns.
-        place: what makes it.
-        holder: who holds it, as a message names it: ```Compose.steps` ``.
-        kind: of state, what it is.
-        attribute: where an object of the class holds it in whose body it is made: the attribute.
+        sort: the kind of object, which determines the rule.
+        place: the code that creates it.
+        holder: the object that contains it, as named in messages: ```Compose.steps` ``.
+        kind: for state, its type.
+        attribute: name of the attribute, if an object of the class stores it whose body creates it.
     """
 
-    sort: Sort
+    sort: ObjectSort
     place: Place
     holder: str
     kind: HazardKind | None = None
@@ -96,39 +96,39 @@ class Unpicklable:
     """The objects of a project that cannot be pickled for workers, by file.
 
     Args:
-        project: the backend, as it was read.
+        project: the backend before any rewrite.
 
     Attributes:
-        run: the run of the project that showed it.
-        held: what each loader of the run holds that cannot be pickled.
+        run: the abstract run of the project.
+        held: the objects in each loader of the run that cannot be pickled.
     """
 
     def __init__(self, project: Project) -> None:
         self._project = project
         self.run = Run(project)
-        self.held: dict[Loader, list[Found]] = {}
+        self.held: dict[LoaderThing, list[UnpicklableObject]] = {}
         self._seen_loaders = self._seen_instances = 0
         self._reached: set[ast.AST] = set()
         self._idle: set[tuple[str, str]] = set()
         self._busy: set[tuple[str, str]] = set()
-        self._others: list[tuple[Instance, list[Found]]] = []
-        self._found: dict[ast.AST, Found] = {}
+        self._others: list[tuple[Instance, list[UnpicklableObject]]] = []
+        self._found: dict[ast.AST, UnpicklableObject] = {}
         loaders = {"DataLoader", FACTORY, *FACTORY_FUNCTIONS, *project.aliases("DataLoader")}
         self._words_of_loaders = _any_of(loaders)
         self._words_of_loading = _any_of({*loaders, *DATASET_WORDS, *dataset_names(project)})
         self._made: set[ast.AST] = set()
         self._lines: tuple[str, list[str]] = ("", [])
-        paths, about = self._all_about_loading()
+        paths, about = self._files_about_loading()
         for path in paths:
             self.run.guarded(path)
-            self._settle()
+            self._visit_new_objects()
         for path in paths:
             for _ in self._run_uncalled_code(path, about):
-                self._settle()
+                self._visit_new_objects()
         for cls in [one for one in self.run.classes if one.scope.is_local and is_dataset(one)]:
             if cls.place.node not in self._made:
                 self.run.call_alone(cls)
-                self._settle()
+                self._visit_new_objects()
         # Who installs the project may build other loaders than its own.
         may_have_workers = any(one.may_have_workers for one in self.run.loaders)
         self._others_are_sent = may_have_workers or project.is_distributed or not self.run.loaders
@@ -136,39 +136,39 @@ class Unpicklable:
             if isinstance(made.cls, ClassThing) and made.cls.place.node not in self._reached:
                 self._keep(found)
         self._others.clear()
-        self._by_path: dict[str, list[Found]] = {}
+        self._by_path: dict[str, list[UnpicklableObject]] = {}
         for one in self._found.values():
             self._by_path.setdefault(one.place.path, []).append(one)
         self._texts = {path: project.text(path) for path in self._by_path}
         self._read = {path: project.text(path) for path in paths}
 
     def run_of(self, path: str) -> Run:
-        """Return a run that knows the modules of the project; of one that has been rewritten since, not as it was."""
+        """Return a run of the project's modules, without the old text of a module that was rewritten since."""
         is_as_read = self._read.setdefault(path, self._project.text(path)) == self._project.text(path)
         return self.run if is_as_read else self.run.without(path)
 
-    def in_file(self, path: str, sort: Sort) -> list[Found]:
+    def in_file(self, path: str, sort: ObjectSort) -> list[UnpicklableObject]:
         """Return the objects that a file creates."""
         return [one for one in self._by_path.get(path, ()) if one.sort is sort]
 
     def is_idle(self, path: str, name: str) -> bool:
-        """Whether all loaders that are given a dataset class have no workers, or no loader of the project has any."""
+        """Return whether all loaders with a dataset class have no workers, or no loader of the project has any."""
         return (path, name) in self._idle or not (self._others_are_sent or (path, name) in self._busy)
 
-    def words(self, sort: Sort) -> frozenset[str]:
-        """Words that the files have in which something is made: of the function or class around it."""
+    def words(self, sort: ObjectSort) -> frozenset[str]:
+        """Return words of the files that create such objects: names of the enclosing functions and classes."""
         return self._words.get(sort, frozenset())
 
     @cached_property
-    def _words(self) -> dict[Sort, frozenset[str]]:
-        words: dict[Sort, set[str]] = {}
+    def _words(self) -> dict[ObjectSort, frozenset[str]]:
+        words: dict[ObjectSort, set[str]] = {}
         for path, found in self._by_path.items():
             tree = syntax_tree(self._texts[path])
             for one in found:
                 words.setdefault(one.sort, set()).add(_word_around(tree, one.place.node))
         return {sort: frozenset(known) for sort, known in words.items()}
 
-    def places(self, module: Module, sort: Sort) -> Iterator[tuple[int, Found]]:
+    def places(self, module: Module, sort: ObjectSort) -> Iterator[tuple[int, UnpicklableObject]]:
         """Yield offset and kind of the objects that a module creates now, after rewrites."""
         by_node = {one.place.node: one for one in self.in_file(module.path, sort)}
         yield from ((offset, by_node[node]) for offset, node in self.now(module, list(by_node)))
@@ -181,14 +181,14 @@ class Unpicklable:
             if there is not None:
                 yield _name_offset(module, there, module.offset(*position(there))), node
 
-    def _keep(self, found: list[Found]) -> None:
+    def _keep(self, found: list[UnpicklableObject]) -> None:
         for one in found:
             self._found.setdefault(one.place.node, one)
 
     def _run_uncalled_code(self, path: str, about: Set[str]) -> Iterator[None]:
         """Run the functions and classes about loading that no code has called.
 
-        Methods are called on objects of which nothing is known.
+        Methods are called on unknown objects.
         """
         run = self.run
         for name, value in list(run.module(path).cells.items()):
@@ -204,8 +204,8 @@ class Unpicklable:
         """Return whether a class is a dataset, or its text builds loaders."""
         return is_dataset(cls) or self._words_of_loaders.search(self._text_of(cls.place)) is not None
 
-    def _all_about_loading(self) -> tuple[list[str], set[str]]:
-        """Files that have to do with loading, and names of the functions and classes in them that have.
+    def _files_about_loading(self) -> tuple[list[str], set[str]]:
+        """Return the files about loading, and the names of the functions and classes in them that are about loading.
 
         A name is about loading if its text has a word for it, or the name of such a text; a file if it has such a word,
         or imports from such a file and has such a name.
@@ -219,10 +219,10 @@ class Unpicklable:
             paths += new
             for path in new:
                 self._collect_words(path, words, direct)
-                self._settle()
+                self._visit_new_objects()
             about = direct | {name for name, known in words.items() if not known.isdisjoint(direct)}
-            beside = with_importers(self._project, new, 1)[len(new) :]
-            naming = set(self._project.holding(*about)) if about else set()
+            beside = files_with_importers(self._project, new, 1)[len(new) :]
+            naming = set(self._project.paths_containing(*about)) if about else set()
             new = [path for path in beside if path in naming and path not in paths]
             if not new:
                 break
@@ -276,12 +276,12 @@ class Unpicklable:
         text = self._text_of(function.place)
         return self._words_of_loading.search(text) is not None or not about.isdisjoint(_WORD.findall(text))
 
-    def _settle(self) -> None:
-        """Walk the loaders and datasets that have been made since."""
+    def _visit_new_objects(self) -> None:
+        """Visit the loaders and datasets that were created since the last call."""
         run = self.run
         loaders, instances = run.loaders[self._seen_loaders :], run.instances[self._seen_instances :]
         for loader in loaders:
-            walk = _Walk(run)
+            walk = _PickleVisitor(run)
             walk.value(loader.arguments.get("dataset", ()), "the dataset")
             self._reached |= {node for *_, node in walk.met}
             titles = {(path, title) for path, title, _ in walk.met}
@@ -300,7 +300,7 @@ class Unpicklable:
             if isinstance(cls, ClassThing):
                 self._made.add(cls.place.node)
             if isinstance(cls, ClassThing) and cls.place.node not in self._reached and is_dataset(cls):
-                walk = _Walk(run)
+                walk = _PickleVisitor(run)
                 walk.value((made,), "the dataset")
                 if walk.found:
                     self._others.append((made, walk.found))
@@ -312,19 +312,19 @@ def is_dataset(cls: ClassThing) -> bool:
     return any(DATASET.fullmatch(name) or ITERABLE_DATASET.fullmatch(name) for name in names)
 
 
-class _Walk:
-    """The objects that ``pickle`` visits in an object.
+class _PickleVisitor:
+    """Visits the objects that ``pickle`` would visit.
 
     Attributes:
-        found: what it cannot pickle.
-        met: the project's classes of which it meets objects: file, name and definition.
+        found: the objects that cannot be pickled.
+        met: the project's classes of the visited objects: file, name and definition.
     """
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._seen: set[int] = set()
         self._holder: tuple[ClassThing, str] | None = None
-        self.found: list[Found] = []
+        self.found: list[UnpicklableObject] = []
         self.met: set[tuple[str, str, ast.AST]] = set()
 
     def value(self, value: Value, holder: str, depth: int = 0) -> None:
@@ -334,11 +334,11 @@ class _Walk:
                 self._seen.add(id(thing))
                 self._thing(thing, holder, depth)
 
-    def _report(self, sort: Sort, place: Place, holder: str, kind: HazardKind | None = None) -> None:
-        self.found.append(Found(sort, place, holder, kind, self._attribute_around(place)))
+    def _report(self, sort: ObjectSort, place: Place, holder: str, kind: HazardKind | None = None) -> None:
+        self.found.append(UnpicklableObject(sort, place, holder, kind, self._attribute_around(place)))
 
     def _attribute_around(self, place: Place) -> str:
-        """Return the attribute that is walked, if its object's class has the place in its body."""
+        """Return the visited attribute, if the class of its object contains the place in its body."""
         if self._holder is None:
             return ""
         cls, name = self._holder
@@ -351,33 +351,33 @@ class _Walk:
             case FunctionThing(is_named=True):
                 pass
             case FunctionThing(place=Place(node=ast.Lambda()) as place):
-                self._report(Sort.LAMBDA, place, holder)
+                self._report(ObjectSort.LAMBDA, place, holder)
             case FunctionThing(scope=scope, place=place) if thing.owner is None and scope.is_local:
-                self._report(Sort.FUNCTION, place, holder)
+                self._report(ObjectSort.FUNCTION, place, holder)
             case FunctionThing(owner=ClassThing() as owner):
                 self._class(owner, holder)
             case ClassThing():
                 self._class(thing, holder)
-            case Method(owner=owner):
+            case BoundMethod(owner=owner):
                 self.value((owner,), holder, depth + 1)
             case Instance():
                 self._instance(thing, holder, depth)
             case Container(cells=cells):
                 for value in list(cells.values()):
                     self.value(value, holder, depth + 1)
-            case Loader(arguments=arguments):
+            case LoaderThing(arguments=arguments):
                 for value in list(arguments.values()):
                     self.value(value, holder, depth + 1)
             case Hazard(place=place, kind=kind):
-                self._report(Sort.STATE, place, holder, kind)
+                self._report(ObjectSort.STATE, place, holder, kind)
             case ModuleThing(place=Place() as place):
-                self._report(Sort.STATE, place, holder, HazardKind.MODULE)
+                self._report(ObjectSort.STATE, place, holder, HazardKind.MODULE)
             case _:
                 pass
 
     def _class(self, cls: ClassThing, holder: str) -> None:
         if cls.scope.is_local:
-            self._report(Sort.CLASS, cls.place, holder)
+            self._report(ObjectSort.CLASS, cls.place, holder)
 
     def _instance(self, made: Instance, holder: str, depth: int) -> None:
         cls = made.cls
@@ -394,7 +394,7 @@ class _Walk:
         if not own.isdisjoint(_PICKLING):
             return
         if kind is not None:
-            self._report(Sort.STATE, made.place, holder, kind)
+            self._report(ObjectSort.STATE, made.place, holder, kind)
             return
         if "__getstate__" in own:
             for method in self._run.attribute_of(made, "__getstate__"):

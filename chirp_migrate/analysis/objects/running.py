@@ -1,7 +1,7 @@
-"""A program run on abstract values: statements in their order, calls followed into the functions of the project.
+"""Execution of a program on abstract values: statements in order, and calls of functions of the project.
 
-Branches that nothing decides are both taken, and what they assign is united. Loops are run once. Each run has a number
-of steps and a depth of calls; further calls return an unknown object.
+If a condition is unknown, both branches run, and their assignments are united. Loops run once. The number of steps and
+the depth of calls are limited; further calls return an unknown object.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from functools import partial
 
 from chirp_migrate.analysis.objects.calls import Calls
-from chirp_migrate.analysis.objects.cells import ALONE, STEPS, Stopped
+from chirp_migrate.analysis.objects.cells import ALONE, STEPS, StepLimitReached
 from chirp_migrate.analysis.objects.libraries import MODULES, TRANSPARENT
 from chirp_migrate.analysis.objects.things import (
     UNKNOWN,
+    AbstractScope,
+    BoundMethod,
     ClassThing,
     Constant,
     Container,
@@ -26,26 +28,24 @@ from chirp_migrate.analysis.objects.things import (
     HazardKind,
     Imported,
     Instance,
-    Method,
     ModuleThing,
     Place,
-    Scope,
     Thing,
     Value,
-    unite,
+    unite_values,
 )
 from chirp_migrate.analysis.objects.values import (
     NONE,
     Arguments,
-    as_part,
+    as_text_end,
     called_part,
     comparison,
     is_guard,
-    key_of,
-    placed_at,
     scope_of_call,
+    single_key,
     texts_of,
     truth_of,
+    with_place,
 )
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import UnparsableModule, package_name, syntax_tree
@@ -75,18 +75,18 @@ class Run(Calls):
         super().__init__()
         self._project = project
         self.classes: list[ClassThing] = []
-        self._modules: dict[str, Scope] = {}
+        self._modules: dict[str, AbstractScope] = {}
         self._guards: dict[str, list[ast.If]] = {}
 
-    def module(self, path: str) -> Scope:
+    def module(self, path: str) -> AbstractScope:
         """Return the names of a module after its import, without running the code behind its guard."""
         if path not in self._modules:
-            scope = self._modules[path] = Scope(path, None, "module")
+            scope = self._modules[path] = AbstractScope(path, None, "module")
             try:
                 tree = syntax_tree(self._project.text(path))
             except UnparsableModule:
                 return scope
-            with self._from_start():
+            with self._with_own_step_limit():
                 self._stack, self._is_import = [], True
                 self._block(tree.body, scope)
         return self._modules[path]
@@ -101,13 +101,13 @@ class Run(Calls):
         """Run the code of a module that only runs in the main script."""
         scope = self.module(path)
         for statement in self._guards.get(path, ()):
-            with self._from_start():
+            with self._with_own_step_limit():
                 self._block(statement.body, scope)
 
     def call_alone(self, function: Thing, arguments: Arguments | None = None) -> Value:
         """Return the result of a call without a caller, with unknown arguments."""
         found: Value = UNKNOWN
-        with self._from_start(ALONE):
+        with self._with_own_step_limit(ALONE):
             place = function.place if isinstance(function, FunctionThing | ClassThing) else Place("", ast.Pass())
             found = self._call(function, arguments or Arguments(more=True), place)
         return found
@@ -115,27 +115,27 @@ class Run(Calls):
     def attribute_of(self, thing: Thing, name: str) -> Value:
         """Return the values of an attribute."""
         found: Value = UNKNOWN
-        with self._from_start():
+        with self._with_own_step_limit():
             found = self._attribute(thing, name)
         return found
 
     @contextmanager
-    def _from_start(self, steps: int = STEPS) -> Iterator[None]:
-        """Run with steps of its own; an entry point that is inside of another one leaves that one's as they were."""
+    def _with_own_step_limit(self, steps: int = STEPS) -> Iterator[None]:
+        """Run with a separate limit of steps, which does not affect the limit of an outer entry point."""
         before = self._left, self._stack, self._log, self._is_import
         self._left, self._stack, self._log, self._is_import = steps, list(self._stack), None, False
         try:
             yield
-        except (Stopped, RecursionError):
+        except (StepLimitReached, RecursionError):
             pass
         finally:
             self._left, self._stack, self._log, self._is_import = before
 
-    def _block(self, statements: Iterable[ast.stmt], scope: Scope) -> bool:
-        """Run statements; whether none behind them is reached."""
+    def _block(self, statements: Iterable[ast.stmt], scope: AbstractScope) -> bool:
+        """Run statements, and return whether no statement after them is reached."""
         return any(self._statement(statement, scope) for statement in statements)
 
-    def _statement(self, node: ast.stmt, scope: Scope) -> bool:
+    def _statement(self, node: ast.stmt, scope: AbstractScope) -> bool:
         self._step()
         match node:
             case ast.Expr(value=value):
@@ -168,13 +168,13 @@ class Run(Calls):
             ):
                 found = self._value(iterable, scope)
                 place = Place(scope.path, node)
-                self.loops[place] = unite(self.loops.get(place, ()), found)
+                self.loops[place] = unite_values(self.loops.get(place, ()), found)
                 self._assign(target, self._elements(found, node.iter, scope), scope)
-                self._either([lambda: self._block(body, scope) and False, lambda: False])
+                self._run_alternatives([lambda: self._block(body, scope) and False, lambda: False])
                 self._block(orelse, scope)
             case ast.While(test=test, body=body, orelse=orelse):
                 self._value(test, scope)
-                self._either([lambda: self._block(body, scope) and False, lambda: False])
+                self._run_alternatives([lambda: self._block(body, scope) and False, lambda: False])
                 self._block(orelse, scope)
             case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
                 for item in items:
@@ -209,12 +209,12 @@ class Run(Calls):
             case ast.Match(subject=subject, cases=cases):
                 self._value(subject, scope)
                 blocks: list[Callable[[], bool]] = [partial(self._block, one.body, scope) for one in cases]
-                return self._either([*blocks, lambda: False])
+                return self._run_alternatives([*blocks, lambda: False])
             case ast.Assert(test=test):
                 self._value(test, scope)
         return False
 
-    def _if(self, node: ast.If, scope: Scope) -> bool:
+    def _if(self, node: ast.If, scope: AbstractScope) -> bool:
         if is_guard(node.test):
             if scope.kind == "module":
                 self._guards.setdefault(scope.path, []).append(node)
@@ -223,9 +223,11 @@ class Run(Calls):
         decided = truth_of(self._value(node.test, scope))
         if decided is not None:
             return self._block(node.body if decided else node.orelse, scope)
-        return self._either([partial(self._branch, node.body, scope), partial(self._branch, node.orelse, scope)])
+        return self._run_alternatives(
+            [partial(self._branch, node.body, scope), partial(self._branch, node.orelse, scope)]
+        )
 
-    def _branch(self, statements: Sequence[ast.stmt], scope: Scope) -> bool:
+    def _branch(self, statements: Sequence[ast.stmt], scope: AbstractScope) -> bool:
         ended = self._block(statements, scope)
         if ended and self._log is not None and statements and isinstance(statements[-1], ast.Raise):
             for cells, key, before in reversed(self._log):  # what an error ends leads nowhere
@@ -236,20 +238,20 @@ class Run(Calls):
             self._log.clear()
         return ended
 
-    def _try(self, node: ast.Try, scope: Scope) -> bool:
+    def _try(self, node: ast.Try, scope: AbstractScope) -> bool:
         ended = self._block(node.body, scope)
         if not ended:
             ended = self._block(node.orelse, scope)
         handlers: list[Callable[[], bool]] = [partial(self._branch, one.body, scope) for one in node.handlers]
-        handled = self._either([lambda: ended, *handlers]) if handlers else ended
+        handled = self._run_alternatives([lambda: ended, *handlers]) if handlers else ended
         return self._block(node.finalbody, scope) or handled
 
-    def _bind(self, name: str, value: Value, scope: Scope) -> None:
+    def _bind(self, name: str, value: Value, scope: AbstractScope) -> None:
         owner = scope.elsewhere.get(name, scope)
         self._write(owner.cells, name, value)
 
-    def _owner(self, name: str, scope: Scope | None) -> Scope | None:
-        """Return the scope that defines a name, from ``scope`` outwards; only its own code sees a class body."""
+    def _owner(self, name: str, scope: AbstractScope | None) -> AbstractScope | None:
+        """Return the scope that defines a name, from ``scope`` outwards; functions in a class do not see its body."""
         inner = scope
         while scope is not None:
             if name in scope.elsewhere:
@@ -259,24 +261,26 @@ class Run(Calls):
             scope = scope.around
         return None
 
-    def _name(self, name: str, scope: Scope) -> Value:
+    def _name(self, name: str, scope: AbstractScope) -> Value:
         owner = self._owner(name, scope)
         if owner is not None:
             return self._held(owner, name)
         stars = scope.module.stars
         if stars:
-            return UNKNOWN if hasattr(builtins, name) else unite(*((External(f"{one}.{name}"),) for one in stars))
+            return (
+                UNKNOWN if hasattr(builtins, name) else unite_values(*((External(f"{one}.{name}"),) for one in stars))
+            )
         return (External(f"builtins.{name}"),)
 
-    def _held(self, scope: Scope, name: str) -> Value:
+    def _held(self, scope: AbstractScope, name: str) -> Value:
         """Return the value of a name in a scope, with imports resolved."""
         value = scope.cells.get(name, UNKNOWN)
         if any(isinstance(thing, Imported) for thing in value):
-            looked_up = (self._brought(one, name) if isinstance(one, Imported) else (one,) for one in value)
-            value = scope.cells[name] = unite(*looked_up)
+            looked_up = (self._imported_object(one, name) if isinstance(one, Imported) else (one,) for one in value)
+            value = scope.cells[name] = unite_values(*looked_up)
         return value
 
-    def _brought(self, one: Imported, bound: str) -> Value:
+    def _imported_object(self, one: Imported, bound: str) -> Value:
         """Return the object of an import; ``import a.b`` without another name refers to ``a``."""
         name = one.name
         if one.is_module and "." in name and bound == name.partition(".")[0]:
@@ -294,10 +298,10 @@ class Run(Calls):
     def _imported(self, path: str, name: str) -> Value:
         """Return the object of an absolute name in an import of the file at ``path``."""
         found = [self._own_name(file, rest) for file, rest in self._project.located(path, name)]
-        return unite(*found) if found else (External(name),)
+        return unite_values(*found) if found else (External(name),)
 
     def _folder(self, name: str, path: str) -> Value:
-        """What ``import a.b`` binds where the folder ``a`` is no module of the project but ``a.b`` may be one."""
+        """Return the object of ``import a.b`` if the folder ``a`` is no module of the project, but ``a.b`` may be."""
         inner = self._imported(path, name)
         first, *parts = name.split(".")
         if inner == (External(name),):
@@ -309,10 +313,10 @@ class Run(Calls):
     def _own_name(self, path: str, rest: str) -> Value:
         value: Value = (ModuleThing(path, is_own=True),)
         for part in rest.split(".") if rest else ():
-            value = unite(*(self._attribute(thing, part) for thing in value))
+            value = unite_values(*(self._attribute(thing, part) for thing in value))
         return value
 
-    def _import_from(self, node: ast.ImportFrom, scope: Scope) -> None:
+    def _import_from(self, node: ast.ImportFrom, scope: AbstractScope) -> None:
         source = absolute_name("." * node.level + (node.module or ""), package_name(scope.path))
         for alias in node.names:
             if alias.name != "*":
@@ -329,7 +333,7 @@ class Run(Calls):
             if not own:
                 scope.module.stars.append(source)
 
-    def _assign(self, target: ast.expr, value: Value, scope: Scope) -> None:
+    def _assign(self, target: ast.expr, value: Value, scope: AbstractScope) -> None:
         match target:
             case ast.Name(id=name):
                 self._bind(name, value, scope)
@@ -347,7 +351,7 @@ class Run(Calls):
                 for thing in owners:
                     self._set_item(thing, keys, value, is_only=len(owners) == 1)
 
-    def _unpacked(self, value: Value, position: int, element: ast.expr, scope: Scope) -> Value:
+    def _unpacked(self, value: Value, position: int, element: ast.expr, scope: AbstractScope) -> Value:
         found: list[Value] = []
         for thing in value:
             if isinstance(thing, Container) and position in thing.cells and not isinstance(element, ast.Starred):
@@ -355,10 +359,10 @@ class Run(Calls):
             else:
                 found.append(self._elements((thing,), element, scope))
         if isinstance(element, ast.Starred):
-            return (Container("list", {None: unite(*found)}),)
-        return unite(*found)
+            return (Container("list", {None: unite_values(*found)}),)
+        return unite_values(*found)
 
-    def _augment(self, target: ast.expr, op: ast.operator, value: Value, scope: Scope) -> None:
+    def _augment(self, target: ast.expr, op: ast.operator, value: Value, scope: AbstractScope) -> None:
         before = self._value(target, scope)
         containers = [one for one in before if isinstance(one, Container) and one.kind != "tuple"]
         if containers and isinstance(op, ast.Add | ast.BitOr):
@@ -367,7 +371,7 @@ class Run(Calls):
             return
         self._assign(target, self._added(before, value) if isinstance(op, ast.Add) else UNKNOWN, scope)
 
-    def _remove(self, target: ast.expr, scope: Scope) -> None:
+    def _remove(self, target: ast.expr, scope: AbstractScope) -> None:
         match target:
             case ast.Name(id=name):
                 self._delete(scope.elsewhere.get(name, scope).cells, name)
@@ -379,13 +383,13 @@ class Run(Calls):
             case ast.Subscript(value=owner, slice=key):
                 owners, keys = self._value(owner, scope), self._value(key, scope)
                 for thing in owners:
-                    if isinstance(thing, Container) and len(owners) == 1 and (known := key_of(keys)) is not None:
+                    if isinstance(thing, Container) and len(owners) == 1 and (known := single_key(keys)) is not None:
                         self._delete(thing.cells, known)
             case ast.Tuple(elts=elements):
                 for element in elements:
                     self._remove(element, scope)
 
-    def _function(self, node: _Function | ast.Lambda, scope: Scope) -> Value:
+    def _function(self, node: _Function | ast.Lambda, scope: AbstractScope) -> Value:
         arguments = node.args
         positional = [*arguments.posonlyargs, *arguments.args]
         pairs = [
@@ -401,7 +405,7 @@ class Run(Calls):
             return self._decorated(found, node, scope)
         return (found,)
 
-    def _decorated(self, function: FunctionThing, node: _Function, scope: Scope) -> Value:
+    def _decorated(self, function: FunctionThing, node: _Function, scope: AbstractScope) -> Value:
         value: Value = (function,)
         for decorator in reversed(node.decorator_list):
             match decorator:
@@ -421,7 +425,7 @@ class Run(Calls):
                         function.wraps = "contextmanager"
                     case Instance(cls="functools.wraps"):
                         function.is_named = True
-                    case FunctionThing() | Instance(cls=ClassThing()) | Method() | ClassThing():
+                    case FunctionThing() | Instance(cls=ClassThing()) | BoundMethod() | ClassThing():
                         value = self._call(thing, Arguments([value]), Place(scope.path, decorator))
                     case External(name=name) if TRANSPARENT.fullmatch(name):
                         pass
@@ -429,9 +433,9 @@ class Run(Calls):
                         function.is_named = True  # what it makes is not known
         return value
 
-    def _class(self, node: ast.ClassDef, scope: Scope) -> Value:
+    def _class(self, node: ast.ClassDef, scope: AbstractScope) -> Value:
         bases = [thing for base in node.bases for thing in self._value(base, scope)[:4]]
-        body = Scope(scope.path, scope, "class")
+        body = AbstractScope(scope.path, scope, "class")
         home = scope.elsewhere.get(node.name, scope)
         cls = ClassThing(Place(scope.path, node), node.name, home, bases, body)
         named = [
@@ -461,17 +465,17 @@ class Run(Calls):
                     self._call(one, Arguments([(cls,)]), cls.place)
         return (cls,)
 
-    def _value(self, node: ast.expr, scope: Scope) -> Value:
+    def _value(self, node: ast.expr, scope: AbstractScope) -> Value:
         """Return the possible values of an expression."""
         self._step()
         match node:
             case ast.Constant(value=value):
                 return (Constant(value),)
             case ast.Name(id=name):
-                return placed_at(self._name(name, scope), Place(scope.path, node))
+                return with_place(self._name(name, scope), Place(scope.path, node))
             case ast.Attribute(value=owner, attr=name):
-                found = unite(*(self._attribute(thing, name) for thing in self._value(owner, scope)))
-                return placed_at(found, Place(scope.path, node))
+                found = unite_values(*(self._attribute(thing, name) for thing in self._value(owner, scope)))
+                return with_place(found, Place(scope.path, node))
             case ast.Call():
                 return self._call_expression(node, scope)
             case ast.Lambda():
@@ -499,7 +503,7 @@ class Run(Calls):
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 decided = truth_of(self._value(test, scope))
                 chosen = [body, orelse] if decided is None else [body if decided else orelse]
-                return unite(*(self._value(one, scope) for one in chosen))
+                return unite_values(*(self._value(one, scope) for one in chosen))
             case ast.BoolOp(op=op, values=values):
                 return self._boolean(op, values, scope)
             case ast.UnaryOp(op=operation, operand=operand):
@@ -521,7 +525,7 @@ class Run(Calls):
                 if isinstance(key, ast.Slice):
                     return tuple(one for one in self._value(owner, scope) if isinstance(one, Container)) or UNKNOWN
                 asked = self._value(key, scope)
-                return unite(*(self._item(one, asked, node, scope) for one in self._value(owner, scope)))
+                return unite_values(*(self._item(one, asked, node, scope) for one in self._value(owner, scope)))
             case ast.NamedExpr(target=target, value=value):
                 found = self._value(value, scope)
                 self._assign(target, found, scope_of_call(scope))
@@ -534,12 +538,12 @@ class Run(Calls):
                 scope_of_call(scope).yielded.extend(self._elements(self._value(value, scope), node, scope))
             case ast.JoinedStr(values=values):
                 parts = [self._value(one, scope) for one in values]
-                return as_part(parts[-1]) if parts else (Constant(""),)
+                return as_text_end(parts[-1]) if parts else (Constant(""),)
             case ast.FormattedValue(value=value):
                 return self._value(value, scope)
         return UNKNOWN
 
-    def _display(self, kind: str, elements: Sequence[ast.expr], scope: Scope) -> Container:
+    def _display(self, kind: str, elements: Sequence[ast.expr], scope: AbstractScope) -> Container:
         made = Container(kind)
         position: int | None = 0
         for element in elements:
@@ -554,7 +558,7 @@ class Run(Calls):
                 position += 1
         return made
 
-    def _dict(self, keys: Sequence[ast.expr | None], values: Sequence[ast.expr], scope: Scope) -> Container:
+    def _dict(self, keys: Sequence[ast.expr | None], values: Sequence[ast.expr], scope: AbstractScope) -> Container:
         made = Container("dict")
         for key, value in zip(keys, values, strict=True):
             found = self._value(value, scope)
@@ -564,15 +568,15 @@ class Run(Calls):
                 self._set_item(made, self._value(key, scope), found, is_only=True)
         return made
 
-    def _comprehension(self, element: ast.expr, generators: Sequence[ast.comprehension], scope: Scope) -> Value:
-        inner = Scope(scope.path, scope, "comprehension")
+    def _comprehension(self, element: ast.expr, generators: Sequence[ast.comprehension], scope: AbstractScope) -> Value:
+        inner = AbstractScope(scope.path, scope, "comprehension")
         for one in generators:
             self._assign(one.target, self._elements(self._value(one.iter, inner), one.iter, inner), inner)
             for test in one.ifs:
                 self._value(test, inner)
         return self._value(element, inner)
 
-    def _boolean(self, op: ast.boolop, values: Sequence[ast.expr], scope: Scope) -> Value:
+    def _boolean(self, op: ast.boolop, values: Sequence[ast.expr], scope: AbstractScope) -> Value:
         found: list[Value] = []
         for node in values:
             value = self._value(node, scope)
@@ -584,7 +588,7 @@ class Run(Calls):
                     break
                 continue
             found.append(value)
-        return unite(*found)
+        return unite_values(*found)
 
     def _compared(self, left: Value, ops: Sequence[ast.cmpop], others: Sequence[Value]) -> Value:
         if len(ops) != 1:
@@ -595,9 +599,9 @@ class Run(Calls):
     def _added(self, first: Value, second: Value) -> Value:
         containers = [one for one in (*first, *second) if isinstance(one, Container)]
         if not containers and first and second and all(isinstance(one, Instance) for one in (*first, *second)):
-            return unite(first, second)  # datasets: one with the samples of both
+            return unite_values(first, second)  # datasets: one with the samples of both
         if not containers:
-            return as_part(second)
+            return as_text_end(second)
         made = Container(containers[0].kind)
         for one in containers:
             for key, value in one.cells.items():

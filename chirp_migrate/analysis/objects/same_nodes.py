@@ -15,18 +15,18 @@ _Numbers = dict[ast.AST, int]
 
 
 def position(node: ast.AST) -> tuple[int, int]:
-    """Line and column of a node, as ``ast`` counts them."""
+    """Return line and column of a node, as ``ast`` counts them."""
     return getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
 
 
 class SameNodes:
     """The nodes of a text, found again after the text was rewritten.
 
-    A definition is the same if its name is, a loop if its head is, and any other node if its structure is. Rewriting
-    removes nodes and keeps the order of the rest. The time grows with the size of the text, not with its square.
+    A definition is the same if its name is the same, a loop if its head is, and any other node if its structure is.
+    Rewriting removes nodes and keeps the order of the rest. The time is linear in the size of the text.
 
     Args:
-        before: the text that the nodes are of.
+        before: the text that contains the nodes.
     """
 
     def __init__(self, before: str) -> None:
@@ -76,7 +76,7 @@ class SameNodes:
         return numbers[node]
 
     def _by_number(self, tree: ast.Module, numbers: _Numbers) -> dict[int, list[ast.AST]]:
-        """The statements and expressions of a tree, in the order of the text; of definitions, those in functions."""
+        """Return the statements and expressions of a tree by their numbers, in order of the text."""
         found: dict[int, list[ast.AST]] = {}
         pending: list[tuple[ast.AST, bool]] = [(tree, False)]
         for node, is_local in pending:

@@ -1,7 +1,7 @@
 """Abstract objects: the possible values of expressions, and the contents of each object.
 
-A value is a tuple of the objects that an expression may stand for. ``UNKNOWN`` is one of them wherever the program may
-have an object that is not modelled.
+A value is a tuple of the possible objects of an expression. It contains ``UNKNOWN`` if the object may be one that is
+not modelled.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from enum import Enum
 
 __all__ = [
     "UNKNOWN",
+    "AbstractScope",
+    "BoundMethod",
     "ClassThing",
     "Constant",
     "Container",
@@ -22,14 +24,12 @@ __all__ = [
     "HazardKind",
     "Imported",
     "Instance",
-    "Loader",
-    "Method",
+    "LoaderThing",
     "ModuleThing",
     "Place",
-    "Scope",
     "Thing",
     "Value",
-    "unite",
+    "unite_values",
 ]
 
 #: Objects that one value keeps apart; a value with more is cut.
@@ -42,7 +42,7 @@ class Place:
 
     Attributes:
         path: the file, relative to the root.
-        node: the expression or definition that makes the object.
+        node: the expression or definition that creates the object.
     """
 
     path: str
@@ -50,7 +50,7 @@ class Place:
 
 
 class Thing:
-    """An object that the program may have."""
+    """An object that the program may create."""
 
     __slots__ = ()
 
@@ -71,33 +71,33 @@ UNKNOWN: Value = (_UNKNOWN,)
 
 @dataclass(frozen=True)
 class Constant(Thing):
-    """A literal. Of a text that is put together, its last part with ``is_whole`` false."""
+    """A literal. For a string that is built from parts: its last part, with ``is_whole`` false."""
 
     value: object
     is_whole: bool = True
 
 
 @dataclass(eq=False)
-class Scope:
+class AbstractScope:
     """The names of a module, class body or call.
 
     Attributes:
         path: the file.
-        around: where names are looked up that are not found here.
+        around: the scope in which names are looked up that this scope lacks.
         kind: ``module``, ``class``, ``function`` or ``comprehension``.
         cells: the values of the names.
         elsewhere: names that a statement declares ``global`` or ``nonlocal``, and the scope that has them.
         stars: libraries from which all names are imported.
-        returned: what a call returns.
-        yielded: what a call yields.
+        returned: the value that a call returns.
+        yielded: the value that a call yields.
         caller: for ``super()``: the class whose method runs, and its object.
     """
 
     path: str
-    around: Scope | None
+    around: AbstractScope | None
     kind: str
     cells: Cells = field(default_factory=dict)
-    elsewhere: dict[str, Scope] = field(default_factory=dict)
+    elsewhere: dict[str, AbstractScope] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     returned: list[Thing] = field(default_factory=list)
     yielded: list[Thing] = field(default_factory=list)
@@ -105,11 +105,11 @@ class Scope:
 
     @property
     def is_local(self) -> bool:
-        """Return whether definitions here have no name that another process could look up."""
+        """Return whether definitions in this scope have no name that another process could look up."""
         return self.kind == "function" or (self.around is not None and self.around.is_local)
 
     @property
-    def module(self) -> Scope:
+    def module(self) -> AbstractScope:
         """Return the scope of the module."""
         scope = self
         while scope.around is not None:
@@ -123,16 +123,16 @@ class FunctionThing(Thing):
 
     Attributes:
         place: the definition.
-        scope: where it is defined.
+        scope: the scope of the definition.
         defaults: the values of parameters that have a default.
         owner: the class in whose body it is defined.
-        is_named: whether a decorator gives it the name of another function, which workers may find.
+        is_named: whether a decorator sets its name to that of another function, which workers may find.
         wraps: the kind of method: ``property``, ``staticmethod``, ``classmethod`` or ``contextmanager``, or "".
         cells: attributes that are set on it.
     """
 
     place: Place
-    scope: Scope
+    scope: AbstractScope
     defaults: dict[str, Value]
     owner: ClassThing | None = None
     is_named: bool = False
@@ -145,49 +145,49 @@ class ClassThing(Thing):
     """A class of the project.
 
     Attributes:
-        place: the definition, or the call that makes it.
+        place: the definition, or the call that creates the class.
         name: its name.
-        scope: where it is defined.
-        bases: what its bases may be.
+        scope: the scope of the definition.
+        bases: the possible values of its bases.
         body: the names of its body.
-        fields: of a dataclass or named tuple, its fields in order.
+        fields: the fields of a dataclass or named tuple, in order.
     """
 
     place: Place
     name: str
-    scope: Scope
+    scope: AbstractScope
     bases: list[Thing]
-    body: Scope
+    body: AbstractScope
     fields: list[str] | None = None
 
 
 @dataclass(eq=False)
 class Instance(Thing):
-    """An object of a class of the project, or of a library's class that keeps its arguments.
+    """An object of a class of the project, or of a library's class that stores its arguments.
 
     Attributes:
-        place: the call that makes it.
-        cls: its class, or the qualified name of a library's.
-        cells: its attributes; arguments that a library's class keeps are under their name or position.
-        loader: the loader that it is.
+        place: the call that creates the object.
+        cls: its class, or the qualified name of a library's class.
+        cells: its attributes; arguments that a library's class stores are under their name or position.
+        loader: the loader, if the object is a loader.
     """
 
     place: Place
     cls: ClassThing | str
     cells: Cells = field(default_factory=dict)
-    loader: Loader | None = None
+    loader: LoaderThing | None = None
 
 
 @dataclass(eq=False)
 class Container(Thing):
-    """A list, tuple, set, dict or the like: values by key or position, under ``None`` those of unknown ones."""
+    """A list, tuple, set, dict or other container: values by key or position; ``None`` is an unknown key."""
 
     kind: str
     cells: Cells = field(default_factory=dict)
 
 
 @dataclass(eq=False)
-class Method(Thing):
+class BoundMethod(Thing):
     """A function bound to an object; for objects that are not of the project, only its name."""
 
     owner: Thing
@@ -197,7 +197,7 @@ class Method(Thing):
 
 @dataclass(frozen=True)
 class ModuleThing(Thing):
-    """A module: the path of the project's, or the name of a library's; and the expression that names it."""
+    """A module: the path in the project, or the name of a library's module; with the expression that names it."""
 
     name: str
     is_own: bool
@@ -206,7 +206,7 @@ class ModuleThing(Thing):
 
 @dataclass(frozen=True)
 class Imported(Thing):
-    """What an import brings, which is looked up when it is used: the file that imports, and the name from the root."""
+    """An imported name, which is looked up at its use: the importing file, and the name from the root."""
 
     path: str
     name: str
@@ -275,7 +275,7 @@ class HazardKind(Enum):
         return self.value[0]
 
     @property
-    def happens(self) -> str:
+    def effect_in_workers(self) -> str:
         """Return the effect of the object in workers."""
         return self.value[1]
 
@@ -290,10 +290,10 @@ class Hazard(Thing):
     """An object of a library or of Python that cannot be pickled.
 
     Attributes:
-        place: what makes it.
-        kind: what it is.
-        items: what iterating over it, or entering it, gives.
-        part: which part of the object it is, where parts differ: of a file, the file itself or a variable in it.
+        place: the code that creates it.
+        kind: the kind of object.
+        items: the values that iteration over it, or ``with``, yields.
+        part: the part of the object, if its parts differ: for example a file, or a variable in the file.
     """
 
     place: Place
@@ -303,13 +303,13 @@ class Hazard(Thing):
 
 
 @dataclass(eq=False)
-class Loader(Thing):
+class LoaderThing(Thing):
     """The arguments of a loader, and its uses.
 
     Attributes:
         place: the call that builds it.
         arguments: values by parameter.
-        replaced_by: the call that makes another loader of this one's arguments, as accelerate's `prepare` does.
+        replaced_by: the call that builds another loader from the arguments of this one, such as accelerate's `prepare`.
     """
 
     place: Place
@@ -324,12 +324,12 @@ class Loader(Thing):
 
     @property
     def sends_to_workers(self) -> bool:
-        """Return whether it may have workers that its dataset is pickled for: they are not provably forked."""
+        """Return whether its dataset may be pickled for workers: it may have workers that are not provably forked."""
         context = self.arguments.get("multiprocessing_context", ())
         is_forked = context and all(isinstance(one, Constant) and one.value == "fork" for one in context)
         return self.may_have_workers and not is_forked
 
 
-def unite(*values: Iterable[Thing]) -> Value:
+def unite_values(*values: Iterable[Thing]) -> Value:
     """Return all possible objects of any of the values."""
     return tuple(dict.fromkeys(thing for value in values for thing in value))[:_MOST]

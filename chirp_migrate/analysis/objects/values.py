@@ -1,4 +1,4 @@
-"""Questions about abstract values that need no run: truth, text, base classes."""
+"""Queries of abstract values that need no run: truth, text, base classes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from functools import lru_cache
 
 from chirp_migrate.analysis.objects.things import (
     UNKNOWN,
+    AbstractScope,
     ClassThing,
     Constant,
     Container,
     FunctionThing,
     Hazard,
     Instance,
-    Loader,
+    LoaderThing,
     ModuleThing,
     Place,
-    Scope,
     Thing,
     Value,
 )
@@ -28,20 +28,20 @@ __all__ = [
     "NO_ARGUMENTS",
     "Arguments",
     "Super",
-    "as_part",
+    "as_text_end",
     "bases_of",
     "called_part",
     "comparison",
     "copied",
     "is_generator",
     "is_guard",
-    "key_of",
     "loaders_in",
     "method_around",
-    "placed_at",
     "scope_of_call",
+    "single_key",
     "texts_of",
     "truth_of",
+    "with_place",
 ]
 
 #: Bases of bases that are followed.
@@ -64,7 +64,7 @@ class Arguments:
     Attributes:
         positional: the values by position.
         keywords: the values by name.
-        more: whether there may be others: of ``*`` or ``**`` over an unknown object.
+        more: whether there may be other arguments, from ``*`` or ``**`` of an unknown object.
     """
 
     positional: list[Value] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Arguments:
         return Arguments([first, *self.positional], self.keywords, self.more)
 
     def first(self, keyword: str = "") -> Value:
-        """Return the first value, or that of a keyword."""
+        """Return the first positional value, or the value of ``keyword``."""
         if self.positional:
             return self.positional[0]
         return self.keywords.get(keyword, UNKNOWN)
@@ -105,15 +105,15 @@ def _collect_bases(cls: Thing, seen: list[Thing], depth: int) -> None:
             _collect_bases(base, seen, depth + 1)
 
 
-def scope_of_call(scope: Scope) -> Scope:
+def scope_of_call(scope: AbstractScope) -> AbstractScope:
     """Return the scope of ``return`` and ``:=`` in a comprehension."""
     while scope.kind == "comprehension" and scope.around is not None:
         scope = scope.around
     return scope
 
 
-def method_around(scope: Scope) -> tuple[ClassThing, Value] | None:
-    around: Scope | None = scope
+def method_around(scope: AbstractScope) -> tuple[ClassThing, Value] | None:
+    around: AbstractScope | None = scope
     while around is not None:
         if around.caller is not None:
             return around.caller
@@ -143,13 +143,13 @@ def is_generator(node: ast.AST) -> bool:
     return False
 
 
-def loaders_in(value: Value, depth: int = 2) -> Iterator[Loader]:
+def loaders_in(value: Value, depth: int = 2) -> Iterator[LoaderThing]:
     """Yield the loaders of a value, and those in its containers."""
     for thing in value:
         match thing:
-            case Loader() as loader:
+            case LoaderThing() as loader:
                 yield loader
-            case Instance(loader=Loader() as loader):
+            case Instance(loader=LoaderThing() as loader):
                 yield loader
             case Container(cells=cells) if depth:
                 for one in list(cells.values()):
@@ -157,19 +157,19 @@ def loaders_in(value: Value, depth: int = 2) -> Iterator[Loader]:
 
 
 def texts_of(value: Value) -> list[str]:
-    """Return the texts that a value may be, or end with; also those of paths."""
+    """Return the texts that a value, or the path that it is, may be or end with."""
     found = [one.value for one in value if isinstance(one, Constant) and isinstance(one.value, str)]
     paths = (one.cells.get(0, ()) for one in value if isinstance(one, Instance) and one.cls == "pathlib.Path")
     return found + [text for path in paths for text in texts_of(path)]
 
 
-def as_part(value: Value) -> Value:
-    """Return the end of a text that is put together."""
+def as_text_end(value: Value) -> Value:
+    """Return a value as the end of a text that is built from parts."""
     return tuple(Constant(text, is_whole=False) for text in texts_of(value)) or UNKNOWN
 
 
-def placed_at(value: Value, place: Place) -> Value:
-    """Modules and standard streams, which no call makes, are made where they are named."""
+def with_place(value: Value, place: Place) -> Value:
+    """Return the value; modules and standard streams in it get the place where they are named."""
     return tuple(
         replace(thing, place=place)
         if isinstance(thing, ModuleThing)
@@ -180,8 +180,8 @@ def placed_at(value: Value, place: Place) -> Value:
     )
 
 
-def key_of(keys: Value) -> object:
-    """Return the one key of a value; ``None`` if it is not known."""
+def single_key(keys: Value) -> object:
+    """Return the only possible key of a value; ``None`` if it is not known."""
     match keys:
         case (Constant(value=str() | int() as key, is_whole=True),):
             return key

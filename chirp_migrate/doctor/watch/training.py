@@ -50,7 +50,7 @@ from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import batch_samples
 from chirpid_patch.loading.worker_start import start_method
 from chirpid_patch.machine.cpus import usable_cpus
-from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.random_states import restored_generators
 from chirpid_patch.torch_private import MultiProcessingIterator
 
 __all__ = ["watched"]
@@ -143,7 +143,7 @@ class _Watch(Interception):
         if self._epoch >= _EPOCHS:
             self._end()
         self._end_if_late()
-        with unmoved_generators():
+        with restored_generators():
             info = self._info(loader)
         is_third = torch.is_grad_enabled() and self._trained_at(info.place) >= _EPOCHS
         if self._epoch == 0 and is_third:  # each epoch has a dataset of its own

@@ -15,14 +15,14 @@ __all__ = ["workflow_commands"]
 def workflow_commands(check: Check, *, verbose: bool = False) -> Iterator[str]:
     """Yield lines without newline for each finding that counts, and an error for each file that was not handled.
 
-    What rules find that know bugs (``Rule.finds_bugs``) is a warning, anything else a notice.
+    Findings of rules with ``Rule.finds_bugs`` are warnings, all others are notices.
 
-    Names are relative to the top of the repository (see ``places.top_of``). A line in a notebook
-    is the one in its JSON at which the cell's code begins.
+    Paths are relative to the top of the repository (see ``places.top_of``). The line in a notebook is the line of its
+    JSON at which the cell's code begins.
 
     Args:
-        check: what was found.
-        verbose: also for remarks and suggestions that do not count.
+        check: the result of ``check``.
+        verbose: include remarks and suggestions that do not count.
 
     Raises:
         UsageProblem: a file changed while it was checked.
@@ -30,30 +30,30 @@ def workflow_commands(check: Check, *, verbose: bool = False) -> Iterator[str]:
     places = Places(check.plan)
     bugs = {rule.code for rule in all_rules() if rule.finds_bugs}
     for finding in (*check.work, *(check.others if verbose else ())):
-        yield _of_finding("warning" if finding.rule in bugs else "notice", finding, places)
+        yield _command_for_finding("warning" if finding.rule in bugs else "notice", finding, places)
     for skipped in check.plan.skipped:
         place = {"file": places.name(skipped.path), "title": "not handled"}
-        yield _command("error", place, f"{skipped.path}: {skipped.reason}")
+        yield _format_command("error", place, f"{skipped.path}: {skipped.reason}")
 
 
-def _of_finding(level: str, finding: Finding, places: Places) -> str:
+def _command_for_finding(level: str, finding: Finding, places: Places) -> str:
     region = places.region(finding)
     place = {"file": places.name(finding.path), "line": str(region.line)}
     if region.column is not None:
         place["col"] = str(region.column)
     message = finding.message if finding.cell is None else f"{finding.place}: {finding.message}"
-    return _command(level, {**place, "title": f"{finding.rule} {finding.name}"}, message)
+    return _format_command(level, {**place, "title": f"{finding.rule} {finding.name}"}, message)
 
 
-def _command(level: str, properties: dict[str, str], message: str) -> str:
-    listed = ",".join(f"{key}={_in_property(value)}" for key, value in properties.items())
-    return f"::{level} {listed}::{_in_message(message)}"
+def _format_command(level: str, properties: dict[str, str], message: str) -> str:
+    listed = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items())
+    return f"::{level} {listed}::{_escape_message(message)}"
 
 
-def _in_message(text: str) -> str:
-    """Escaped as GitHub's own toolkit does it."""
+def _escape_message(text: str) -> str:
+    """Escape text as GitHub's own toolkit does."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _in_property(text: str) -> str:
-    return _in_message(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_message(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,6 +1,6 @@
 """Findings as SARIF 2.1.0 (OASIS Static Analysis Results Interchange Format), with the rewrites as fixes.
 
-The document says nothing about the machine or the time it was made: the same tree gives the same bytes. Names are
+The document contains neither the machine nor the time, so that the same tree leads to the same bytes. Paths are
 relative to the top of the repository (see :func:`~chirp_migrate.review.places.top_of`).
 """
 
@@ -32,10 +32,10 @@ _Json = dict[str, Any]
 
 
 def sarif(check: Check) -> _Json:
-    """Return the SARIF document of the findings, without those that need nothing.
+    """Return the SARIF document of the findings, without findings that need no change.
 
-    What rules find that know bugs (``Rule.finds_bugs``) has the level ``warning``, anything else ``note``, files that
-    could not be handled are notifications with the level ``error``.
+    Findings of rules with ``Rule.finds_bugs`` have the level ``warning``, all others ``note``. Files that could not be
+    handled are notifications with the level ``error``.
 
     Raises:
         UsageProblem: a file changed while it was checked.
@@ -167,7 +167,7 @@ def _replace(one: Replacement) -> _Json:
 
 
 def _describe_fix(findings: Sequence[Finding]) -> str:
-    """Return the description of a fix: one hunk, which may resolve several findings."""
+    """Return the description of the fix by one hunk, which may resolve several findings."""
     places = ", ".join(f"{finding.rule} ({finding.name}) in line {finding.line}" for finding in findings)
     return f"Rewrite {places}."
 
@@ -178,5 +178,5 @@ def _fingerprint(rule: str, line: str, occurrence: int) -> str:
 
 
 def _message(text: str) -> _Json:
-    """Return text in the document; names of files in it need not be text."""
+    """Return a message of the document; names of files in it may contain bytes that are not text."""
     return {"text": text.encode("utf-8", "backslashreplace").decode("utf-8")}

@@ -1,7 +1,7 @@
 """Plots as inline SVG in the page's colours; the tables next to them contain the same values.
 
-Text stands in HTML or at a size that stays readable on a phone; styles come from the page's style sheet, as its
-content security policy allows no others.
+Text is in HTML, or has a size that is readable on a phone. Styles come from the page's style sheet, because its content
+security policy permits no others.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Plot:
 
 
 def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
-    """Bars of one entry point: medians of the rounds, with a line from the least to the most.
+    """Return the bars of one entry point: medians of the rounds, with a line from the smallest to the largest time.
 
     Args:
-        seconds: side → seconds of every round.
-        longest: seconds that fill the width, the same for all that are compared.
+        seconds: version → seconds of every round.
+        longest: seconds that fill the width, the same for all compared bars.
     """
     shapes = []
     sides = [side for side in SIDES if seconds.get(side)]
@@ -66,7 +66,7 @@ def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
 
 
 def times_plot(report: VerifyReport) -> list[Plot]:
-    """Return the bars of all entry points with their names and medians; none where nothing was timed."""
+    """Return the bars of all entry points with their names and medians; None if nothing was timed."""
     labels = [label for label, taken in report.seconds.get("before", {}).items() if taken]
     if not labels:
         return []
@@ -88,7 +88,7 @@ def times_plot(report: VerifyReport) -> list[Plot]:
 
 
 def plots_of(report: VerifyReport) -> list[Plot]:
-    """What was measured besides the times: waits, loading at several worker counts, memory; what there is of it."""
+    """Return the plots of other measurements, if there are any: waits, loading at several worker counts, memory."""
     raw = {side: of for side, of in report.measures.raw.items() if side in SIDES}
     waits = waits_ms(report)
     logs = {
@@ -140,7 +140,7 @@ def _draw_curves(
     *,
     ticks: Sequence[float] | None = None,
 ) -> tuple[tuple[str, ...], Markup]:
-    """The sides that have points, and their curves from zero on; ``ticks`` of x, by default five from zero on."""
+    """Return the versions with points, and their curves from zero on; by default x has five ``ticks``."""
     known = {side: points for side, points in curves.items() if len(points) > 1}
     if not known:
         return (), Markup()
@@ -174,7 +174,7 @@ def _draw_curves(
 
 
 def _steps(waits: Sequence[float], points: int = 200) -> list[tuple[float, float]]:
-    """At most so many points of the share of waits that were not longer."""
+    """Return at most ``points`` points of the cumulative distribution of waits."""
     every = max(1, len(waits) // points)
     chosen = sorted({*range(0, len(waits), every), len(waits) - 1})
     return [(waits[at], (at + 1) / len(waits)) for at in chosen]

@@ -1,4 +1,4 @@
-"""Lines of source as HTML, and the one place where text is made harmless: invisible characters are spelled out."""
+"""Lines of source as HTML, and the only place where invisible characters of text are escaped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from chirp_migrate.report.hunks import Row, Section, differing, groups, side_by_side
+from chirp_migrate.report.hunks import Row, Section, differing_words, groups, side_by_side
 
 __all__ = ["LARGEST_INDENT", "place_of", "section_code", "source_code", "visible"]
 
@@ -25,9 +25,9 @@ _ELEMENTS = {" ": "div", "-": "del", "+": "ins"}
 
 
 def visible(value: Any) -> Any:
-    """Return text with what shows nothing, or makes other text show elsewhere, spelled out: ``⟨U+202E⟩``.
+    """Return text in which characters that are invisible, or move other text, are escaped as ``⟨U+202E⟩``.
 
-    Tabs and newlines stay. What comes out is printable, so that it can be encoded, too. Anything else stays as it is.
+    Tabs and newlines stay. The result is printable, and so can be encoded. All other characters stay.
     """
     if not isinstance(value, str) or isinstance(value, Markup) or (value.isascii() and value.isprintable()):
         return value
@@ -40,7 +40,7 @@ def source_code(source: str) -> Markup:
 
 
 def place_of(section: Section) -> str:
-    """Return ``line 7`` or from the first to the last; of a notebook with the cell."""
+    """Return ``line 7``, or the range from the first to the last line; for a notebook, with the cell."""
     numbers = [row.before for row in section.rows if row.before is not None and row.sign == "-"]
     numbers = numbers or [row.after for row in section.rows if row.after is not None and row.sign == "+"]
     first, last = (numbers[0], numbers[-1]) if numbers else (0, 0)
@@ -49,7 +49,7 @@ def place_of(section: Section) -> str:
 
 
 def section_code(section: Section) -> Markup:
-    """Return the lines of a section, those that change in groups."""
+    """Return the lines of a section, with changed lines in groups."""
     where = f"{place_of(section)}{f', in {section.within}' if section.within else ''}"
     shape = _Shape(
         width=len(str(max(row.before or row.after or 0 for row in section.rows))),
@@ -66,26 +66,26 @@ def section_code(section: Section) -> Markup:
 
 @dataclass(frozen=True)
 class _Shape:
-    """The common layout of the lines of a section: digits of their numbers, and their indentation."""
+    """The common layout of the lines of a section: number of digits, and common indentation."""
 
     width: int
     margin: int
 
 
 def _differing(rows: Sequence[Row]) -> dict[int, tuple[int, int]]:
-    """By the identity of a row: where it differs from the one beside it."""
+    """Return, by the identity of a row, the range in which it differs from the row next to it."""
     found: dict[int, tuple[int, int]] = {}
     for old, new in side_by_side(rows):
-        places = differing(old.text, new.text) if old is not None and new is not None else None
+        places = differing_words(old.text, new.text) if old is not None and new is not None else None
         if places is not None:
             found[id(old)], found[id(new)] = places
     return found
 
 
 def _row(row: Row, shape: _Shape, strong: tuple[int, int]) -> str:
-    """Return a line; its numbers are shown by the style sheet, so that they are not copied with it.
+    """Return the HTML of a line; the style sheet shows the line numbers, so that they are not copied with it.
 
-    What all lines are indented by takes no room on the page, but is there when the lines are copied.
+    The common indentation takes no space on the page, but is copied with the lines.
     """
     name = _ELEMENTS[row.sign]
     old, new = (f"{number or '':>{shape.width}}" for number in (row.before, row.after))

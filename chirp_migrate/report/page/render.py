@@ -1,4 +1,4 @@
-"""A report as one HTML file: it loads nothing, only its own script can run, and it can be read without it."""
+"""A report as one HTML file, which loads no other file, runs only its own script, and is readable without it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,21 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from chirp_migrate.console.text import count, figure
+from chirp_migrate.console.text import count, format_value
 from chirp_migrate.doctor.report import summary
 from chirp_migrate.plans.plan import Safety, Status
 from chirp_migrate.report.page.charts import SIDES, Plot, plots_of, time_bars
 from chirp_migrate.report.page.code import LARGEST_INDENT, place_of, section_code, source_code, visible
 from chirp_migrate.report.story import FindingStory, Story, reported_by_file
-from chirp_migrate.report.verdict_rows import EntryTimes, all_together, entry_times, figures, noticed, tone
-from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, outcomes, parts_of
+from chirp_migrate.report.verdict_rows import (
+    EntryTimes,
+    all_together,
+    entry_times,
+    figures,
+    noticeable_change,
+    tone_of_verdict,
+)
+from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, loader_outcomes, outcomes
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.rules import all_rules
 from chirp_migrate.stats.ratios import Ratio
@@ -45,8 +52,8 @@ _DIFFERENCES_SHOWN = 20
 def render_page(story: Story) -> str:
     """Return the whole document.
 
-    Only the script and the style in it are allowed to do anything (a content security policy with their hashes), and
-    they may load nothing: a source that got past the escaping could still not run.
+    A content security policy permits only the script and the style of the page, by their hashes, and no loading. So
+    even source code that was not escaped could not run.
     """
     style, script = style_sheet(), _asset("report.js")
     policy = (
@@ -73,14 +80,14 @@ def render_page(story: Story) -> str:
             doctor_summary="" if story.doctor is None else summary(story.doctor),
             tiles=[*(_figure_tiles(found) if found is not None else ()), *_story_tiles(story)],
             reported=list(_group_reports(story)),
-            rules=_rules(story),
-            **({} if found is None else _figures(found)),
+            rules=_rules_of_report(story),
+            **({} if found is None else _metric_values(found)),
         )
     )
 
 
 def environment() -> Environment:
-    """Jinja with everything escaped, hidden characters spelled out, and an error for a name that is missing."""
+    """Return a Jinja environment that escapes all text and invisible characters, and refuses missing names."""
     made = Environment(
         loader=PackageLoader("chirp_migrate.report.page"),
         autoescape=True,
@@ -98,13 +105,13 @@ def environment() -> Environment:
         code=section_code,
         count=count,
         moment=_moment,
-        number=lambda value: _DASH if value is None else figure(value),
+        number=lambda value: _DASH if value is None else format_value(value),
         parts=_ledger_parts,
         places=_places,
         range=place_of,
         sentence=lambda text: text if text.endswith((".", "!", "?", ":")) else f"{text}.",
         source=source_code,
-        statuses=_statuses,
+        statuses=_statuses_with_texts,
     )
     return made
 
@@ -114,7 +121,7 @@ def _asset(name: str) -> str:
 
 
 def style_sheet() -> Markup:
-    """The style sheet, with the dark colours in both of their places and a class for every width of an indent."""
+    """Return the style sheet, with the dark colours in both places, and a class for every width of indentation."""
     indents = "".join(f".code .w{width} {{ --in: min({width}ch, 30%); }}\n" for width in range(1, LARGEST_INDENT + 1))
     text = _asset("report.css").replace("/* dark */", _asset("dark.css").strip())
     return Markup(text.replace("/* indents */\n", indents))
@@ -151,8 +158,8 @@ def _figure_tiles(found: VerifyReport) -> Iterator[tuple[str, str, str]]:
         yield "Training time saved", *_percent(found.ratio)
         fast, low, high = found.ratio.speed_up
         yield "Speed-up", f"{fast:.2f}{_TIMES}", f"interval {low:.2f} to {high:.2f}"
-        if found.perfect is not None:
-            yield "Zero-cost loading would save", *_percent(found.perfect)
+        if found.zero_cost_ratio is not None:
+            yield "Zero-cost loading would save", *_percent(found.zero_cost_ratio)
     if found.verdict != "failed":
         augmented = len(found.smallest_adjusted_p)
         compared = "no difference found" + (f", {augmented} compared by distribution" if augmented else "")
@@ -177,8 +184,8 @@ def _percent(ratio: Ratio) -> tuple[str, str]:
     return f"{value:.1f} %".replace("-", _MINUS), f"interval {low:.1f} to {high:.1f} %".replace("-", _MINUS)
 
 
-def _figures(found: VerifyReport) -> dict[str, Any]:
-    """Return the values for the template of the figures."""
+def _metric_values(found: VerifyReport) -> dict[str, Any]:
+    """Return the values for the template of the metrics."""
     each, together = entry_times(found), all_together(found)
     entries = [*each, *([together] if together is not None and len(each) > 1 else [])] if together is not None else []
     # All together is the sum: on one scale with it the others could not be compared.
@@ -193,7 +200,7 @@ def _figures(found: VerifyReport) -> dict[str, Any]:
     )
     plots: list[Plot] = plots_of(found)
     return {
-        "tone": tone(found.verdict),
+        "tone": tone_of_verdict(found.verdict),
         "sides": [side for side in SIDES if any(entry.seconds.get(side) for entry in entries)],
         "times": [_time_row(entry, longest, together=entry is together) for entry in entries],
         "same": _same_training(found),
@@ -229,7 +236,7 @@ def _same_training(found: VerifyReport) -> list[str]:
     if not found.differences and exact:
         lines.append(f"{count(exact, 'entry point')}: no difference in what was compared.")
     for label, p in found.smallest_adjusted_p.items() if not found.differences else ():
-        share = noticed(found, label)
+        share = noticeable_change(found, label)
         could = "" if share is None else f"; {share:.2f} more or less of any probability would be noticed 9 times in 10"
         lines.append(f"{label}: compared by distribution, which is the same (smallest adjusted p {p:.2g}{could}).")
     limits = [one for one in (found.described.compared, found.described.unseen) if one]
@@ -239,7 +246,7 @@ def _same_training(found: VerifyReport) -> list[str]:
 def _ledger_parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
     """Return the loaders as parts of a sum, with their places in a bar of 100 units."""
     parts, position = [], 0.0
-    for status, name, number in parts_of(ledger, planned=planned):
+    for status, name, number in loader_outcomes(ledger, planned=planned):
         width = 100 * number / ledger.found if ledger.found else 0.0
         place = {"x": f"{position:.3f}", "width": f"{width:.3f}"}
         parts.append({"kind": _SWATCHES[status], "number": number, "name": name, **place})
@@ -247,8 +254,8 @@ def _ledger_parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
     return parts
 
 
-def _statuses(ledger: Ledger) -> list[tuple[Status, str]]:
-    """Return the statuses of a rule's findings, with their words."""
+def _statuses_with_texts(ledger: Ledger) -> list[tuple[Status, str]]:
+    """Return the statuses of a rule's findings with the texts for them."""
     together = Counter(status for counts in ledger.rules.values() for status in counts if counts[status])
     return [(status, word) for status, word, _ in outcomes(together)]
 
@@ -260,7 +267,7 @@ def _group_reports(story: Story) -> Iterator[tuple[str, list[tuple[str, list[lis
             yield title + which, by_file
 
 
-def _rules(story: Story) -> list[tuple[str, str, str, str]]:
+def _rules_of_report(story: Story) -> list[tuple[str, str, str, str]]:
     """Return every rule of this report: code, name, reason, and safety."""
     safeties = {rule.code: rule.safety for rule in all_rules()}
     said: dict[str, FindingStory] = {}

@@ -1,1 +1,1 @@
-"""A story as lines for a terminal."""
+"""A report as lines for a terminal."""

@@ -1,4 +1,4 @@
-"""Output of ``apply`` and ``plan``: what they did, or would do."""
+"""Output of ``apply`` and ``plan``: the changes that they made or would make."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _NOTHING_FOUND = (
 
 
 def totals(plan: Plan) -> str:
-    """Return one line: how many files change, by how many lines."""
+    """Return one line with the number of changed files and lines."""
     return (
         f"{_count_files(plan.files, ' to rewrite', ' to add')} Nothing was written."
         if plan.files
@@ -67,11 +67,11 @@ def _message_without_changes(plan: Plan) -> str:
         return _NOTHING
     if gains_nothing(plan):
         return _NO_GAIN
-    return f"Nothing to rewrite. Found: {_counts(plan.findings)}."
+    return f"Nothing to rewrite. Found: {_count_by_status(plan.findings)}."
 
 
 def gains_nothing(plan: Plan) -> bool:
-    """Return whether nothing is rewritten, and loaders stay as they are because nothing would be gained."""
+    """Return whether nothing is rewritten, and loaders are unchanged because nothing would be gained."""
     return not plan.files and any(finding.status is Status.UNCHANGED for finding in plan.findings)
 
 
@@ -82,7 +82,7 @@ def _count_files(files: Sequence[FilePlan], rewritten: str, created: str) -> str
 
 
 def show_planned(plan: Plan, screen: Screen) -> None:
-    """The report on a plan that is not applied."""
+    """Print the report on a plan that is not applied."""
     if screen.quiet:
         _show_attention(plan, (), screen)
         return
@@ -95,7 +95,7 @@ def show_planned(plan: Plan, screen: Screen) -> None:
 
 
 def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, following: Sequence[str] = ()) -> None:
-    """The report after an apply, with the line numbers of the files as they are now.
+    """Print the report after an apply, with the line numbers of the new files.
 
     Args:
         following: lines on what to do next.
@@ -127,7 +127,7 @@ def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, f
 
 
 def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: Screen) -> None:
-    """How much of each file changes, and the rewrites: a line for those of one rule in one file."""
+    """Print the number of changed lines of each file, and a line for the rewrites of each rule in a file."""
     rewrites: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.status is Status.REWRITE:
@@ -143,8 +143,8 @@ def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: 
         elif file.before is None:
             created.setdefault(note, []).append(file.path)
         else:
-            by_rule = _by_rule(rewrites.get(file.path, []))
-            named = [[_name(same), _places(same, 2)] for same in by_rule] or [[note, ""]]
+            by_rule = _group_by_rule(rewrites.get(file.path, []))
+            named = [[_rule_or_gain(same), _list_places(same, 2)] for same in by_rule] or [[note, ""]]
             rows += [[file.path if number == 0 else "", *one] for number, one in enumerate(named)]
     if rows:
         screen.table(("file", "rule", "at"), rows, left=(0, 1, 2), indent=0)
@@ -196,7 +196,7 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
                 screen.text(name)
             _show_findings(list(group), screen, is_alone=len({(one.path, one.rule) for one in findings}) == 1)
     if hidden:
-        screen.text(f"Not shown: {_counts(hidden)}; -v shows them.", hang=2)
+        screen.text(f"Not shown: {_count_by_status(hidden)}; -v shows them.", hang=2)
     # Caches and the like are expected; other files may be missed.
     passed_over = [one for one in plan.left_out if screen.verbose or _TELLING.search(one.reason)]
     for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Left out:", passed_over)):
@@ -206,8 +206,8 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
             screen.text(f"{one.path}: {one.reason}", 2)
 
 
-def _counts(findings: Sequence[Finding]) -> str:
-    """How many there are of each status, and of which rules: ``24 suggested (CHP024), 21 listed (11 CHP024, …)``."""
+def _count_by_status(findings: Sequence[Finding]) -> str:
+    """Return the number of findings by status and rule: ``24 suggested (CHP024), 21 listed (11 CHP024, …)``."""
     by_status: dict[Status, Counter[str]] = {}
     for finding in findings:
         by_status.setdefault(finding.status, Counter())[finding.rule] += 1
@@ -261,21 +261,21 @@ def show_account(
 def _show_findings(findings: Sequence[Finding], screen: Screen, *, is_alone: bool = False) -> None:
     """Print the findings of each rule in a file, one line with all places; with -v one by one and in full.
 
-    What makes results wrong or keeps workers from starting is said in full in any case, each message once; so is what
-    stands alone under its heading.
+    Findings that make results wrong or keep workers from starting are always printed in full, each message once; also a
+    finding that is alone under its heading.
     """
     urgent = {rule.code for rule in all_rules() if rule.finds_bugs or rule.stops_workers}
-    for same in [[finding] for finding in findings] if screen.verbose else _by_rule(findings, urgent):
+    for same in [[finding] for finding in findings] if screen.verbose else _group_by_rule(findings, urgent):
         first = same[0]
         if screen.verbose:
             screen.item(f"{first.place:>5}  {first.rule}", first.message_with_gain, indent=0, style="cyan")
         else:
-            text = f"{first.path}:{_places(same, 4)}: {first.message}."
+            text = f"{first.path}:{_list_places(same, 4)}: {first.message}."
             screen.text(text, 2, first=f"{first.rule}  ", most=None if is_alone or first.rule in urgent else 1)
 
 
-def _by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> list[list[Finding]]:
-    """Findings of the same rule; those of rules in ``apart`` only where they say the same."""
+def _group_by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> list[list[Finding]]:
+    """Return the findings grouped by rule; for rules in ``apart``, grouped by equal messages."""
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         message = finding.message if finding.rule in apart else ""
@@ -283,8 +283,8 @@ def _by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> list[l
     return list(groups.values())
 
 
-def _name(same: Sequence[Finding]) -> str:
-    """Code and name of the rule of some findings; of loaders the code and what they gain."""
+def _rule_or_gain(same: Sequence[Finding]) -> str:
+    """Return code and name of the rule of some findings; for loaders, code and gain."""
     rule, counting = same[0].rule, {one.code for one in all_rules() if one.counts_sites}
     kinds = Counter(one.gain.kind for one in same if one.gain is not None)
     if rule not in counting or not kinds:
@@ -294,8 +294,8 @@ def _name(same: Sequence[Finding]) -> str:
     return f"{rule} {', '.join(f'{number} {_SHORT[kind]}' for kind, number in kinds.items())}"
 
 
-def _places(findings: Sequence[Finding], most: int) -> str:
-    """Return ``3, 9``, or of more than ``most`` the first ones and how many there are: ``3, 9, … (12)``."""
+def _list_places(findings: Sequence[Finding], most: int) -> str:
+    """Return ``3, 9``; for more than ``most`` places, the first ones and the number of all: ``3, 9, … (12)``."""
     places = list(dict.fromkeys(finding.place for finding in findings))
     if len(places) <= most:
         return ", ".join(places)

@@ -1,7 +1,7 @@
 """Changes of a run or a plan: the ledger, the rules with their reasons, and every hunk.
 
-Lines of source stand one under the other as in a unified diff, or before and after side by side. Nothing of a line is
-left out: what does not fit goes on below it, without a number.
+Lines of source are printed as in a unified diff, or before and after side by side. Lines are complete: the part that
+does not fit continues below, without a number.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Literal
 
 from chirp_migrate.console.screen import Screen, diff_style
-from chirp_migrate.console.text import count, moment, plain
+from chirp_migrate.console.text import count, format_time, plain
 from chirp_migrate.plans.plan import Finding, Safety
 from chirp_migrate.report.hunks import Row, Section, side_by_side
 from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, reported_by_file
@@ -26,11 +26,11 @@ _SIDE_BY_SIDE = 160
 
 
 def show_run(run: RunStory, screen: Screen) -> None:
-    """Everything about one run."""
+    """Print everything about one run."""
     planned = run.number is None
     screen.title("The plan" if planned else f"Run {run.number} of apply")
     by = f" by {run.tool}" if run.tool else ""
-    made = "Made" if planned else f"Applied {moment(run.created)}"
+    made = "Made" if planned else f"Applied {format_time(run.created)}"
     created = sum(file.action == "create" for file in run.files)
     rewritten = len(run.files) - created
     would = "would be " if planned else ""
@@ -44,10 +44,10 @@ def show_run(run: RunStory, screen: Screen) -> None:
         screen.text("The plan of this run is missing in its journal, so its rules and reasons are not shown.")
     for sentence in () if run.ledger is None else ledger_sentences(run.ledger, planned=planned):
         screen.text(sentence, hang=2)
-    _rules(run, screen)
+    _show_rules(run, screen)
     for file in run.files:
         if file.action != "create":
-            _file(file, screen)
+            _show_file(file, screen)
     _show_added_files([file for file in run.files if file.action == "create"], screen, planned=planned)
     _show_reports(run.reported, screen)
     for title, skipped in (("Not handled", run.skipped), ("Left out on purpose", run.left_out)):
@@ -57,7 +57,7 @@ def show_run(run: RunStory, screen: Screen) -> None:
             screen.item(f"{one.path}:", one.reason)
 
 
-def _rules(run: RunStory, screen: Screen) -> None:
+def _show_rules(run: RunStory, screen: Screen) -> None:
     """Print the rules with findings: what they did, and why."""
     if run.findings:
         screen.heading("Rules, and why they exist")
@@ -74,7 +74,7 @@ def _rules(run: RunStory, screen: Screen) -> None:
         screen.text(next((member.reason for member in members if member.reason), ""), 4 + len(plain(code)), "dim")
 
 
-def _file(file: FileStory, screen: Screen) -> None:
+def _show_file(file: FileStory, screen: Screen) -> None:
     screen.line()
     screen.line("-" * screen.width, "dim")
     screen.text(file.path, style="bold")
@@ -83,14 +83,14 @@ def _file(file: FileStory, screen: Screen) -> None:
     hunks = sum(hunk.kind == "rewrite" for hunk in file.hunks)
     for hunk in file.hunks:
         name = HUNK_KINDS.get(hunk.kind, f"hunk {hunk.number} of {hunks}")
-        _hunk(hunk, f"{file.path}, {name}", screen)
+        _show_hunk(hunk, f"{file.path}, {name}", screen)
 
 
-def _hunk(hunk: HunkStory, name: str, screen: Screen) -> None:
+def _show_hunk(hunk: HunkStory, name: str, screen: Screen) -> None:
     marks = [hunk.decision or "", "edited in a review" if hunk.edited else ""]
     screen.heading(", ".join([name, *filter(None, marks)]))
     for one in hunk.findings:
-        _finding(one.finding, screen)
+        _show_finding(one.finding, screen)
     for line in hunk.imports:
         screen.text(f"needs: {line}", 2, "dim")
     for number, section in enumerate(hunk.sections):
@@ -99,25 +99,26 @@ def _hunk(hunk: HunkStory, name: str, screen: Screen) -> None:
         places = [f"cell {section.cell}" if section.cell is not None else "", section.within and f"in {section.within}"]
         if any(places):
             screen.text(", ".join(filter(None, places)), 2, "dim")
-        _section(section, screen)
+        _show_section(section, screen)
 
 
-def _section(section: Section, screen: Screen) -> None:
-    """The lines of one section of a hunk."""
+def _show_section(section: Section, screen: Screen) -> None:
+    """Print the lines of one section of a hunk."""
     numbers = [number for row in section.rows for number in (row.before, row.after) if number is not None]
     digits = len(str(max(numbers, default=0)))
     if screen.width < _SIDE_BY_SIDE:
-        rows = [[(_number(row.before), ""), *_half(row, "after")] for row in section.rows]
+        rows = [[(_number(row.before), ""), *_half_row(row, "after")] for row in section.rows]
         screen.diff(rows, (digits, digits, 1, None))
         return
     beside = [
-        [*_half(before, "before"), ("|", "dim"), *_half(after, "after")] for before, after in side_by_side(section.rows)
+        [*_half_row(before, "before"), ("|", "dim"), *_half_row(after, "after")]
+        for before, after in side_by_side(section.rows)
     ]
     screen.diff(beside, (digits, 1, None, 1, digits, 1, None))
 
 
-def _half(row: Row | None, side: Literal["before", "after"]) -> list[tuple[str, str]]:
-    """Number, sign and text of a line, or room for one."""
+def _half_row(row: Row | None, side: Literal["before", "after"]) -> list[tuple[str, str]]:
+    """Return number, sign and text of a line, or blanks in place of a line."""
     if row is None:
         return [("", ""), ("", ""), ("", "")]
     style = diff_style(row.sign)
@@ -128,7 +129,7 @@ def _number(number: int | None) -> str:
     return "" if number is None else str(number)
 
 
-def _finding(finding: Finding, screen: Screen, places: str | None = None) -> None:
+def _show_finding(finding: Finding, screen: Screen, places: str | None = None) -> None:
     """Print rule, place and message of a finding."""
     safety = "" if finding.safety is Safety.SAFE else f" ({finding.safety.value})"
     place = places or (f"line {finding.line}" if finding.cell is None else finding.place)
@@ -136,7 +137,7 @@ def _finding(finding: Finding, screen: Screen, places: str | None = None) -> Non
 
 
 def _show_added_files(files: list[FileStory], screen: Screen, *, planned: bool) -> None:
-    """Files that are added are not shown line by line: they are new, and can be read where they are."""
+    """Print the names of added files; their contents can be read in the files."""
     if not files:
         return
     screen.heading("Files to add" if planned else "Added files")
@@ -157,6 +158,6 @@ def _show_reports(stories: Iterable[FindingStory], screen: Screen) -> None:
             for first, *more in kinds:
                 where = ", ".join(one.finding.place for one in (first, *more))
                 noun = "" if first.finding.cell is not None else "lines " if more else "line "
-                _finding(first.finding, screen, f"{noun}{where}")
+                _show_finding(first.finding, screen, f"{noun}{where}")
                 if first.source:
                     screen.text(f"> {first.source.strip()}", 10, "dim")

@@ -1,4 +1,4 @@
-"""A story in a terminal: the verdict first, then figures, the account, and every change with its rule."""
+"""A report on a terminal: first the verdict, then metrics, the ledger, and every change with its rule."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _OF_VERDICTS = {
 
 
 def show_story(story: Story, screen: Screen) -> None:
-    """Print the report, with -q the verdict and its figures alone, with -v every word explained as well.
+    """Print the report; with -q only the verdict and its metrics, with -v also explanations of all terms.
 
-    Where the screen has at least 160 columns, changes stand side by side.
+    On a screen with at least 160 columns, changes are side by side.
     """
     screen.text(f"Migration of {story.name}", style="bold")
     if not screen.quiet:
-        screen.text(_contents(story))
+        screen.text(_summary_of_contents(story))
     screen.line()
     if story.verdict is not None:
         show_head(story.verdict, screen)
@@ -78,7 +78,7 @@ def show_story(story: Story, screen: Screen) -> None:
         _show_words(story, screen)
 
 
-def _contents(story: Story) -> str:
+def _summary_of_contents(story: Story) -> str:
     """Return a summary of the rest, for readers who have only seen the first lines."""
     hunks = sum(hunk.kind == "rewrite" for file in story.files for hunk in file.hunks)
     figures = "the verdict and its figures, " if story.verdict is not None else ""
@@ -86,7 +86,7 @@ def _contents(story: Story) -> str:
 
 
 def _show_words(story: Story, screen: Screen) -> None:
-    """Print each term with its meaning, and how every key figure is measured."""
+    """Print each term with its meaning, and how each key metric is measured."""
     screen.title("Words used here")
     words = _OF_CHANGES | (_OF_VERDICTS if story.verdict is not None else {})
     for word, meaning in words.items():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import count, figure, percent, sentence
+from chirp_migrate.console.text import count, format_value, percent, sentence
 from chirp_migrate.report.terminal.verdict_lines import show_details, style_of
-from chirp_migrate.report.verdict_rows import all_together, noticed, short
+from chirp_migrate.report.verdict_rows import all_together, noticeable_change, short_label
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import VerifyReport
 
@@ -21,13 +21,13 @@ _LINES = {"inconclusive": 3, "own run": 2, "differs": 4, "left out": 2, "the sam
 def show_verify(report: VerifyReport, screen: Screen) -> None:
     """Print the verdict, the total, the share of the possible saving, best and worst, and open points.
 
-    With -q it is the verdict alone, with -v also everything behind it.
+    With -q, print only the verdict; with -v, also all details.
     """
     style = style_of(report.verdict)
     screen.term(f"Verdict: {report.verdict}.", sentence(report.reason), indent=0, style=style, hang=2)
     if not screen.quiet and report.verdict != "failed":
         screen.line()
-        for name, text in _facts(report):
+        for name, text in _key_facts(report):
             screen.text(f"{text.rstrip('.')}.", first=f"{name:{_INDENT}}", most=_LINES.get(name, 1))
     if screen.verbose:
         if report.simulated is not None:
@@ -35,7 +35,7 @@ def show_verify(report: VerifyReport, screen: Screen) -> None:
         show_details(report, screen)
 
 
-def _facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
+def _key_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
     if report.ratio is None:
         yield "time", "not measured, as the training differs" if report.differences else "too little was timed"
     else:
@@ -60,12 +60,12 @@ def _times(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]:
         before, after = (together.median(side, "-") for side in ("before", "after"))
         yield "total", f"{before} s before, {after} s after, of your own training: {count(ratio.rounds, 'round')}"
     yield from _own_run(report)
-    if report.headspace is not None:
-        yield "possible", _describe_headroom(1 - ratio.value, report.headspace)
+    if report.headroom is not None:
+        yield "possible", _describe_headroom(1 - ratio.value, report.headroom)
     if len(report.ratios) > 1:
         best, *_, worst = sorted(report.ratios, key=lambda label: report.ratios[label].value)
         for name, label in (("best", best), ("worst", worst)):
-            yield name, f"{_describe_saving(report.ratios[label])}: {short(label)}"
+            yield name, f"{_describe_saving(report.ratios[label])}: {short_label(label)}"
 
 
 def _own_run(report: VerifyReport) -> Iterator[tuple[str, str]]:
@@ -74,22 +74,22 @@ def _own_run(report: VerifyReport) -> Iterator[tuple[str, str]]:
     if not timed:
         return
     label, own = max(timed, key=lambda pair: pair[1].folds * pair[1].epochs * pair[1].epoch_s["before"])
-    epoch, start_s = ([figure(of[side]) for side in ("before", "after")] for of in (own.epoch_s, own.start_s))
+    epoch, start_s = ([format_value(of[side]) for side in ("before", "after")] for of in (own.epoch_s, own.start_s))
     epochs = f"{count(own.epochs, 'epoch')}{' (assumed)' if own.assumed else ''}"
     parts = f"{epoch[0]} > {epoch[1]} s an epoch, {start_s[0]} > {start_s[1]} s start-up a fold"
     # What is longest and matters least is last: a line that is too long is cut.
-    yield "own run", f"{_describe_saving(report.ratios[label])} in {epochs}: {parts}: {short(label)}"
+    yield "own run", f"{_describe_saving(report.ratios[label])} in {epochs}: {parts}: {short_label(label)}"
 
 
-def _describe_headroom(saved: float, headspace: float) -> str:
-    could = f"zero-cost loading would save {percent(headspace)}"
-    if headspace < 0.005:
+def _describe_headroom(saved: float, headroom: float) -> str:
+    could = f"zero-cost loading would save {percent(headroom)}"
+    if headroom < 0.005:
         return "nothing: zero-cost loading would save no time"
-    return f"{could}; {percent(max(0.0, min(1.0, saved / headspace)))} of that is reached"
+    return f"{could}; {percent(max(0.0, min(1.0, saved / headroom)))} of that is reached"
 
 
 def _describe_saving(ratio: Ratio) -> str:
-    """Return ``38 % less time [31, 45]``, or ``more``; the interval is of what is named, the smaller end first."""
+    """Return ``38 % less time [31, 45]``, or ``more``, with the interval of that number, the smaller end first."""
     value, low, high = (100 * one for one in ratio.saved)
     if value >= 0:
         return f"{value:.0f} % less time [{low:.0f}, {high:.0f}]"
@@ -99,12 +99,12 @@ def _describe_saving(ratio: Ratio) -> str:
 def _not_known(report: VerifyReport) -> Iterator[tuple[str, str]]:
     inconclusive = [label for label, own in report.verdicts.items() if own.verdict in ("inconclusive", "undecided")]
     if inconclusive and len(report.verdicts) > 1:  # of a single one, the verdict says it
-        yield "inconclusive", ", ".join(map(short, inconclusive))
+        yield "inconclusive", ", ".join(map(short_label, inconclusive))
     work = report.workload
     if work is not None and (work.failing or work.no_room):
         fail = f"{len(work.failing)} fail before, too" if work.failing else ""
         room = f"{len(work.no_room)} beyond the budget" if work.no_room else ""
-        left_out = ", ".join(map(short, [*work.failing, *work.no_room]))
+        left_out = ", ".join(map(short_label, [*work.failing, *work.no_room]))
         yield "left out", f"{', '.join(filter(None, (fail, room)))}: {left_out}"
 
 
@@ -122,7 +122,7 @@ def _sameness(report: VerifyReport) -> Iterator[tuple[str, str]]:
             f"{len(augmented)} in distribution" if text else f"{count(len(augmented), 'entry point')} in distribution"
         )
         text = "; ".join(filter(None, (text.rstrip("."), distributed)))
-    shares = [share for label in report.noticed if (share := noticed(report, label)) is not None]
+    shares = [share for label in report.noticed if (share := noticeable_change(report, label)) is not None]
     if shares:
         text += f" (a probability that changed by {max(shares):.2f} would be noticed 9 times in 10)"
     yield "the same", text

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import figure, moment, sentence
-from chirp_migrate.report.verdict_rows import EntryTimes, all_together, entry_times, figures, noticed, short, tone
+from chirp_migrate.console.text import format_time, format_value, sentence
+from chirp_migrate.report.verdict_rows import (
+    EntryTimes,
+    all_together,
+    entry_times,
+    figures,
+    noticeable_change,
+    short_label,
+    tone_of_verdict,
+)
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.measures.metric_data import LoaderRate
@@ -32,14 +40,14 @@ _STYLES = {"good": _GREEN, "open": _YELLOW, "bad": _RED}
 _MARKS = {"met": "green", "not met": "red"}
 #: Columns of a bar, and from which width on it gets the larger one, and there is room for zero-cost loading.
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140
-_PERFECT, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
+_ZERO_COST, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
 #: Share of the best rate that counts as equal to it.
 _PLATEAU = 0.9
 
 
 def style_of(verdict: str) -> str:
     """Return the style of a verdict on a terminal."""
-    return _STYLES[tone(verdict)]
+    return _STYLES[tone_of_verdict(verdict)]
 
 
 def show_head(verdict: VerifyReport, screen: Screen) -> None:
@@ -50,62 +58,62 @@ def show_head(verdict: VerifyReport, screen: Screen) -> None:
     screen.text(sentence(verdict.reason), 2)
     if verdict.simulated is not None:
         screen.text(verdict.simulated.what, 2, _YELLOW)
-    if verdict.perfect is not None:
-        share = _percent(max(0.0, verdict.perfect.saved[0]))
+    if verdict.zero_cost_ratio is not None:
+        share = _percent(max(0.0, verdict.zero_cost_ratio.saved[0]))
         screen.text(f"Loading that takes no time would save {share}: no loader can save more.", 2)
 
 
 def show_details(verdict: VerifyReport, screen: Screen) -> None:
-    """Everything behind the verdict."""
-    _measures(verdict, screen)
-    _times(verdict, screen)
-    _training(verdict, screen)
-    _targets(verdict, screen)
-    _sameness(verdict, screen)
+    """Print all details of the verdict."""
+    _show_metrics(verdict, screen)
+    _show_times(verdict, screen)
+    _show_training(verdict, screen)
+    _show_targets(verdict, screen)
+    _show_differences(verdict, screen)
     if verdict.problems:
         screen.heading("Loading problems that were seen (chirp-migrate doctor shows them with line and fix)")
     for one in verdict.problems:
         screen.item("-", f"{one.message} [{one.check}]")
-    _conditions(verdict, screen)
+    _show_conditions(verdict, screen)
 
 
-def _measures(verdict: VerifyReport, screen: Screen) -> None:
+def _show_metrics(verdict: VerifyReport, screen: Screen) -> None:
     shown = figures(verdict)
     if not shown:
         return
     simulated = "" if verdict.simulated is None else " (device steps simulated)"
     screen.heading(f"Key figures, all entry points together{simulated}")
     rows = [
-        [f"{one.title} ({one.unit})" if one.unit else one.title, figure(before), figure(after)]
+        [f"{one.title} ({one.unit})" if one.unit else one.title, format_value(before), format_value(after)]
         for one, before, after in shown
     ]
     screen.table(["", "before", "after"], rows)
-    _loading(verdict, screen)
+    _show_loading(verdict, screen)
 
 
-def _times(verdict: VerifyReport, screen: Screen) -> None:
+def _show_times(verdict: VerifyReport, screen: Screen) -> None:
     together, entries = all_together(verdict), entry_times(verdict)
     timed = [*([] if together is None else [together]), *entries]
     if not timed:
         return
     screen.heading("Seconds of training, and how much of them is saved (interval)")
     beside = screen.width >= _WITH_PERFECT
-    header = ["entry point", "before", "after", "after : before", "saved", *(_PERFECT if beside else ())]
+    header = ["entry point", "before", "after", "after : before", "saved", *(_ZERO_COST if beside else ())]
     rows = [_time_row(entry, _LONG_BAR if screen.width >= _WIDE else _BAR, beside) for entry in timed]
     screen.table([*header, "verdict"], rows, left=(0, 3, len(header)))
     screen.text("Times of your own training, computed from start-up and epoch times: medians of the rounds.", 2)
-    _epochs(verdict, screen)
+    _show_epochs(verdict, screen)
 
 
-def _epochs(verdict: VerifyReport, screen: Screen) -> None:
+def _show_epochs(verdict: VerifyReport, screen: Screen) -> None:
     """Print the parts of the user's own runs."""
     rows = []
     for label, own in verdict.own_runs.items():
         if own.epochs:
-            epoch_s = [figure(own.epoch_s.get(side)) for side in ("before", "after")]
-            start_s = [figure(own.start_s.get(side)) for side in ("before", "after")]
+            epoch_s = [format_value(own.epoch_s.get(side)) for side in ("before", "after")]
+            start_s = [format_value(own.start_s.get(side)) for side in ("before", "after")]
             assumed = " (assumed)" if own.assumed else ""
-            rows.append([short(label), *epoch_s, *start_s, f"{own.folds} x {own.epochs}{assumed}"])
+            rows.append([short_label(label), *epoch_s, *start_s, f"{own.folds} x {own.epochs}{assumed}"])
     if rows:
         screen.heading("Seconds an epoch, and of start-up for each fold")
         header = ["entry point", "epoch before", "after", "start-up before", "after", "folds x epochs"]
@@ -115,25 +123,25 @@ def _epochs(verdict: VerifyReport, screen: Screen) -> None:
 def _time_row(entry: EntryTimes, room: int, beside: bool) -> list[str]:
     label = "all together" if entry.label == "all" else entry.label
     before, after, cached = (entry.median(side, "-") for side in ("before", "after", "cached"))
-    perfect = [cached, _saving_text(entry.perfect)] if beside else []
-    return [label, before, after, _bar(entry.ratio, room), _saving_text(entry.ratio), *perfect, entry.verdict]
+    zero_cost_ratio = [cached, _saving_text(entry.zero_cost_ratio)] if beside else []
+    return [label, before, after, _bar(entry.ratio, room), _saving_text(entry.ratio), *zero_cost_ratio, entry.verdict]
 
 
 def _bar(ratio: Ratio, room: int) -> str:
-    """The time after as a share of the time before, which is the whole bar; ``>`` where it is longer than that."""
+    """Return a bar of the time after; the full width is the time before, and ``>`` marks a longer time."""
     full = min(room, max(1, round(room * ratio.value)))
     return f"{'#' * full}{'.' * (room - full)}{'>' if ratio.value > 1 + 0.5 / room else ''}"
 
 
 def _saving_text(ratio: Ratio | None) -> str:
-    """Return ``38 % [31, 45]``; negative where time is lost."""
+    """Return ``38 % [31, 45]``; negative if time is lost."""
     if ratio is None:
         return "-"
     share, low, high = (f"{100 * value:.0f}" for value in ratio.saved)
     return f"{share} % [{low}, {high}]"
 
 
-def _targets(verdict: VerifyReport, screen: Screen) -> None:
+def _show_targets(verdict: VerifyReport, screen: Screen) -> None:
     if verdict.targets:
         screen.heading("Required figures, after the migration")
     for one in verdict.targets:
@@ -142,7 +150,7 @@ def _targets(verdict: VerifyReport, screen: Screen) -> None:
         screen.term(one.verdict, text, style=_MARKS.get(one.verdict, ""))
 
 
-def _sameness(verdict: VerifyReport, screen: Screen) -> None:
+def _show_differences(verdict: VerifyReport, screen: Screen) -> None:
     """Print the differences, or how the versions were compared."""
     if verdict.differences:
         screen.heading("What is not the same training")
@@ -154,7 +162,7 @@ def _sameness(verdict: VerifyReport, screen: Screen) -> None:
             [
                 f"{label} (not repeatable)" if label in verdict.unrepeatable else label,
                 f"{p:.2g}",
-                "-" if (share := noticed(verdict, label)) is None else f"{share:.2f}",
+                "-" if (share := noticeable_change(verdict, label)) is None else f"{share:.2f}",
             ]
             for label, p in verdict.smallest_adjusted_p.items()
         ]
@@ -166,21 +174,21 @@ def _sameness(verdict: VerifyReport, screen: Screen) -> None:
         screen.item("-", sentence(note))
 
 
-def _conditions(verdict: VerifyReport, screen: Screen) -> None:
+def _show_conditions(verdict: VerifyReport, screen: Screen) -> None:
     screen.heading("What was run, and where")
-    told = {
+    conditions = {
         "Before": verdict.before,
         "Training": verdict.described.workload,
         "Rounds": verdict.described.rounds,
         "Machine": verdict.described.machine,
-        "Verified": " by ".join(filter(None, (moment(verdict.created), verdict.tool))),
+        "Verified": " by ".join(filter(None, (format_time(verdict.created), verdict.tool))),
         "Packages": _join_values(verdict.environment.get("packages")),
         "Environment variables": _join_values(verdict.environment.get("variables")),
         "Time went into": ", ".join(f"{name} {seconds:.0f} s" for name, seconds in verdict.spent_s.items()),
         "Left out of the copies": "; ".join(verdict.copies),
         "Not trained": "; ".join(() if verdict.workload is None else verdict.workload.left_out),
     }
-    for name, text in told.items():
+    for name, text in conditions.items():
         if text:
             screen.term(name, f"{text.rstrip('.')}.")
     if verdict.output_tail:
@@ -197,8 +205,8 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _training(report: VerifyReport, screen: Screen) -> None:
-    """How many samples an epoch had, and the last losses; nothing where no loader was seen."""
+def _show_training(report: VerifyReport, screen: Screen) -> None:
+    """Print the number of samples in an epoch, and the last losses; nothing if no loader was seen."""
     before, after = (report.passes.get(side, {}) for side in ("before", "after"))
     if not any(before.values()):
         return
@@ -207,12 +215,12 @@ def _training(report: VerifyReport, screen: Screen) -> None:
     for label, passes in before.items():
         others = after.get(label, [])
         counts = [_both(_per_pass(passes, role), _per_pass(others, role)) for role in ("train", "validation")]
-        rows.append([short(label), *counts, _losses(passes), _losses(others)])
+        rows.append([short_label(label), *counts, _last_losses(passes), _last_losses(others)])
     screen.table(["entry point", "train", "validation", "before", "after"], rows)
 
 
-def _loading(report: VerifyReport, screen: Screen) -> None:
-    """Growth of memory, why there is no GPU figure, and how fast the migrated data loads by itself."""
+def _show_loading(report: VerifyReport, screen: Screen) -> None:
+    """Print the growth of memory, why there is no GPU metric, and the rate of loading the migrated data alone."""
     for side, slope in report.measures.memory_slope_mib.items():
         if slope is not None:
             text = f"Memory growth {side}: {slope.value:+.2f} MiB/epoch [{slope.low:+.2f}, {slope.high:+.2f}]."
@@ -228,8 +236,8 @@ def _loading(report: VerifyReport, screen: Screen) -> None:
             f"{rate.samples_per_second:,.0f} {'from the factory' if rate.loader == 'factory' else f'at {rate.workers}'}"
             for rate in rates
         )
-        text = f"Loading alone after the migration, samples/s by workers of PyTorch's loader: {each}. {_plateau(rates)}"
-        screen.text(text, 2)
+        text = f"Loading alone after the migration, samples/s by workers of PyTorch's loader: {each}."
+        screen.text(f"{text} {_useful_workers_sentence(rates)}", 2)
 
 
 def _per_pass(passes: Sequence[Trace], role: str) -> str:
@@ -243,8 +251,8 @@ def _both(before: str, after: str) -> str:
     return before if before == after else f"{before}>{after}"
 
 
-def _losses(passes: Sequence[Trace]) -> str:
-    """Mean loss of the last training pass and of the last validation pass in which a loss was computed."""
+def _last_losses(passes: Sequence[Trace]) -> str:
+    """Return the mean losses of the last training pass and the last validation pass with a loss."""
     texts = []
     for role in ("train", "validation"):
         means = [loss for record in passes if record.role == role and (loss := record.mean_loss()) is not None]
@@ -252,8 +260,8 @@ def _losses(passes: Sequence[Trace]) -> str:
     return " / ".join(texts)
 
 
-def _plateau(rates: Sequence[LoaderRate]) -> str:
-    """From how many workers on PyTorch's loader gains nothing more, and the setting that follows (R-004)."""
+def _useful_workers_sentence(rates: Sequence[LoaderRate]) -> str:
+    """Return the number of workers from which PyTorch's loader gets no faster, and the resulting setting (R-004)."""
     plain = {rate.workers: rate.samples_per_second or 0.0 for rate in rates if rate.loader == "plain"}
     ours = next((rate.samples_per_second or 0.0 for rate in rates if rate.loader == "factory"), 0.0)
     if len(plain) < 2:

@@ -1,7 +1,7 @@
 """The CPU use of other processes, which makes timings unreliable.
 
-The system counts how long every CPU was busy; what this process and its children did not use of that, others did. Time
-that a hypervisor gave to other machines (steal) counts as theirs.
+The system counts how long every CPU was busy. Other processes used the part that this process and its children did not
+use. Time that a hypervisor gave to other machines (steal) counts as time of other processes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import psutil
 
-__all__ = ["BUSY_ABOVE", "Watch", "not_watched", "own_s"]
+__all__ = ["BUSY_ABOVE", "Watch", "not_watched", "own_cpu_seconds"]
 
 BUSY_ABOVE = 0.10
 """Share of the CPUs in use by others above which a measurement counts as disturbed. An idle desktop or server is
@@ -26,8 +26,8 @@ _COUNTED_FROM_S = 0.2
 """Where so much CPU time of our own did not show in the system's count, it does not count (some sandboxes)."""
 
 
-def own_s() -> float:
-    """CPU seconds of this process and of its children that were waited for."""
+def own_cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of its ended children."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
@@ -35,7 +35,7 @@ def own_s() -> float:
 class Watch:
     """The CPU use of other processes during :meth:`watching`, over all these times.
 
-    The system counts in hundredths of a second, so a short time by itself says little.
+    The system counts in hundredths of a second, so a single short time is inaccurate.
     """
 
     def __init__(self) -> None:
@@ -43,11 +43,11 @@ class Watch:
         self._busy_s = self._own_s = self._available_s = 0.0
 
     @contextmanager
-    def watching(self, used_s: Callable[[], float] = own_s) -> Iterator[None]:
-        """Watch for a while, until all that ours used is known: that of a child is when it has been waited for.
+    def watching(self, used_s: Callable[[], float] = own_cpu_seconds) -> Iterator[None]:
+        """Return a context that watches; at its end, the CPU time of all own processes must be known.
 
         Args:
-            used_s: gives the CPU seconds used by all of ours so far.
+            used_s: returns the CPU seconds that all own processes have used so far.
         """
         began, busy_before, own_before = time.perf_counter(), _busy_s(self._cpus), used_s()
         yield
@@ -58,14 +58,14 @@ class Watch:
             self._available_s += (time.perf_counter() - began) * len(self._cpus)
 
     def others(self) -> float | None:
-        """Return the share (0 to 1) of the usable CPUs that other processes used; None if not known."""
+        """Return the share (0 to 1) of the usable CPUs that other processes used; None if it is not known."""
         if self._available_s == 0 or (self._busy_s == 0 and self._own_s > _COUNTED_FROM_S):
             return None
         return min(1.0, max(0.0, (self._busy_s - self._own_s) / self._available_s))
 
 
 def not_watched() -> str | None:
-    """Return why other processes cannot be watched here, or None if they can."""
+    """Return why other processes cannot be watched on this system; None if they can."""
     cpus = _own_cpus()
     if _busy_s(cpus) is None:
         return "this system does not count how long each CPU is busy"
@@ -78,14 +78,17 @@ def not_watched() -> str | None:
 
 
 def _own_cpus() -> frozenset[int]:
-    """CPUs this process, and so its children, may run on."""
+    """Return the CPUs on which this process and its children may run."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
 
 
 def _busy_s(cpus: frozenset[int]) -> float | None:
-    """Seconds that ``cpus`` were busy since the system started, all together; None where nothing is counted."""
+    """Return the seconds that ``cpus`` together were busy since the system started.
+
+    The result is None if the system does not count.
+    """
     try:
         counted = psutil.cpu_times(percpu=True)
     except OSError:

@@ -1,6 +1,6 @@
-"""Ends what a child process started, also what left its process group by starting a session of its own.
+"""Ending of all processes that a child process started, including those that left its process group.
 
-Every process of a run inherits a variable with a word that exists nowhere else. Those that cleared their environment
+Every process of a run inherits an environment variable with a unique value. Processes that cleared their environment
 are found as long as their parents live.
 """
 
@@ -23,20 +23,20 @@ _ROUNDS = 50
 
 
 def end_all(mark: str, child: int | None = None, *, alive: bool = False) -> None:
-    """Kill every process that carries ``mark`` with all that descends from it, and the process group of a child.
+    """Kill every process with ``mark`` and its descendants, and the process group of a child.
 
-    What they start while they are being killed is looked for again.
+    Processes that they start meanwhile are killed as well.
 
     Args:
-        mark: what :data:`MARKER` is in its environment.
-        child: process and group, a child of this one; None for none.
-        alive: whether the child has not been waited for, so that its number is still its own.
+        mark: value of :data:`MARKER` in the environment of the processes.
+        child: process and group of a child of this process; None if there is none.
+        alive: whether the child has not been waited for, so that its process number still belongs to it.
     """
     for _ in range(_ROUNDS):
         left = {one.pid: one for one in psutil.process_iter() if _is_left(one, mark)}
         for root in [*left, *([child] if child is not None and alive else [])]:
             with suppress(psutil.Error):  # it ended
-                left |= {one.pid: one for one in psutil.Process(root).children(recursive=True) if _runs(one)}
+                left |= {one.pid: one for one in psutil.Process(root).children(recursive=True) if _is_running(one)}
         if child is not None and hasattr(os, "killpg"):
             # Nothing may be left of the group; macOS reports zombies as not permitted.
             with suppress(ProcessLookupError, PermissionError):
@@ -55,7 +55,9 @@ def suspend_all(pid: int) -> list[psutil.Process]:
     with suppress(psutil.Error):
         first = psutil.Process(pid)
         for _ in range(_ROUNDS):
-            new = [one for one in (first, *first.children(recursive=True)) if one.pid not in stopped and _runs(one)]
+            new = [
+                one for one in (first, *first.children(recursive=True)) if one.pid not in stopped and _is_running(one)
+            ]
             if not new:
                 break
             for one in new:
@@ -73,7 +75,7 @@ def resume_all(stopped: Sequence[psutil.Process]) -> None:
 
 
 def own_cpus() -> list[int]:
-    """CPUs that this process may run on; none where the system cannot restrict a process to some of them."""
+    """Return the CPUs on which this process may run; empty if the system cannot restrict a process to some CPUs."""
     with suppress(AttributeError, psutil.Error):
         return list(psutil.Process().cpu_affinity())
     return []
@@ -81,10 +83,10 @@ def own_cpus() -> list[int]:
 
 @contextmanager
 def woken_on(pid: int, cpu: int | None) -> Iterator[None]:
-    """Wake a process meanwhile, on this CPU; then the system moves it as ever.
+    """Return a context in which a process wakes on this CPU; after it, the system schedules the process as usual.
 
-    A process that slept wakes where it ran last, and some CPUs are busier than others: two processes that take turns
-    are to begin on the same.
+    A process wakes on the CPU where it ran last, and some CPUs are busier than others. Two processes that take turns
+    must therefore begin on the same CPU.
     """
     process, usual = psutil.Process(), None
     if cpu is not None:
@@ -102,11 +104,11 @@ def woken_on(pid: int, cpu: int | None) -> Iterator[None]:
 
 def _is_left(process: psutil.Process, mark: str) -> bool:
     with suppress(psutil.Error, OSError):  # it ended, or belongs to another user
-        return process.environ().get(MARKER) == mark and _runs(process)
+        return process.environ().get(MARKER) == mark and _is_running(process)
     return False
 
 
-def _runs(process: psutil.Process) -> bool:
+def _is_running(process: psutil.Process) -> bool:
     with suppress(psutil.Error):
         return bool(process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD))
     return False

@@ -8,7 +8,7 @@ __all__ = ["ending"]
 
 
 def ending(status: int) -> str:
-    """Return how a process ended, in words, by its exit status (negative: the number of a signal)."""
+    """Return a description of how a process ended, by its exit status (negative: the number of a signal)."""
     if status >= 0:
         return f"exit code {status}"
     try:

@@ -1,7 +1,7 @@
-"""Cleans up after a process that was killed: ends what it started, which may be suspended, and removes its folders.
+"""Clean-up after a killed process: its children, which may be suspended, are ended, and its folders removed.
 
 The guard is a small process that is never suspended. It waits until its standard input ends, which happens at the
-latest when the parent process does, however that ends.
+latest when the parent process ends, for any reason.
 """
 
 from __future__ import annotations

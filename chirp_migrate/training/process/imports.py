@@ -1,4 +1,4 @@
-"""Whether the running code is that of the copy, and advice for a missing module."""
+"""Checks that the running code is that of the copy, and advice for a missing module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.console.text import instead
+from chirp_migrate.console.text import suggest_name
 from chirp_migrate.training.errors import NotFound, NotUsable
 
 __all__ = ["PACKAGE_ROOT", "check_imports", "check_program", "enter_tree", "missing_module", "modules_of", "named"]
@@ -39,14 +39,14 @@ _PLACE = re.compile(r'File "([^"\n]+)", line (\d+)')
 
 
 def check_imports(tree: Path, origin: str) -> None:
-    """Check that no module came from ``origin``: an installed package would hide the compared code.
+    """Check that no module was imported from ``origin``: an installed package would hide the compared code.
 
     Args:
-        tree: the copy, which is to be imported from.
-        origin: the user's folder; empty for none.
+        tree: the copy, from which modules must be imported.
+        origin: the user's folder; may be empty.
 
     Raises:
-        NotUsable: a module of the backend comes from there.
+        NotUsable: a module of the backend was imported from ``origin``.
     """
     if not origin:
         return
@@ -70,11 +70,11 @@ def named(reference: str, what: str, fits: Callable[[Any], bool] = callable) -> 
     A file is imported under its own name, from its folder, so that worker processes can import it, too.
 
     Args:
-        what: what is to be named, in a word: ``class``.
-        fits: whether a value is one.
+        what: the kind of object, in one word such as ``class``.
+        fits: returns whether a value is of that kind.
 
     Raises:
-        NotFound: there is no such module, file or name, or something else goes by that name.
+        NotFound: there is no such module, file or name, or the name refers to another kind of object.
     """
     place, _, name = reference.rpartition(":")
     module = _import_module(place)
@@ -86,12 +86,12 @@ def named(reference: str, what: str, fits: Callable[[Any], bool] = callable) -> 
             if not one.startswith("_") and getattr(other, "__module__", None) == module.__name__ and fits(other)
         ]
         there = f"{place} has no {what} {name}" if value is None else f"{reference} is no {what}"
-        raise NotFound(f"{there}; {instead(name, own, 'it has')}")
+        raise NotFound(f"{there}; {suggest_name(name, own, 'it has')}")
     return value
 
 
 def modules_of(tree: Path) -> dict[str, Path]:
-    """Files of the modules at the root of a tree and in its folders, but for tests and the like, by importable name."""
+    """Return the files of the modules in a tree by importable name, without tests and similar folders."""
     found = {}
     for path in sorted([*tree.glob("*.py"), *tree.glob("*/*.py"), *tree.glob("src/*/*.py")]):
         parts = path.relative_to(tree / "src" if (tree / "src") in path.parents else tree).with_suffix("").parts
@@ -102,7 +102,7 @@ def modules_of(tree: Path) -> dict[str, Path]:
 
 
 def check_program(module: str) -> None:
-    """Check that ``python -m`` can run a module, or the module ``__main__`` of a package. It imports packages.
+    """Check that ``python -m`` can run a module, or the module ``__main__`` of a package; this imports packages.
 
     Raises:
         NotFound: there is no such module.
@@ -117,7 +117,7 @@ def check_program(module: str) -> None:
 
 @contextmanager
 def _found(module: str) -> Iterator[None]:
-    """Raise NotFound if the block finds that the module, or a package that contains it, does not exist."""
+    """Return a context that raises NotFound if the module, or a package that contains it, does not exist."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -129,7 +129,7 @@ def _found(module: str) -> Iterator[None]:
 def _no_module(module: str) -> NotFound:
     names = [name.removesuffix(".__init__") for name in modules_of(Path())]
     there = f"there is no module {module} to be imported from PATH"
-    return NotFound(f"{there}; {instead(module, names, 'its modules are')}")
+    return NotFound(f"{there}; {suggest_name(module, names, 'its modules are')}")
 
 
 def _import_module(place: str) -> Any:
@@ -139,7 +139,7 @@ def _import_module(place: str) -> Any:
     path = Path(place)
     if not path.is_file():
         files = map(str, modules_of(Path()).values())
-        raise NotFound(f"there is no file {place} in PATH; {instead(place, files, 'its files are')}")
+        raise NotFound(f"there is no file {place} in PATH; {suggest_name(place, files, 'its files are')}")
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(1, folder)
@@ -150,7 +150,7 @@ def missing_module(log: str) -> str | None:
     """Return the advice for the missing module at the end of a program's output; None without one.
 
     Args:
-        log: the last lines of its output, traceback included.
+        log: the last lines of the program's output, traceback included.
     """
     missing = list(_MISSING.finditer(log))
     if not missing:
@@ -170,9 +170,9 @@ def missing_module(log: str) -> str | None:
 
 
 def enter_tree(tree: Path) -> None:
-    """Make the tree the working directory and first import path; this package stays importable, as the last.
+    """Make the tree the working directory and first import path; this package stays importable, from the last path.
 
-    Where packages lie in ``src/``, that comes next, before an installation of the same package.
+    If ``src/`` contains packages, it is the second path, before an installation of the same package.
     """
     os.chdir(tree)
     sys.path[0] = str(tree)

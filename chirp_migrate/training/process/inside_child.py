@@ -1,4 +1,4 @@
-"""In a child process: the process that started it, and waits for its answer."""
+"""The child's side of the connection to its parent process, which waits for the result."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import NotUsable, Raised
-from chirp_migrate.training.process.background_load import own_s
+from chirp_migrate.training.process.background_load import own_cpu_seconds
 from chirp_migrate.training.process.imports import enter_tree
-from chirp_migrate.training.process.protocol import Answer, Failed, Message, Ready, Said
+from chirp_migrate.training.process.protocol import ChildResult, Failed, Message, ProgressLine, Ready
 
 __all__ = ["Parent", "serve"]
 
@@ -24,7 +24,7 @@ __all__ = ["Parent", "serve"]
 class _Request(Protocol):
     @property
     def tree(self) -> str:
-        """Folder that the child works in and imports from."""
+        """Return the folder in which the child works and from which it imports."""
 
 
 _R = TypeVar("_R", bound=_Request)
@@ -33,11 +33,11 @@ _R = TypeVar("_R", bound=_Request)
 class Parent:
     """The parent's end of the pipe.
 
-    It has no name, so nobody else can open it; what the user's code starts by itself does not inherit it.
+    The pipe has no name, so no other process can open it, and processes of the user's code do not inherit it.
     """
 
     def __init__(self, end: int) -> None:
-        """Take over an end of a pipe that this process inherited: a descriptor, or a handle of Windows."""
+        """Take over an inherited end of a pipe: a descriptor, or a handle of Windows."""
         getattr(os, "set_handle_inheritable", os.set_inheritable)(end, False)
         self._connection = getattr(connection, "PipeConnection", connection.Connection)(end)
 
@@ -48,22 +48,22 @@ class Parent:
     def wait_for_turn(self) -> None:
         """Report that the next step is prepared, and wait for the turn.
 
-        Two children so start and import beside each other and then train in turns, while what trains has the machine
-        to itself: the threads of two trainings on the same cores would wait for each other most of the time. A
-        machine's speed drifts within seconds, so what is compared is timed right after each other.
+        So two children start and import at the same time, and then train in turns, each alone on the machine: the
+        threads of two trainings on the same cores would wait for each other most of the time. The speed of a machine
+        drifts within seconds, so compared epochs directly follow each other.
 
         Raises:
-            SystemExit: the parent is gone, so the result has no receiver.
+            SystemExit: the parent has ended, so the result has no receiver.
         """
-        self.send(Ready(own_s(), time.time()))
+        self.send(Ready(own_cpu_seconds(), time.time()))
         self._read_bytes()
 
-    def show(self, what: str | Step) -> None:
-        """Progress: see :data:`~chirp_migrate.console.progress.Progress`."""
-        self.send(what if isinstance(what, Step) else Said(what))
+    def show(self, what: str | ProgressStep) -> None:
+        """Send progress to the parent: see :data:`~chirp_migrate.console.progress.Progress`."""
+        self.send(what if isinstance(what, ProgressStep) else ProgressLine(what))
 
     def send(self, message: Message) -> None:
-        """Send a message; raise SystemExit if the parent is gone."""
+        """Send a message; raise SystemExit if the parent has ended."""
         try:
             self._connection.send_bytes(as_bytes(message, indent=None))
         except OSError:
@@ -80,20 +80,20 @@ _GONE = "the process that started this one has ended"
 
 
 def serve(kind: type[_R], act: Callable[[_R, Parent], Any]) -> int:
-    """Run a child: execute the request in its tree, and send the answer.
+    """Run a child: perform the task in its tree, and send the result.
 
     Args:
-        kind: type of the request.
-        act: gives the answer (a dataclass); raises :class:`NotUsable` or :class:`Raised`.
+        kind: type of the task.
+        act: performs the task and returns the result (a dataclass); raises :class:`NotUsable` or :class:`Raised`.
 
     Returns:
-        The exit code of the process: 0, or 1 where it came to nothing.
+        The exit code of the process: 0, or 1 after a failure.
     """
     parent = Parent(int(sys.argv[1]))
     request = parent.request(kind)
     enter_tree(Path(request.tree))
     try:
-        parent.send(Answer(act(request, parent)))
+        parent.send(ChildResult(act(request, parent)))
     except NotUsable as problem:
         parent.send(Failed(str(problem), usage=True))
         return 1

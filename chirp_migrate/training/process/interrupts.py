@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while children run: everything is cleaned up, once."""
+"""Handling of Ctrl-C and SIGTERM while children run: everything is cleaned up, once."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["signals_as_one_interrupt"]
 
 @contextmanager
 def signals_as_one_interrupt() -> Iterator[None]:
-    """SIGTERM cleans up as Ctrl-C does, and a second signal does not break into the cleaning up.
+    """Return a context in which SIGTERM cleans up as Ctrl-C does, and a second signal does not interrupt that.
 
-    Where handlers cannot be set (in another thread), they are left as they are.
+    If handlers cannot be set (in another thread), they do not change.
     """
     caught = (signal.SIGINT, signal.SIGTERM)
 

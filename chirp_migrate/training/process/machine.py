@@ -26,7 +26,7 @@ _VARIABLES = (
 
 
 def describe(threads: int) -> dict[str, Any]:
-    """Processor, usable CPUs, accelerator, torch, the compute threads it is given, Python and system."""
+    """Return processor, usable CPUs, accelerator, torch, its compute threads, Python and system."""
     import torch
 
     from chirpid_patch.machine.cpus import usable_cpus
@@ -43,10 +43,10 @@ def describe(threads: int) -> dict[str, Any]:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Return ``python`` (version, build, executable), ``packages`` (those installed that matter) and ``variables``.
+    """Return ``python`` (version, build, executable), relevant installed ``packages``, and ``variables``.
 
-    ``variables`` are the user's; each process of a verification has, above them, equal thread counts, hash seed and
-    temporary folder.
+    ``variables`` are those of the user. Each process of a verification also gets the same number of threads and hash
+    seed, and a temporary folder.
     """
     packages = {}
     for name in _PACKAGES:

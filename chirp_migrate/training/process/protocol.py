@@ -6,16 +6,16 @@ from typing import Any
 
 import msgspec
 
-from chirp_migrate.console.progress import Step
+from chirp_migrate.console.progress import ProgressStep
 
-__all__ = ["Answer", "Failed", "Found", "Message", "Ready", "Said"]
+__all__ = ["ChildResult", "Failed", "Message", "PartialResult", "ProgressLine", "Ready"]
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):
     """The child waits for its next turn.
 
     Attributes:
-        cpu_s: CPU seconds it has used; those of processes that it started count from their end on.
+        cpu_s: CPU seconds that it has used, including those of its ended child processes.
         at: time stamp (``time.time()``).
     """
 
@@ -23,17 +23,17 @@ class Ready(msgspec.Struct, tag="ready", frozen=True):
     at: float
 
 
-class Said(msgspec.Struct, tag="said", frozen=True):
-    """A line of progress that stays."""
+class ProgressLine(msgspec.Struct, tag="said", frozen=True):
+    """A line of progress that stays on the screen."""
 
     text: str
 
 
-class Found(msgspec.Struct, tag="found", frozen=True):
+class PartialResult(msgspec.Struct, tag="found", frozen=True):
     """A partial result of the child, sent early.
 
     Attributes:
-        name: of the part.
+        name: name of the part.
         value: a dataclass, which arrives as plain values.
     """
 
@@ -42,22 +42,22 @@ class Found(msgspec.Struct, tag="found", frozen=True):
 
 
 class Failed(msgspec.Struct, tag="failed", frozen=True):
-    """The child came to nothing.
+    """The child failed.
 
     Attributes:
-        sentence: why, for the user.
-        usage: whether that lies in what was asked for, and not in the user's code.
+        sentence: the reason, for the user.
+        usage: whether the cause is the task, and not the user's code.
     """
 
     sentence: str
     usage: bool = False
 
 
-class Answer(msgspec.Struct, tag="answer", frozen=True):
-    """The answer of the child: a dataclass, which arrives as plain values."""
+class ChildResult(msgspec.Struct, tag="answer", frozen=True):
+    """The result of the child: a dataclass, which arrives as plain values."""
 
     value: Any
 
 
-Message = Ready | Said | Step | Found | Failed | Answer
+Message = Ready | ProgressLine | ProgressStep | PartialResult | Failed | ChildResult
 """The messages of a child. A parent sends the request, and then any object for each turn."""

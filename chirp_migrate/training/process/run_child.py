@@ -1,4 +1,4 @@
-"""Run a child process and return its answer, or one sentence that explains why there is none."""
+"""Running of a child process, with its result or one sentence that explains why there is none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import msgspec
 import psutil
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
-from chirp_migrate.console.progress import Progress, Step, no_progress
+from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
 from chirp_migrate.console.text import sentence as as_sentence
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
@@ -28,7 +28,7 @@ from chirp_migrate.training.process.descendants import MARKER, end_all, resume_a
 from chirp_migrate.training.process.exit_status import ending
 from chirp_migrate.training.process.guard import guarded
 from chirp_migrate.training.process.imports import PACKAGE_ROOT, missing_module
-from chirp_migrate.training.process.protocol import Answer, Failed, Found, Message, Ready, Said
+from chirp_migrate.training.process.protocol import ChildResult, Failed, Message, PartialResult, ProgressLine, Ready
 
 __all__ = ["Child", "Role", "workload_failed"]
 
@@ -46,13 +46,13 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Role:
-    """How a child is spoken of.
+    """The words for a child in messages.
 
     Attributes:
-        name: ``The before side``: what takes too long or crashes.
-        failed: what stands before its own sentence where it fails.
-        less: options by which it has less to do.
-        side: ``before`` or ``after``; empty where it is neither.
+        name: the subject of messages, such as ``The before side``.
+        failed: the text before the child's own sentence if it fails.
+        less: options that reduce its work.
+        side: ``before`` or ``after``; empty for other children.
     """
 
     name: str
@@ -63,21 +63,22 @@ class Role:
 
 @dataclass
 class Child(Generic[_T]):
-    """One child process: a new interpreter; memory keeps the end of its output.
+    """One child process: a new interpreter, the end of whose output is kept in memory.
 
-    Use as a context manager: the child and everything it started are gone when it is left, however that comes, and
-    when this process ends, however that comes (:mod:`.guard`).
+    Use it as a context manager: the child and all its processes are ended at the end of the context, and when this
+    process ends for any reason (:mod:`.guard`).
 
     Attributes:
-        module: its program, which calls :func:`~.parent.serve`.
-        request: what it does, a dataclass with ``tree``.
-        answer: type of what it gives.
-        role: how it is spoken of.
-        timeout_s: seconds after which it counts as hung, without those in which it waits for a turn.
-        environment: variables that it has beside the user's.
+        module: module of its program, which calls :func:`~.inside_child.serve`.
+        request: its task, a dataclass with ``tree``.
+        answer: type of its result.
+        role: its words in messages.
+        timeout_s: seconds, without waits for a turn, after which it counts as hung.
+        environment: environment variables in addition to those of the user.
         progress: called with the progress messages of the child.
-        cpu_s: CPU seconds it had used when it was last ready, with those of what it started; 0 once they count as ours.
-        found: parts of what it found, in the order in which they came.
+        cpu_s: CPU seconds of it and its processes when it was last ready; 0 after its end, when they count as those of
+            this process.
+        found: its partial results, in the order of arrival.
     """
 
     module: str
@@ -88,7 +89,7 @@ class Child(Generic[_T]):
     environment: Mapping[str, str] = field(default_factory=dict)
     progress: Progress = no_progress
     cpu_s: float = field(default=0.0, init=False)
-    found: list[Found] = field(default_factory=list, init=False)
+    found: list[PartialResult] = field(default_factory=list, init=False)
 
     def __enter__(self) -> Child[_T]:
         self._mark = secrets.token_hex(16)
@@ -120,7 +121,7 @@ class Child(Generic[_T]):
                 )
             assert self._process.stdout is not None, "it is a pipe"
             self._output = stack.enter_context(_Output(self._process.stdout))
-            stack.callback(_end, self._process, self._mark)
+            stack.callback(_end_processes, self._process, self._mark)
             self._send(as_bytes(self.request, indent=None))
             self._stack = stack.pop_all()
         return self
@@ -130,18 +131,18 @@ class Child(Generic[_T]):
 
     @property
     def waits(self) -> bool:
-        """Return whether it waits for its next turn."""
+        """Return whether the child waits for its next turn."""
         return self._waits
 
     @property
     def is_busy(self) -> bool:
-        """Return whether it neither waits for its next turn nor has ended."""
+        """Return whether the child neither waits for its next turn nor has ended."""
         return not (self._waits or self._ended)
 
     @property
     def is_lost(self) -> bool:
-        """Return whether it has ended without an answer, or with a failure."""
-        return self._ended and not isinstance(self._last, Answer)
+        """Return whether the child has ended without a result, or with a failure."""
+        return self._ended and not isinstance(self._last, ChildResult)
 
     @property
     def printed(self) -> str:
@@ -152,27 +153,27 @@ class Child(Generic[_T]):
         """Wait until the child is ready for its next turn (the first: after its imports), or has ended.
 
         Raises:
-            WorkloadFailed: neither within its time.
+            WorkloadFailed: the child neither became ready nor ended in time.
         """
         while self.is_busy:
-            self._take_in(self._next_message())
+            self._process_message(self._next_message())
 
-    def hear(self, within_s: float = _LOOK_S) -> None:
+    def receive_message(self, within_s: float = _LOOK_S) -> None:
         """Process the next message of a busy child, if one arrives in time.
 
         Raises:
             WorkloadFailed: the child has used up its time.
         """
         if self.is_busy and self._has_news(within_s):
-            self._take_in(self._next_message())
+            self._process_message(self._next_message())
 
-    def _take_in(self, message: Message | None) -> None:
+    def _process_message(self, message: Message | None) -> None:
         match message:
-            case Said(text):
+            case ProgressLine(text):
                 self.progress(text)
-            case Step() as step:
+            case ProgressStep() as step:
                 self.progress(step)
-            case Found():
+            case PartialResult():
                 self.found.append(message)
             case Ready(cpu_s, at):
                 self._waits, self.cpu_s = True, cpu_s
@@ -186,11 +187,11 @@ class Child(Generic[_T]):
         """Let the child run its next turn.
 
         Args:
-            within_s: seconds that it has for all that is left; None for what is left of its time.
-            cpu: the CPU that it starts on, see :func:`.descendants.woken_on`; None for any.
+            within_s: seconds for all remaining work; None for the rest of its time.
+            cpu: the CPU on which it starts, see :func:`.descendants.woken_on`; None for any.
 
         Raises:
-            WorkloadFailed: the child had ended before, and failed.
+            WorkloadFailed: the child had failed before.
         """
         if self._ended:
             self.result()
@@ -205,13 +206,13 @@ class Child(Generic[_T]):
         """Let the child run its next turn, and wait until it is ready for another one, or has ended.
 
         Raises:
-            WorkloadFailed: neither within its time; or it had ended before, and failed.
+            WorkloadFailed: the child neither became ready nor ended in time, or had failed before.
         """
         self.give_turn()
         self.wait_until_ready()
 
     def suspend(self) -> None:
-        """Stop a child that waits, with all that it started, until its next turn: nothing of it uses a CPU."""
+        """Suspend a waiting child and all its processes until its next turn, so that they use no CPU."""
         if self._waits and not self._suspended:
             self._suspended = suspend_all(self._process.pid)
 
@@ -223,7 +224,7 @@ class Child(Generic[_T]):
         """Let the child run its remaining turns, return its result, and end everything it started.
 
         Raises:
-            UsageProblem: what was asked for cannot be run.
+            UsageProblem: the task cannot be run.
             WorkloadFailed: the user's code raised, crashed the interpreter, or did not end in time.
         """
         self.wait_until_ready()
@@ -231,15 +232,15 @@ class Child(Generic[_T]):
             self.take_turn()
         self._stack.close()
         match self._last:
-            case Answer(value):
+            case ChildResult(value):
                 with suppress(ValueError):
                     return msgspec.convert(value, self.answer)
             case Failed(sentence, usage):
                 if usage:
                     side = f"on the {self.role.side} side, " if self.role.side else ""
                     raise UsageProblem(f"{side}{sentence}" + ("" if sentence.endswith((".", "?")) else "."))
-                self._fail(as_sentence(f"{self.role.failed}{sentence}"))
-        self._lose(f"ended with {ending(self._process.returncode)} and gave no result")
+                self._end_with_error(as_sentence(f"{self.role.failed}{sentence}"))
+        self._end_lost_child(f"ended with {ending(self._process.returncode)} and gave no result")
 
     def _send(self, data: bytes) -> None:
         with suppress(OSError):  # it has ended, which is found where its answer is waited for
@@ -275,7 +276,7 @@ class Child(Generic[_T]):
         return False
 
     def _wait_for_end(self) -> None:
-        """Wait until the process is gone, so that it does not disturb the next timing."""
+        """Wait until the process has ended, so that it does not disturb the next timing."""
         try:
             self._process.wait(max(0.0, self._remaining_s()))
         except subprocess.TimeoutExpired:
@@ -287,13 +288,13 @@ class Child(Generic[_T]):
     def _take_too_long(self) -> NoReturn:
         within = f"did not end within {self._limit_s:.0f} s"
         more = f": give it longer with --timeout, or less to do with {self.role.less}"
-        self._lose(within, more, hung=True)
+        self._end_lost_child(within, more, hung=True)
 
-    def _lose(self, how: str, more: str = "", hung: bool = False) -> NoReturn:
-        """End a process that named no failure of its own."""
-        self._fail(f"{self.role.name} {how}{more}.", how, hung)
+    def _end_lost_child(self, how: str, more: str = "", hung: bool = False) -> NoReturn:
+        """End a process that reported no failure itself."""
+        self._end_with_error(f"{self.role.name} {how}{more}.", how, hung)
 
-    def _fail(self, problem: str, how: str = "", hung: bool = False) -> NoReturn:
+    def _end_with_error(self, problem: str, how: str = "", hung: bool = False) -> NoReturn:
         """End the process, and raise an error with its last output."""
         self._stack.close()
         # The paths of the copy mean nothing once it is gone.
@@ -304,9 +305,9 @@ class Child(Generic[_T]):
 
 
 class _Output:
-    """The output of a process, of which memory keeps only the end: read in a thread, so that it never waits.
+    """The output of a process, read in a thread, so that the process never waits; memory keeps only its end.
 
-    Use as a context manager that is left once the process has ended.
+    Use it as a context manager, and leave the context after the process has ended.
     """
 
     def __init__(self, pipe: IO[bytes]) -> None:
@@ -324,14 +325,14 @@ class _Output:
         self._thread.join(_OUTPUT_ENDS_WITHIN_S)
 
     def tail(self) -> str:
-        """Return the last lines, and how much came before where some is left out."""
+        """Return the last lines, and the number of omitted lines before them, if any."""
         shown = self.text(_TAIL_BYTES).splitlines()[-_TAIL_LINES:]
         if self._total > _KEPT_BYTES:
             shown.insert(0, f"[the end of {self._total / 1e6:.1f} MB]")
         return "\n".join(shown)
 
     def text(self, most: int = _KEPT_BYTES) -> str:
-        """Return the end, at most this many bytes."""
+        """Return the end of the output, at most ``most`` bytes."""
         return self._kept[-most:].decode("utf-8", errors="replace")
 
     def _drain(self) -> None:
@@ -342,13 +343,13 @@ class _Output:
 
 
 def workload_failed(problem: str, printed: str, side: str = "") -> WorkloadFailed:
-    """Return the error for this problem; for a missing module with the command that installs it."""
+    """Return the error for a problem; for a missing module, with the command that installs it."""
     missing = missing_module(printed)
     return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", printed, side)
 
 
 def _handing_over(end: int) -> dict[str, Any]:
-    """Options of ``Popen`` by which a process inherits an end of a pipe: a descriptor, or a handle of Windows."""
+    """Return the options of ``Popen`` with which a process inherits a pipe's descriptor or Windows handle."""
     if hasattr(os, "set_handle_inheritable"):
         os.set_handle_inheritable(end, True)
         return {"startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [end]})}  # type: ignore[attr-defined,unused-ignore]
@@ -356,24 +357,25 @@ def _handing_over(end: int) -> dict[str, Any]:
 
 
 def _short_folder() -> str:
-    """Folder for temporary files.
+    """Return a folder for temporary files.
 
-    Workers pass tensors through sockets in it, and wait for ever for one whose path does not fit its 108 bytes.
+    Workers pass tensors through sockets in this folder, and would wait for ever for a socket whose path is longer than
+    108 bytes.
     """
     usual = tempfile.gettempdir()
     return "/tmp" if len(usual) > _LONGEST_FOLDER and os.access("/tmp", os.W_OK | os.X_OK) else usual
 
 
 def _child_environment(temporary: str) -> dict[str, str]:
-    """Return the user's environment; nothing is written beside the code, no window is opened."""
+    """Return the user's environment, changed such that no bytecode is written and no window is opened."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     environment.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), temporary))
     environment.update(PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1", MPLBACKEND="Agg")
     return environment
 
 
-def _end(child: subprocess.Popen[bytes], mark: str) -> None:
-    """End the child and what is left of what it started (workers of a crashed loader, for example)."""
+def _end_processes(child: subprocess.Popen[bytes], mark: str) -> None:
+    """End the child and its remaining processes (for example, workers of a crashed loader)."""
     alive = child.poll() is None
     end_all(mark, child.pid, alive=alive)
     if alive:

@@ -1,9 +1,9 @@
-"""Both sides as folders of their own: nothing that training writes can reach the user's tree.
+"""Copies of both versions in separate folders, so that no write of a training reaches the user's tree.
 
-Copied is what code needs: files up to 32 MiB. Version control, virtual environments, caches and larger files (data
-sets, checkpoints) are left out, since verification trains on synthetic data; they are counted, so that a module
-that wants one of them can be explained. What a run writes into its copy is gone before the next run begins: a
-checkpoint found there would make it train less.
+A copy contains the files that code needs, up to 32 MiB each. It omits version control, virtual environments, caches and
+larger files (datasets, checkpoints), because verification trains on synthetic data. The omitted files are listed, to
+explain the error of a module that needs one. Files that a run writes into its copy are removed before the next run:
+with a checkpoint, it would train less.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _LEFT_OUT_FOLDERS = frozenset({
 
 
 def copy_tree(source: Path, target: Path) -> tuple[str, ...]:
-    """Copy a backend to the new folder ``target``; links to files are copied as files, links to folders left out.
+    """Copy a backend to the new folder ``target``; links to files become files, links to folders are omitted.
 
     Returns:
-        Files left out for their size, relative to the tree.
+        Files that were omitted for their size, relative to the tree.
     """
     too_large: list[str] = []
     for folder, folders, names in os.walk(source):
@@ -54,7 +54,7 @@ def copy_tree(source: Path, target: Path) -> tuple[str, ...]:
 
 
 def restore(tree: Path, originals: Mapping[str, bytes | None]) -> None:
-    """Give a copied tree its earlier files: bytes by path relative to the tree, None for files that did not exist.
+    """Write the earlier files to a copied tree: bytes by path relative to the tree, None to remove a file.
 
     Raises:
         ValueError: a path leads outside the tree.
@@ -73,12 +73,12 @@ def restore(tree: Path, originals: Mapping[str, bytes | None]) -> None:
 
 
 def keep_pristine(tree: Path) -> None:
-    """Keep the files of a copy as they are, for :func:`freshen` to go back to."""
+    """Store the current files of a copy, which :func:`freshen` restores."""
     shutil.copytree(tree, _pristine(tree), symlinks=True)
 
 
 def freshen(tree: Path) -> None:
-    """Give a copy the files it had when :func:`keep_pristine` was called; without that it stays as it is."""
+    """Restore the files that :func:`keep_pristine` stored; without stored files, change nothing."""
     pristine = _pristine(tree)
     if not pristine.is_dir():
         return
@@ -90,7 +90,7 @@ def freshen(tree: Path) -> None:
 
 
 def _put_back(pristine: Path, tree: Path) -> None:
-    kept, now = _listing(pristine), _listing(tree)
+    kept, now = _list_entries(pristine), _list_entries(tree)
     for name, version in sorted(now.items(), reverse=True):  # what is in a folder goes before it
         if version != kept.get(name):
             path = tree / name
@@ -107,8 +107,8 @@ def _pristine(tree: Path) -> Path:
     return tree.with_name(tree.name + _PRISTINE)
 
 
-def _listing(tree: Path) -> dict[str, tuple[int, ...]]:
-    """Return all that is in ``tree``: its type, and of files also mode, size and the time of the last change."""
+def _list_entries(tree: Path) -> dict[str, tuple[int, ...]]:
+    """Return the entries of ``tree`` with their types; for files also mode, size and time of the last change."""
     listing: dict[str, tuple[int, ...]] = {}
     for folder, folders, names in os.walk(tree):
         for name in (*folders, *names):

@@ -1,1 +1,1 @@
-"""Loaders watched from inside the process that trains, without changing what they give."""
+"""Watching of loaders inside the process that trains, without changing their batches."""

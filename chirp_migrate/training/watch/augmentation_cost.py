@@ -1,4 +1,4 @@
-"""The cost of augmentation: the same batches with it and without it, in turns, in one process."""
+"""The cost of augmentation: the same batches with and without augmentation, in turns, in one process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["share_of_loading", "time_both"]
 def time_both(
     augmented: Any, plain: Any, batch_s: Callable[[Any], float], rounds: int, until: float
 ) -> tuple[list[float], list[float]]:
-    """Seconds a batch with and without augmentation, of each round.
+    """Return the seconds per batch with and without augmentation, for each round.
 
     Args:
         augmented, plain: both datasets, or the objects that ``batch_s`` times.
-        batch_s: loads some batches; gives the seconds of one.
-        rounds: at most.
-        until: ``time.monotonic()`` after which no further round begins; one is always made.
+        batch_s: loads some batches and returns the seconds of one.
+        rounds: largest number of rounds.
+        until: ``time.monotonic()`` after which no further round begins; one round always runs.
     """
     with_s: list[float] = []
     without_s: list[float] = []
@@ -33,7 +33,7 @@ def time_both(
 
 
 def share_of_loading(with_s: Sequence[float], without_s: Sequence[float]) -> float | None:
-    """(with - without) / with, medians of the rounds, as the script of R-004 computes it; None where not measured."""
+    """Return (with - without) / with, from medians of the rounds, as the script of R-004; None if not measured."""
     if not with_s:
         return None
     augmented, plain = statistics.median(with_s), statistics.median(without_s)

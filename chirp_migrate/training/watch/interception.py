@@ -20,11 +20,11 @@ _T = TypeVar("_T", bound="Interception")
 
 
 class Interception:
-    """Context manager under which ``iter(loader)`` gives what ``make`` returns.
+    """Context manager under which ``iter(loader)`` returns the result of ``make``.
 
-    A loader class may iterate by way of its base class, at once or as it goes. Only the outermost call is
-    replaced; code that advances the loader's own iterator does so within :meth:`inside`. ``base`` is the class
-    whose subclasses are covered, itself included.
+    A loader class may call ``__iter__`` of its base class, at once or during iteration. Only the outermost call is
+    replaced. Code that advances the loader's own iterator uses the context :meth:`inside`. ``base`` is the class that
+    is covered, together with its subclasses.
     """
 
     def __init__(self, make: MakeIterator, base: type = DataLoader) -> None:
@@ -51,7 +51,7 @@ class Interception:
 
     @contextmanager
     def inside(self, loader: Any) -> Iterator[None]:
-        """While the loader's own code runs: its inner iterations are not replaced."""
+        """Return a context for the loader's own code, in which inner iterations are not replaced."""
         outermost = id(loader) not in self._inside
         self._inside.add(id(loader))
         try:
@@ -73,13 +73,13 @@ class Interception:
 
 
 class PassingIterator(Iterator[Any]):
-    """A loader's own iterator, passed on batch by batch to code that does something around each of them.
+    """A wrapper of a loader's own iterator that calls ``around`` for each batch.
 
     Args:
         interception: the interception that made this iterator.
-        loader: the loader that is walked over.
-        iterator: the loader's own iterator, which this one else behaves as.
-        around: what is done around each batch.
+        loader: the loader.
+        iterator: the loader's own iterator, as which this object otherwise behaves.
+        around: called with a function that advances the iterator; returns the batch.
     """
 
     def __init__(self, interception: Interception, loader: Any, iterator: Iterator[Any], around: Around) -> None:
@@ -104,9 +104,9 @@ class PassingIterator(Iterator[Any]):
 
 @contextmanager
 def workers_at_most(loader: Any, most: int) -> Iterator[None]:
-    """A loader that is asked for an iterator meanwhile starts so many workers at most; with 0 this process reads.
+    """Return a context in which iterators of ``loader`` start at most ``most`` workers; 0 reads in this process.
 
-    A stream of samples keeps one: it may ask which of how many workers it is in.
+    An iterable dataset keeps one worker, because it may read the number of its worker.
     """
     workers, timeout = loader.num_workers, loader.timeout
     loader.num_workers = min(workers, max(most, int(isinstance(loader.dataset, IterableDataset))))

@@ -1,4 +1,4 @@
-"""The beginnings of epochs, by the objects that a training iterates over."""
+"""Detection of the beginnings of epochs, from the objects that a training iterates over."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["Pacing"]
 
 
 class Pacing:
-    """Finds the loader that paces a training call: the first that is iterated again, with gradients enabled.
+    """Finds the loader that paces a training call: the first that is iterated over again with gradients enabled.
 
-    A loader that is built anew for every epoch is known by its dataset. The second loader of a dataset may be the first
-    of the training, after one that read statistics; the third is not.
+    A loader that is built again for every epoch is identified by its dataset. The second loader of a dataset may be the
+    first of the training, after a loader for statistics. The third loader begins an epoch.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Pacing:
         self._pacing: Any = None
 
     def begins_epoch(self, loader: Any) -> bool:
-        """Return whether a loader that is about to be iterated begins a second or later epoch."""
+        """Return whether iteration over a loader, which starts now, begins a second or later epoch."""
         if not torch.is_grad_enabled():
             return False
         dataset = getattr(loader, "dataset", loader)

@@ -12,7 +12,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["contents", "described", "differing", "form", "read", "readable", "unaugmented", "varying"]
+__all__ = [
+    "contents",
+    "described",
+    "differing_places",
+    "leaf_type",
+    "read",
+    "readable",
+    "unaugmented",
+    "varying_places",
+]
 
 _SAMPLES = 3
 _FETCHES = 6
@@ -20,13 +29,13 @@ _LONGEST_S = 2.0
 
 
 def read(dataset: Any, indices: Sequence[int]) -> list[Any]:
-    """Return the samples at ``indices``, as PyTorch's own loader asks for them."""
+    """Return the samples at ``indices``, read as by PyTorch's own loader."""
     many = getattr(dataset, "__getitems__", None)
     return list(many(list(indices))) if many else [dataset[index] for index in indices]
 
 
 def contents(value: Any, place: str = "") -> dict[str, Any]:
-    """Tensors, arrays and other leaves of a batch, by their place in it."""
+    """Return tensors, arrays and other leaves of a batch, by their place in it."""
     if is_dataclass(value) and not isinstance(value, (Mapping, type)):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if not isinstance(value, (Mapping, list, tuple)):
@@ -35,34 +44,34 @@ def contents(value: Any, place: str = "") -> dict[str, Any]:
     return {inner: leaf for key, item in items for inner, leaf in contents(item, f"{place}[{key!r}]").items()}
 
 
-def differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> set[str]:
-    """Places whose leaves differ in type, shape or value (to the last bit; NaN equals NaN)."""
-    return {place for place in first.keys() | second.keys() if not _same(first.get(place), second.get(place))}
+def differing_places(first: Mapping[str, Any], second: Mapping[str, Any]) -> set[str]:
+    """Return the places whose leaves differ in type, shape or value (to the last bit; NaN equals NaN)."""
+    return {place for place in first.keys() | second.keys() if not _are_same(first.get(place), second.get(place))}
 
 
-def form(leaf: Any) -> tuple[Any, ...]:
-    """Type of a leaf, with dtype and shape of a tensor."""
+def leaf_type(leaf: Any) -> tuple[Any, ...]:
+    """Return the type of a leaf, with dtype and shape of a tensor."""
     return (leaf.dtype, tuple(leaf.shape)) if isinstance(leaf, torch.Tensor) else (type(leaf),)
 
 
-def varying(dataset: Any, collate: Callable[[list[Any]], Any]) -> set[str]:
-    """Places of a batch that come out differently when the same sample is read again: what augmentation changes.
+def varying_places(dataset: Any, collate: Callable[[list[Any]], Any]) -> set[str]:
+    """Return the places of a batch that vary if the same sample is read again, because of augmentation.
 
-    The first three samples are read six times each, fewer where that would take long. Random generators move on.
+    The first three samples are read six times each, or less often if that would take long. Random generators advance.
     """
     places: set[str] = set()
     until = time.monotonic() + _LONGEST_S
     for index in range(min(_SAMPLES, len(dataset))):
         first = contents(collate(read(dataset, [index])))
         for _ in range(_FETCHES - 1):
-            places |= differing(first, contents(collate(read(dataset, [index]))))
+            places |= differing_places(first, contents(collate(read(dataset, [index]))))
             if time.monotonic() > until:
                 return places
     return places
 
 
 def readable(dataset: Any) -> bool:
-    """Return whether a dataset has samples and promises to give them by number."""
+    """Return whether a dataset has a length above 0 and reads samples by number."""
     if isinstance(dataset, torch.utils.data.IterableDataset) or not hasattr(dataset, "__getitem__"):
         return False
     try:
@@ -74,49 +83,49 @@ def readable(dataset: Any) -> bool:
 def unaugmented(dataset: Any, collate: Callable[[list[Any]], Any]) -> Any | None:
     """Return a dataset of the same samples without augmentation, or None if there is none.
 
-    Either the dataset with its ``training`` switched off, or the nearest dataset of the same length that it holds
-    and whose samples do not vary.
+    It is either the dataset with its ``training`` switched off, or the nearest inner dataset of the same length whose
+    samples do not vary.
     """
     if getattr(dataset, "training", None) is True:
         switched = copy.copy(dataset)
         switched.training = False
-        if not varying(switched, collate):
+        if not varying_places(switched, collate):
             return switched
-    inner = _inner(dataset)
+    inner = _inner_dataset(dataset)
     while inner is not None and len(inner) == len(dataset):
-        if not varying(inner, collate):
+        if not varying_places(inner, collate):
             return inner
-        inner = _inner(inner)
+        inner = _inner_dataset(inner)
     return None
 
 
 def described(dataset: Any) -> str:
-    """Class names from the outermost dataset inwards: ``AugmentedDataset > Subset > TensorDataset``."""
+    """Return the class names from the outermost dataset inwards: ``AugmentedDataset > Subset > TensorDataset``."""
     names: list[str] = []
     inner = dataset
     while inner is not None and len(names) < 8:
         names.append(type(inner).__name__)
-        inner = _inner(inner)
+        inner = _inner_dataset(inner)
     return " > ".join(names)
 
 
-def _inner(dataset: Any) -> Any | None:
-    """Return the first thing a dataset holds that is a dataset, too."""
+def _inner_dataset(dataset: Any) -> Any | None:
+    """Return the first attribute of a dataset that is a dataset; None if there is none."""
     held = getattr(dataset, "__dict__", {}).values()
     datasets = (value for value in held if isinstance(value, torch.utils.data.Dataset))
     return next((inner for inner in datasets if hasattr(inner, "__getitem__") and hasattr(inner, "__len__")), None)
 
 
 def _tensor(array: NDArray[Any]) -> Any:
-    """Return the array as a tensor; itself where PyTorch has none for it (objects, text)."""
+    """Return an array as a tensor; the array itself if PyTorch has no dtype for it (objects, text)."""
     try:
         return torch.from_numpy(array if array.flags.writeable else array.copy())
     except (TypeError, ValueError):
         return array
 
 
-def _same(first: Any, second: Any) -> bool:
-    if form(first) != form(second):
+def _are_same(first: Any, second: Any) -> bool:
+    if leaf_type(first) != leaf_type(second):
         return False
     if isinstance(first, torch.Tensor):
         if first.is_floating_point():

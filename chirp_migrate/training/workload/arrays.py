@@ -25,12 +25,12 @@ _AUTHORS = ("authors", "groups")
 
 @dataclass(frozen=True)
 class Arrays:
-    """Samples as they are stored.
+    """The stored samples.
 
     Attributes:
         features: real numbers, (N, C, F, T) or (N, F, T); may be mapped from its file.
-        labels: (N,) numbers or text, one class each.
-        authors: (N,) numbers or text; None where none are stored.
+        labels: numbers or text of shape (N,); each value is a class.
+        authors: numbers or text of shape (N,); None if none are stored.
     """
 
     features: NDArray[Any]
@@ -45,13 +45,13 @@ class Arrays:
 
 
 def read_arrays(path: Path) -> Arrays:
-    """Read ``features``, ``labels`` and, if there, ``authors`` (or one of their other documented names).
+    """Read ``features``, ``labels`` and, if present, ``authors`` (or their other documented names).
 
     Args:
         path: an ``.npz`` file, or a folder of ``.npy`` files.
 
     Raises:
-        InvalidData: they are not there, cannot be read without unpickling, or do not fit together.
+        InvalidData: arrays are missing, cannot be read without unpickling, or do not fit together.
     """
     try:
         features, labels, authors = _load(path)
@@ -79,9 +79,9 @@ def read_arrays(path: Path) -> Arrays:
 
 
 def with_data(sizes: Sizes, path: Path) -> Sizes:
-    """Return ``sizes`` with the number of samples, shape and classes that the arrays at ``path`` have.
+    """Return ``sizes`` with the number of samples, shape and classes of the arrays at ``path``.
 
-    No more samples than ``sizes`` asks for are taken.
+    The number of samples is at most that of ``sizes``.
 
     Raises:
         InvalidData: see :func:`read_arrays`.
@@ -93,12 +93,12 @@ def with_data(sizes: Sizes, path: Path) -> Sizes:
 
 
 def choose(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return positions of ``count`` samples, in order: as many of each class as there are, the first ones of it."""
+    """Return positions of ``count`` samples, in order: the first samples of each class, as evenly as possible."""
     return np.sort(np.argsort(occurrences(labels), kind="stable")[:count])
 
 
 def occurrences(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many samples of the same class come before each sample."""
+    """Return the number of earlier samples of the same class, for each sample."""
     earlier = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         positions = np.flatnonzero(labels == label)

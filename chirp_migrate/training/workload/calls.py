@@ -1,4 +1,4 @@
-"""Turns an entry point and a data set into a call: every parameter by its documented name."""
+"""Building of a call from an entry point and a dataset, with arguments by the documented names of parameters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def seed_everything(seed: int) -> None:
 
 
 def load_model(reference: str) -> Any:
-    """Import the model class named by ``module:ClassName``; None where none is named.
+    """Import the model class ``module:ClassName``; return None for an empty reference.
 
     Raises:
         NotFound: there is no such class.
@@ -37,21 +37,21 @@ def load_model(reference: str) -> Any:
 
 
 def data_for(entry_points: tuple[EntryPoint, ...], sizes: Sizes) -> TrainingData:
-    """Return the data that the entry points train on; those that bring their own get a few samples to warm up with."""
+    """Return the data of the training; entry points with their own data get a few samples for the warm-up."""
     if all(entry.source is Source.FOUND for entry in entry_points):
         return make_training_data(sizes)
     return make_training_data(Sizes(samples=24, shape=(1, 8, 8), classes=2))
 
 
 def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: Sizes) -> Callable[[], Any]:
-    """Build the call of ``entry`` on ``data``; nothing of the backend runs until it is called.
+    """Build the call of ``entry`` on ``data``; no code of the backend runs before the call.
 
-    Standardisation is on, as in the configuration that the backend's own ``training_core`` uses. Early stopping
-    is set beyond the last epoch, so that both sides train equally long. A hook's call is made by the hook, on data
-    of its own; a command is run as it is.
+    Standardisation is on, as in the configuration that the backend's own ``training_core`` uses. Early stopping is set
+    beyond the last epoch, so that both versions train equally long. A hook builds its calls itself, on its own data; a
+    command runs unchanged.
 
     Raises:
-        NotUsable: the hook gives no such call.
+        NotUsable: the hook returns no such call.
     """
     if entry.source is Source.COMMAND:
         return lambda: run_command(entry, sizes)

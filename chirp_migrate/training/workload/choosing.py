@@ -1,4 +1,4 @@
-"""The entry points that a verification runs: ``-k EXPRESSION``, as in pytest, and their display by ``--list``."""
+"""Selection of entry points by ``-k EXPRESSION``, as in pytest, and their display by ``--list``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from chirp_migrate.console.text import count, shortened
+from chirp_migrate.console.text import count, shorten_list
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.entry_points import (
     DATA_PARAMETERS,
@@ -17,16 +17,16 @@ from chirp_migrate.training.workload.entry_points import (
     call_options,
 )
 
-__all__ = ["call_of", "chosen", "parse_expression"]
+__all__ = ["call_of", "parse_expression", "select_entry_points"]
 
 
 def parse_expression(text: str) -> Callable[[str], bool]:
-    """Return whether a name fits: parts of it, in any case, with ``and``, ``or``, ``not`` and brackets.
+    """Return a test of names: parts of the name, in upper or lower case, with ``and``, ``or``, ``not`` and brackets.
 
-    A part that is no dotted name stands in quotes.
+    A part that is no dotted name must be in quotes.
 
     Raises:
-        ValueError: it is no such expression.
+        ValueError: the text is no such expression.
     """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
@@ -52,11 +52,11 @@ def _fits(node: ast.expr, name: str) -> bool:
     raise ValueError(ast.dump(node))
 
 
-def chosen(discovery: Discovery, expression: str | None) -> Discovery:
-    """Return the entry points whose labels fit; all where nothing is asked for.
+def select_entry_points(discovery: Discovery, expression: str | None) -> Discovery:
+    """Return the entry points whose labels match; all without an expression.
 
     Raises:
-        UsageProblem: none of them does.
+        UsageProblem: no label matches.
     """
     if expression is None:
         return discovery
@@ -65,7 +65,7 @@ def chosen(discovery: Discovery, expression: str | None) -> Discovery:
     if not entries:
         labels = [entry.label for entry in discovery.entry_points]
         raise UsageProblem(
-            f"-k {expression!r} fits none of {count(len(labels), 'entry point')}: {shortened(labels, 4)} "
+            f"-k {expression!r} fits none of {count(len(labels), 'entry point')}: {shorten_list(labels, 4)} "
             "(see `chirp-migrate verify --list`)."
         )
     return replace(discovery, entry_points=entries)

@@ -21,12 +21,12 @@ _VALIDATION_SHARE = 0.2
 
 @dataclass(frozen=True)
 class TrainingData:
-    """A data set with the splits that the entry points ask for.
+    """A dataset with the splits that the entry points need.
 
     Attributes:
-        features: float32 (N, C, F, T); synthetic ones in [0, 1].
-        labels: int64 (N,), from 0; synthetic ones: every class as often as every other, give or take one.
-        authors: int64 (N,); synthetic ones: every author has samples of every class, so that splits by author exist.
+        features: float32 (N, C, F, T); synthetic values are in [0, 1].
+        labels: int64 (N,), from 0; the frequencies of synthetic classes differ by at most one.
+        authors: int64 (N,); every synthetic author has samples of every class, so that splits by author exist.
         train_indices, val_indices: int64, disjoint, together every sample; split by author.
         folds: (train_indices, val_indices) for each fold; every sample validates once.
     """
@@ -39,14 +39,15 @@ class TrainingData:
     folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
     def dataset(self) -> TensorDataset:
-        """Return the in-memory data set that the backend trains on."""
+        """Return the in-memory dataset that the backend trains on."""
         return TensorDataset(self.features, self.labels)
 
 
 def make_training_data(sizes: Sizes) -> TrainingData:
-    """The user's arrays at ``sizes.data``, or grey-scale spectrograms in which each class has a louder frequency band.
+    """Return the user's arrays at ``sizes.data``, or synthetic spectrograms with a loud band for each class.
 
-    The same sizes give the same bits. Only generators made here are used: global random state does not change.
+    The same sizes lead to the same bits. The function uses only its own generators, so global random states do not
+    change.
 
     Raises:
         InvalidData: the user's arrays cannot be read.
@@ -75,7 +76,7 @@ def _synthetic(sizes: Sizes) -> TrainingData:
 
 
 def _load_samples(sizes: Sizes, path: Path) -> TrainingData:
-    """``sizes.samples`` of the user's samples, as evenly over the classes as they allow, values as they are stored."""
+    """Return ``sizes.samples`` of the user's samples with the stored values, as evenly by class as possible."""
     stored = read_arrays(path)
     labels = np.unique(stored.labels, return_inverse=True)[1].reshape(-1).astype(np.int64)
     chosen = choose(labels, sizes.samples)
@@ -90,7 +91,7 @@ def _load_samples(sizes: Sizes, path: Path) -> TrainingData:
 
 
 def _split(features: torch.Tensor, labels: torch.Tensor, authors: NDArray[np.int64], fold_count: int) -> TrainingData:
-    """Splits by author; authors are numbered from 0."""
+    """Split the samples by author; authors are numbered from 0."""
     validates = authors < max(1, round((int(authors.max()) + 1) * _VALIDATION_SHARE))
     folds = [
         (np.flatnonzero(authors % fold_count != fold), np.flatnonzero(authors % fold_count == fold))

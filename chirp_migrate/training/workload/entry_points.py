@@ -1,8 +1,8 @@
 """The backend's own entry points, found in its source, and their sizes.
 
-Nothing is imported here. A function is an entry point by what it asks for, not by a list of names: a module of
-``utils/`` that trains (see :data:`TRAINING_MODULES`) and a signature with the documented parameters. Backends of
-another shape bring a workload of their own (:mod:`.hook`) or a command (:mod:`.shell`).
+This module imports no code of the backend. A function is an entry point by its parameters, not by its name: it is in a
+training module of ``utils/`` (see :data:`TRAINING_MODULES`), and has the documented parameters. Backends of another
+shape need their own workload (:mod:`.hook`) or a command (:mod:`.shell`).
 """
 
 from __future__ import annotations
@@ -75,18 +75,18 @@ class Source(str, Enum):
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is trained. With the defaults an epoch has at least eight batches, in each of two folds, too.
+    """The size of a training. With the defaults, an epoch has at least eight batches, also in each of two folds.
 
     Attributes:
-        samples: spectrograms in the data set; not a multiple of the batch size, so that short batches occur.
-        shape: one spectrogram, (channels, frequency bins, time frames).
+        samples: spectrograms in the dataset; not a multiple of the batch size, so that short batches occur.
+        shape: shape of a spectrogram, (channels, frequency bins, time frames).
         classes: number of classes.
         epochs: training epochs of each entry point (per fold).
         batch_size: samples per batch.
         folds: folds of the cross-validating entry points.
         seed: seed of the data and of every random generator before each entry point.
-        data: absolute path of the user's own arrays (see :mod:`.arrays`), or of the hook's own kind of data; None
-            for synthetic spectrograms.
+        data: absolute path of the user's own arrays (see :mod:`.arrays`), or of data for the hook; None for synthetic
+            spectrograms.
     """
 
     samples: int = 520
@@ -99,12 +99,12 @@ class Sizes:
     data: str | None = None
 
     def warm_up(self) -> Sizes:
-        """Return the smallest run that passes through the same code: one epoch of a few samples of the same shape."""
+        """Return the sizes of the smallest run of the same code: one epoch of a few samples of the same shape."""
         samples = max(24, 4 * self.classes * self.folds)
         return replace(self, samples=min(samples, self.samples), epochs=1, batch_size=min(self.batch_size, 8))
 
     def watched(self) -> Sizes:
-        """Return the run whose loaders are watched: two epochs of a few batches, the last one short."""
+        """Return the sizes of the watched run: two epochs of a few batches, the last one short."""
         samples = max(_WATCHED_SAMPLES, self.warm_up().samples)
         batch_size = min(self.batch_size, _WATCHED_BATCH)
         return replace(self, samples=min(samples, self.samples), epochs=_WATCHED_EPOCHS, batch_size=batch_size)
@@ -112,12 +112,12 @@ class Sizes:
 
 @dataclass(frozen=True)
 class OwnRun:
-    """How long the user's own training is, by the defaults of an entry point.
+    """The length of the user's own training, from the defaults of an entry point.
 
     Attributes:
-        epochs: of each fold.
-        folds: trainings of so many epochs, one after the other.
-        assumed: whether nothing in the source names the epochs.
+        epochs: number of epochs in each fold.
+        folds: number of consecutive trainings with that number of epochs.
+        assumed: whether the number of epochs is assumed, because the source does not contain it.
     """
 
     epochs: int = 100
@@ -137,11 +137,11 @@ class EntryPoint:
         module: importable name, such as ``utils.training_engine``; empty for a hook's call and for a command.
         name: function name, ``TrainingEngine.run_cross_validation``, or the name that a hook gave to a call.
         parameters: parameter names of the function or method, without ``self``.
-        hook: ``package.module:function`` or ``path.py:function`` that makes the call, or empty.
+        hook: ``package.module:function`` or ``path.py:function`` that returns the call, or empty.
         command: program and arguments, or empty.
-        script: command line of a Python script that is run under the watch, or empty.
+        script: command line of a Python script that is watched, or empty.
         result: file that the command writes its results to, relative to the tree; may be empty.
-        own: how long the user's own run of it is.
+        own: length of the user's own run of it.
     """
 
     module: str
@@ -170,10 +170,10 @@ class Discovery:
     """The entry points of a tree.
 
     Attributes:
-        entry_points: in the order in which they run.
+        entry_points: the entry points in the order in which they run.
         model: ``utils.models:ClassName``, the model that every found entry point trains; empty for hook and command.
         left_out: public functions that look like training but cannot be called as documented, with the reason.
-        origin: the user's own folder, from which nothing may be imported in place of a copy; empty for none.
+        origin: the user's own folder, from which nothing may be imported in place of a copy; may be empty.
     """
 
     entry_points: tuple[EntryPoint, ...]
@@ -187,7 +187,7 @@ class Discovery:
         return self.entry_points[0].source
 
     def compared(self, saw_loaders: bool) -> str | None:
-        """What "equivalent" is limited to, as a sentence for the report; None when all of the training is watched.
+        """Return a sentence on the part of the training that is compared; None if all of it is watched.
 
         Args:
             saw_loaders: whether the training took batches from PyTorch's loaders.
@@ -202,7 +202,7 @@ class Discovery:
         )
 
     def describe(self, sizes: Sizes) -> str:
-        """Return the workload, as one sentence for the report."""
+        """Return a description of the workload, one sentence for the report."""
         if self.source is Source.COMMAND:
             return f"the command `{' '.join(self.entry_points[0].command)}`, run in a copy of each side."
         if self.source is Source.SCRIPT:
@@ -223,7 +223,7 @@ class Discovery:
 
 
 def call_options(sizes: Sizes) -> dict[str, Any]:
-    """Values of the documented parameters that are neither data nor the model."""
+    """Return the values of the documented parameters that are neither data nor the model."""
     config = {
         "num_epochs": sizes.epochs,
         "batch_size": sizes.batch_size,
@@ -250,7 +250,7 @@ def call_options(sizes: Sizes) -> dict[str, Any]:
 
 
 def is_chirpid_shaped(root: Path) -> bool:
-    """Return whether entry points are looked for in ``root``: it has one of the modules that train."""
+    """Return whether ``root`` has one of the training modules, in which entry points can be found."""
     return any((root / "utils" / f"{module}.py").is_file() for module in TRAINING_MODULES)
 
 
@@ -260,16 +260,15 @@ def discover(root: Path, model: str | None = None, command: str = "verify") -> D
     Args:
         root: folder of the backend.
         model: ``module:ClassName`` to train instead of the one found in ``utils/models.py``.
-        command: the command that runs the training; a message shows how it runs a script.
+        command: the command that runs the training; an error message shows it with a script.
 
     Raises:
-        InvalidTree: there is no ``utils/`` folder, no entry point, or no model taking ``num_classes``.
+        InvalidTree: there is no ``utils/`` folder, no entry point, or no model that takes ``num_classes``.
     """
     utils = root / "utils"
     if not utils.is_dir():
-        raise InvalidTree(
-            f"{root} has no utils/ folder, so {command} finds no training functions in it: {_instead(root, command)}."
-        )
+        advice = _advice_without_training(root, command)
+        raise InvalidTree(f"{root} has no utils/ folder, so {command} finds no training functions in it: {advice}.")
     entry_points: dict[str, EntryPoint] = {}
     left_out: list[str] = []
     trees = [tree for module in TRAINING_MODULES if (tree := _parse(utils / f"{module}.py")) is not None]
@@ -282,14 +281,13 @@ def discover(root: Path, model: str | None = None, command: str = "verify") -> D
                 entry_points[entry.label] = entry
     if not entry_points:
         names = ", ".join(f"{name}.py" for name in TRAINING_MODULES)
-        raise InvalidTree(
-            f"no entry point found under {utils}, where training functions in {names} count: {_instead(root, command)}."
-        )
+        advice = _advice_without_training(root, command)
+        raise InvalidTree(f"no entry point found under {utils}, where training functions in {names} count: {advice}.")
     return Discovery(tuple(entry_points.values()), model or _find_model(utils, command), tuple(left_out))
 
 
-def _instead(root: Path, command: str) -> str:
-    """What to do where no training is found: the only script of the project is named."""
+def _advice_without_training(root: Path, command: str) -> str:
+    """Return advice for a project without a found training, which names the only script of the project."""
     scripts = [path for path in modules_of(root).values() if _is_script(path)]
     script = scripts[0].relative_to(root).as_posix() if len(scripts) == 1 else "train.py"
     return (
@@ -299,7 +297,7 @@ def _instead(root: Path, command: str) -> str:
 
 
 def _is_script(path: Path) -> bool:
-    """Whether a file has a guard: ``if __name__ == "__main__":`` at the top level."""
+    """Return whether a file has a guard ``if __name__ == "__main__":`` at the top level."""
     tree = _parse(path)
     return tree is not None and any(
         isinstance(one, ast.If)
@@ -318,10 +316,10 @@ def _parse(path: Path) -> ast.Module | None:
 
 
 def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
-    """Yield the entry points of a module, and of what looks like one, or of the whole module, why it is none.
+    """Yield the entry points of a module; for similar functions, or the whole module, the reason why it is none.
 
     Args:
-        usual: epochs and folds that are set anywhere in the backend's training.
+        usual: epochs and folds that other code of the backend's training sets.
     """
     path, module = utils / f"{name}.py", f"utils.{name}"
     tree = _parse(path)
@@ -334,13 +332,13 @@ def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | s
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             parameters = _parameters(node)
             if any(form <= set(parameters) for form in _FUNCTION_FORMS):
-                yield EntryPoint(module, node.name, parameters, own=_own(node, parameters, usual))
+                yield EntryPoint(module, node.name, parameters, own=_own_run(node, parameters, usual))
             elif "training" in node.name or "cross_val" in node.name:
                 yield f"{module}.{node.name}: parameters are not the documented ones"
 
 
-def _own(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) -> OwnRun:
-    """Return how long the user's own run of a function is: by its defaults, then by what the backend sets elsewhere."""
+def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) -> OwnRun:
+    """Return the length of the user's own run of a function: from its defaults, else from other code of the backend."""
     epochs = _set_to([function], _EPOCHS) or usual.epochs
     folds = _set_to([function], _FOLDS_NAMED)
     if folds is None:
@@ -349,7 +347,10 @@ def _own(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) 
 
 
 def _set_to(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
-    """Return the first number that parameters, or keys of dictionaries, of these names have; None without one."""
+    """Return the first number of a parameter default, or dictionary value, with one of these names.
+
+    The result is None without one.
+    """
     for node in (node for one in within for node in ast.walk(one)):
         pairs: list[tuple[str, ast.expr | None]] = []
         if isinstance(node, ast.FunctionDef):
@@ -393,12 +394,12 @@ def _find_model(utils: Path, command: str) -> str:
         return f"utils.models:{'BirdCNN' if 'BirdCNN' in candidates else candidates[0]}"
     raise InvalidTree(
         f"no model found in {path}, where BirdCNN counts or the first class with num_classes: name another with "
-        f"`verify --model package.module:ClassName`, or {_instead(utils.parent, command)}."
+        f"`verify --model package.module:ClassName`, or {_advice_without_training(utils.parent, command)}."
     )
 
 
 def _models(tree: ast.Module) -> Iterator[str]:
-    """Classes with a base class whose ``__init__`` can be called as ``Model(num_classes)``."""
+    """Return the classes with a base class that can be constructed as ``Model(num_classes)``."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.bases:
             constructors = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"]

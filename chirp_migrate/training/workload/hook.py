@@ -1,12 +1,13 @@
 """The user's own workload: a function that gets the sizes and returns named training calls.
 
-It is named by ``workload`` in ``[tool.chirp-migrate.verify]`` and runs in the child process, in a copy of each side::
+The setting ``workload`` in ``[tool.chirp-migrate.verify]`` names it. It runs in the child process, in a copy of each
+version::
 
     def workload(sizes):                  # sizes.samples, .epochs, .batch_size, .seed, .data, …: see Sizes
         dataset = make_dataset(sizes)     # not timed
         return {"train": lambda: train(dataset, epochs=sizes.epochs)}     # timed, and its result compared
 
-It is called anew for each training call, so that one training cannot change what the next one starts from.
+It is called again for each training call, so that one training cannot change the start of the next.
 """
 
 from __future__ import annotations
@@ -42,29 +43,29 @@ def file_of(reference: str) -> tuple[str, ...]:
 
 
 def call_names(reference: str, sizes: Sizes) -> list[str]:
-    """Return names of the training calls, in the order in which they are to run.
+    """Return the names of the training calls, in the order in which they run.
 
     Raises:
-        NotFound: the function is not there.
-        NotUsable: it does not give what it should.
+        NotFound: the function does not exist.
+        NotUsable: it does not return named calls.
     """
-    return [name[:] for name in _calls(reference, sizes)]  # plain text, for every subclass of str
+    return [name[:] for name in _calls_of_hook(reference, sizes)]  # plain text, for every subclass of str
 
 
 def make_call(reference: str, name: str, sizes: Sizes) -> Callable[[], Any]:
-    """Return the training call ``name``, on objects of its own.
+    """Return the training call ``name``, on new objects.
 
     Raises:
-        NotFound: the function is not there.
-        NotUsable: it does not give what it should.
+        NotFound: the function does not exist.
+        NotUsable: it does not return named calls.
     """
-    calls = _calls(reference, sizes)
+    calls = _calls_of_hook(reference, sizes)
     if name not in calls:
         raise NotUsable(f"{reference} returns no call named {name!r} here, but {', '.join(calls)}")
     return calls[name]
 
 
-def _calls(reference: str, sizes: Sizes) -> Mapping[str, Callable[[], Any]]:
+def _calls_of_hook(reference: str, sizes: Sizes) -> Mapping[str, Callable[[], Any]]:
     calls = named(reference, "function")(sizes)
     if not isinstance(calls, Mapping) or not calls:
         raise NotUsable(

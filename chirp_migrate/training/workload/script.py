@@ -1,6 +1,6 @@
 """A training script of the user, with its command: ``python train.py …`` or ``python -m package.train …``.
 
-It runs in the child process itself, as :mod:`runpy` runs it, so that its loaders are visible. It gets no additional
+The script runs in the child process itself, with :mod:`runpy`, so that its loaders are visible. It gets no additional
 arguments. The watching code ends it after enough epochs.
 """
 
@@ -27,9 +27,9 @@ class Script(NamedTuple):
     """A file or module, and its arguments.
 
     Attributes:
-        file: path of the script; empty where a module is run.
-        module: importable name; empty where a file is run.
-        arguments: what the script finds in ``sys.argv`` after its own name.
+        file: path of the script; empty for a module.
+        module: importable name; empty for a file.
+        arguments: the arguments of the script, in ``sys.argv`` after its own name.
     """
 
     file: str

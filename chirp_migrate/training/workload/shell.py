@@ -1,4 +1,4 @@
-"""The user's own command as the workload: run in the copy of each side, timed as a whole."""
+"""The user's own command as the workload, which runs in the copy of each version and is timed as a whole."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
     """Run the command of ``entry`` in the working directory and wait for it.
 
     Returns:
-        ``exit code``, and ``result``: what is in the result file (its SHA-256 where it is not JSON), if one is named.
+        ``exit code``, and ``result``: the contents of the result file, if the user names one (its SHA-256 if it is no
+        JSON).
 
     Raises:
-        NotUsable: it is not found, ends with an exit code other than 0, or leaves no result file.
+        NotUsable: the command is not found, ends with an exit code other than 0, or writes no result file.
     """
     result = Path(entry.result) if entry.result else None
     if result is not None:
@@ -40,7 +41,7 @@ def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
         raise NotUsable(f"{words[0]} cannot be run ({error.strerror})") from None
     if ended.returncode != 0:
         raise NotUsable(f"the command ended with {ending(ended.returncode)}")
-    return {"exit code": 0} if result is None else {"exit code": 0, "result": _content(result)}
+    return {"exit code": 0} if result is None else {"exit code": 0, "result": _result_content(result)}
 
 
 def _fill_placeholders(word: str, sizes: Sizes) -> str:
@@ -51,7 +52,7 @@ def _fill_placeholders(word: str, sizes: Sizes) -> str:
 
 
 def _environment(entry: EntryPoint) -> dict[str, str]:
-    """Return where the command is this interpreter, the migrated code must find the runtime that came with it."""
+    """Return the environment; if the command is this interpreter, migrated code can import its runtime."""
     environment = dict(os.environ)
     if entry.command[0] == "{python}":
         paths = [path for path in (environment.get("PYTHONPATH"), str(PACKAGE_ROOT)) if path]
@@ -59,7 +60,7 @@ def _environment(entry: EntryPoint) -> dict[str, str]:
     return environment
 
 
-def _content(result: Path) -> Any:
+def _result_content(result: Path) -> Any:
     try:
         content = result.read_bytes()
     except OSError as error:

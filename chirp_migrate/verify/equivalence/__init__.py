@@ -1,1 +1,1 @@
-"""Whether both versions train the same: the batches of each, and the first difference."""
+"""Comparison of both versions: the batches of each, and the first difference."""

@@ -1,4 +1,4 @@
-"""Public names and signatures of a backend's modules, as a caller finds them before and after."""
+"""Public names and signatures of a backend's modules, as callers see them before and after."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _HARMLESS = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssig
 def public_names(root: Path) -> dict[str, list[str]]:
     """Return the public names of each module: functions, classes and their methods, read from source.
 
-    The modules are those of ``utils/``; in a tree that has none, those at its root, in ``src/`` and in packages.
-    Modules that cannot be parsed, and scripts in ``utils/`` (modules with loose calls at top level, which must not
-    be imported), are left out.
+    The modules are those of ``utils/``; in a tree without that folder, those at its root, in ``src/`` and in packages.
+    Modules that cannot be parsed are omitted, as are scripts in ``utils/`` (modules with calls at the top level, which
+    must not be imported).
     """
     names: dict[str, list[str]] = {}
     for module, path in _modules(root):
@@ -50,7 +50,7 @@ def public_names(root: Path) -> dict[str, list[str]]:
 
 
 def _modules(root: Path) -> Iterator[tuple[str, Path]]:
-    """Importable name and file of each module whose names count."""
+    """Yield importable name and file of each module whose names are compared."""
     if (root / "utils").is_dir():
         for path in sorted((root / "utils").glob("*.py")):
             yield "utils" if path.stem == "__init__" else f"utils.{path.stem}", path
@@ -68,10 +68,10 @@ def _modules(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def describe_api(names: dict[str, list[str]]) -> Api:
-    """Import each module and look the names up, wherever they are defined now.
+    """Import each module and look up the names, wherever they are defined after the migration.
 
-    Outside ``utils/`` nothing is imported for this alone: a module that the training did not import is described
-    only as far as that it exists.
+    Outside ``utils/``, nothing is imported for this purpose alone. If the training did not import a module, its
+    description is only that it exists.
     """
     return {module: _read_signatures(module, wanted) for module, wanted in names.items()}
 
@@ -94,7 +94,7 @@ def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]
 
 
 def missing_from(before: Api, after: Api) -> list[str]:
-    """Return the names of ``before`` that ``after`` lacks, one sentence each; additions are no difference."""
+    """Return one sentence for each name of ``before`` that ``after`` lacks; added names are no difference."""
     problems: list[str] = []
     for module, names in before.items():
         now = after.get(module, {"": _GONE})
@@ -109,8 +109,10 @@ def missing_from(before: Api, after: Api) -> list[str]:
             if name not in now:
                 problems.append(f"{module}.{name} is gone")
             # Modules are called as ``module(x)``: what ``forward`` calls its input is no part of how it is used.
-            elif isinstance(signature, list) and not _accepts(now[name], signature, not name.endswith(".forward")):
-                problems.append(f"{module}.{name} no longer takes the same arguments: {_text(now[name])}")
+            elif isinstance(signature, list) and not _is_compatible(
+                now[name], signature, not name.endswith(".forward")
+            ):
+                problems.append(f"{module}.{name} no longer takes the same arguments: {_signature_text(now[name])}")
     return problems
 
 
@@ -121,11 +123,11 @@ def _exists(module: str) -> bool:
         return False
 
 
-def _accepts(after: Signature | str, before: Signature, by_name: bool) -> bool:
-    """Return whether every call written for ``before`` works with ``after``: the same parameters, optional ones added.
+def _is_compatible(after: Signature | str, before: Signature, by_name: bool) -> bool:
+    """Return whether every call for ``before`` works with ``after``: it has the same parameters, plus optional ones.
 
-    An added one may not come between those that can be passed by position. Without ``by_name``, parameters are
-    distinguished by their place alone.
+    An added parameter may not precede a parameter that can be passed by position. Without ``by_name``, parameters are
+    distinguished by their position alone.
     """
     if isinstance(after, str):
         return False
@@ -140,7 +142,7 @@ def _accepts(after: Signature | str, before: Signature, by_name: bool) -> bool:
     return all(p not in in_front and (p[2] or p[1].startswith("VAR")) for p in added)
 
 
-def _text(signature: Signature | str) -> str:
+def _signature_text(signature: Signature | str) -> str:
     if isinstance(signature, str):
         return signature
     return "(" + ", ".join(f"{name}={default}" if default else name for name, _, default in signature) + ")"
@@ -151,11 +153,11 @@ def _signature(value: Any) -> Signature | str:
         parameters = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
         return type(value).__name__
-    return [[p.name, p.kind.name, _default(p.default)] for p in parameters]
+    return [[p.name, p.kind.name, _default_text(p.default)] for p in parameters]
 
 
-def _default(value: Any) -> str:
-    """Return text of a default, without the address that most objects' texts contain."""
+def _default_text(value: Any) -> str:
+    """Return the text of a default, without the address that the texts of most objects contain."""
     if value is inspect.Parameter.empty:
         return ""
     plain = value is None or isinstance(value, (bool, int, float, str, tuple, list, dict))

@@ -1,6 +1,6 @@
 """Statistics of augmented samples, to test for equal distributions, and repeated random numbers.
 
-Statistics are of the augmented samples alone, and, where the samples before augmentation can be read, of the pairs of
+There are statistics of the augmented samples alone and, if the samples before augmentation can be read, of pairs of
 both. Pairs show masks under noise and clamping, and the noise itself.
 """
 
@@ -68,7 +68,7 @@ _EQUAL_CHANGES = 0.05
 
 def sample_statistics(batch: torch.Tensor) -> list[list[float]]:
     """Return the :data:`STATISTICS` of each sample of a batch (B, ..., F, T), as one row each."""
-    x = _images(batch)
+    x = _as_images(batch)
     pixels = (1, 2, 3)
     constant_frames = (x.amax(dim=2) == x.amin(dim=2)).float().mean(dim=(1, 2))
     constant_bins = (x.amax(dim=3) == x.amin(dim=3)).float().mean(dim=(1, 2))
@@ -91,7 +91,8 @@ class Draw:
 
     Attributes:
         masked: which time frames and frequency bins are masked, packed; ``b""`` for none.
-        changes: differences from the sample before, at up to 2,048 places; None when that is not known.
+        changes: differences from the sample before augmentation, at up to 2,048 places; None if that sample is not
+            known.
         noisy: whether most values were changed.
         small: the size of small changes.
     """
@@ -103,11 +104,11 @@ class Draw:
 
     @property
     def tells(self) -> bool:
-        """Return whether there is anything to compare."""
+        """Return whether the draw contains anything to compare."""
         return bool(self.masked) or self.noisy
 
     def equals(self, other: Draw) -> bool:
-        """Return whether both samples were made with the same random numbers, as far as they show."""
+        """Return whether both samples show the same random numbers."""
         if self.masked != other.masked or self.noisy != other.noisy:
             return False
         if not self.noisy or self.changes is None or other.changes is None:
@@ -122,10 +123,10 @@ class Sample:
     """A sample as a loader yielded it.
 
     Attributes:
-        content: hash of what it is in the batch.
-        index: as the sampler gave it; None when it is not known.
-        plain: hash of the same sample before it was augmented; None when that is not known.
-        draw: what it shows of the random numbers that augmented it.
+        content: hash of its values in the batch.
+        index: its index from the sampler; None if it is not known.
+        plain: hash of the same sample before augmentation; None if it is not known.
+        draw: the visible part of the random numbers that augmented it.
     """
 
     content: bytes
@@ -135,13 +136,13 @@ class Sample:
 
     @property
     def augmented(self) -> bytes:
-        """Return its content; ``b""`` where augmentation left it alone."""
+        """Return the content of the sample; ``b""`` if augmentation did not change it."""
         return b"" if self.content == self.plain else self.content
 
 
 def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list[float]], list[Draw]]:
-    """Return the :data:`PAIRED` statistics of each sample, and its draw; both batches are (B, ..., F, T)."""
-    x, before = _images(batch), _images(plain)
+    """Return the :data:`PAIRED` statistics and the draw of each sample; both batches are (B, ..., F, T)."""
+    x, before = _as_images(batch), _as_images(plain)
     changed = (x != before).flatten(1).sum(dim=1) / x[0].numel()
     frames, bins = (_find_constant_lines(x, before, axis) for axis in (2, 3))
     step = max(1, x[0].numel() // _POINTS)
@@ -150,7 +151,14 @@ def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list
     counts = (points != 0).sum(dim=1)
     small = sizes.gather(1, (counts * _SMALL).long().clamp(max=sizes.shape[1] - 1).unsqueeze(1)).squeeze(1)
     small = small.masked_fill(counts == 0, 0.0)
-    columns = (changed, frames.sum(dim=1).float(), _first(frames), bins.sum(dim=1).float(), _first(bins), small)
+    columns = (
+        changed,
+        frames.sum(dim=1).float(),
+        _first_true(frames),
+        bins.sum(dim=1).float(),
+        _first_true(bins),
+        small,
+    )
     rows: list[list[float]] = torch.stack(columns, dim=1).tolist()
     draws = [
         Draw(_pack_bits(*masks), change, row[0] > _NOISY, row[-1])
@@ -160,8 +168,8 @@ def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list
 
 
 def draws_of(batch: torch.Tensor) -> list[Draw]:
-    """What a batch shows of its random numbers where the samples before are not known: constant frames and bins."""
-    x = _images(batch)
+    """Return the draws of a batch whose samples before augmentation are not known: constant frames and bins."""
+    x = _as_images(batch)
     frames, bins = ((x.amax(dim=axis) == x.amin(dim=axis)).all(dim=1) for axis in (2, 3))
     return [Draw(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
 
@@ -169,11 +177,11 @@ def draws_of(batch: torch.Tensor) -> list[Draw]:
 def repeats(
     batches: Sequence[Sequence[Sample]], before: Sequence[Sequence[Sample]] | None
 ) -> dict[str, tuple[int, int]]:
-    """Return how many pairs of each of the :data:`RELATIONS` there are in a pass, and how many of them are equal draws.
+    """Return the number of pairs in each of the :data:`RELATIONS` in a pass, and how many have equal draws.
 
     Args:
         batches: the augmented samples of the pass.
-        before: those of the pass before this one, over the same data set; None when there was none.
+        before: the augmented samples of the previous pass over the same dataset; None if there is none.
     """
     found = {
         "batches": _equal_draws(_same_place(batches[:-1], batches[1:])),
@@ -183,13 +191,13 @@ def repeats(
         found["epochs"] = _equal_draws(_same_place(before, batches))
         earlier = dict(_by_index(before))
         contents = [(earlier[index], content) for index, content in _by_index(batches) if index in earlier]
-        told = [(first, second) for first, second in contents if first or second]
-        found["indices"] = (len(told), sum(first == second for first, second in told))
+        comparable = [(first, second) for first, second in contents if first or second]
+        found["indices"] = (len(comparable), sum(first == second for first, second in comparable))
     return found
 
 
 def more_often_p(count: int, total: int, count_after: int, total_after: int) -> float:
-    """Fisher's exact test, one-sided: p-value for "not a larger share after than before"."""
+    """Return the p-value of Fisher's exact one-sided test for "the share after is not larger than before"."""
     if not total or not total_after:
         return 1.0
     from scipy.stats import fisher_exact
@@ -212,12 +220,12 @@ def _same_place(
 
 def _equal_draws(pairs: Iterable[tuple[Sample, Sample]]) -> tuple[int, int]:
     """Return the number of comparable pairs, and of equal ones."""
-    told = [(a.draw, b.draw) for a, b in pairs if a.draw.tells and b.draw.tells]
-    return len(told), sum(a.equals(b) for a, b in told)
+    comparable = [(a.draw, b.draw) for a, b in pairs if a.draw.tells and b.draw.tells]
+    return len(comparable), sum(a.equals(b) for a, b in comparable)
 
 
-def _images(batch: torch.Tensor) -> torch.Tensor:
-    """Any batch as float32 (B, C, F, T) on the CPU; missing axes have length 1, further ones join the channels."""
+def _as_images(batch: torch.Tensor) -> torch.Tensor:
+    """Return a batch as float32 (B, C, F, T) on the CPU; missing axes have length 1, further axes join C."""
     x = batch.detach().to("cpu", torch.float32)
     while x.ndim < 4:
         x = x.unsqueeze(1)
@@ -225,7 +233,7 @@ def _images(batch: torch.Tensor) -> torch.Tensor:
 
 
 def _find_constant_lines(x: torch.Tensor, before: torch.Tensor, axis: int) -> torch.Tensor:
-    """Return which lines along ``axis`` lost their spread in every channel: bool (B, lines). Long lines are sampled."""
+    """Return which lines along ``axis`` became constant in every channel: bool (B, lines). Long lines are sampled."""
     step = max(1, x.shape[axis] // _SPREAD_OVER)
     some = (slice(None),) * axis + (slice(None, None, step),)
     spread, spread_before = (_variance(values[some], axis) for values in (x, before))
@@ -233,12 +241,12 @@ def _find_constant_lines(x: torch.Tensor, before: torch.Tensor, axis: int) -> to
 
 
 def _variance(x: torch.Tensor, axis: int) -> torch.Tensor:
-    """Population variance along an axis; a tenth of the time that ``torch.var`` takes."""
+    """Return the population variance along an axis, in a tenth of the time of ``torch.var``."""
     return (x - x.mean(dim=axis, keepdim=True)).square_().mean(dim=axis)
 
 
-def _first(flags: torch.Tensor) -> torch.Tensor:
-    """Place of the first that is set, -1 for none."""
+def _first_true(flags: torch.Tensor) -> torch.Tensor:
+    """Return the position of the first true flag; -1 without one."""
     return flags.float().argmax(dim=1).masked_fill(~flags.any(dim=1), -1).float()
 
 

@@ -1,9 +1,9 @@
-"""Whether both versions train the same: differences, in sentences that name the first one.
+"""Comparison of the trainings of both versions: differences, in sentences that name the first one.
 
-Where nothing is random, batches, losses and results must be equal to the last bit, as far as they repeat on the side
-before. Where samples are augmented,
-the same samples must be trained on, and the augmentation must have the same distribution: two-sample tests on
-statistics of each augmented sample, at alpha 0.001 after Holm's correction over all tests of a verification.
+Without randomness, batches, losses and results must be equal to the last bit, as far as they repeat in the version
+before. With augmentation, both versions must train on the same samples, and the augmentation must have the same
+distribution: two-sample tests on statistics of each augmented sample decide, at alpha 0.001 after Holm's correction
+over all tests of a verification.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Equivalence:
     """The result of a comparison.
 
     Attributes:
-        found: the differences; empty when both sides train the same.
-        notes: what could not be compared, and why; and what is amiss on both sides alike.
-        smallest_p: smallest adjusted p-value by entry point with augmentation.
-        noticed: entry point → statistic → what difference its test would have noticed.
-        unrepeatable: entry points whose losses or batches two runs of the side before do not have in common.
+        found: the differences; empty if both versions train the same.
+        notes: parts that could not be compared, with the reason, and problems of both versions.
+        smallest_p: entry point with augmentation → smallest adjusted p-value.
+        noticed: entry point → statistic → the smallest difference that its test would have found.
+        unrepeatable: entry points whose losses or batches differ between two runs of the version before.
     """
 
     found: list[Difference] = field(default_factory=list)
@@ -48,11 +48,11 @@ class Equivalence:
         return tuple(difference.message for difference in self.found)
 
     def differs(self, name: str, entry_point: str, text: str) -> None:
-        """Add a difference; ``text`` does not name the entry point yet."""
+        """Add a difference; ``text`` does not contain the entry point yet."""
         self.found.append(Difference(name, entry_point, f"{entry_point}: {text}" if entry_point else text))
 
     def joined(self, other: Equivalence) -> Equivalence:
-        """Both comparisons as one."""
+        """Return both comparisons as one."""
         smallest = {**self.smallest_p, **other.smallest_p}
         noticed = {**self.noticed, **other.noticed}
         unrepeatable = self.unrepeatable | other.unrepeatable
@@ -60,10 +60,10 @@ class Equivalence:
 
 
 @dataclass(frozen=True)
-class _Test:
-    """One statistical question: what it would show, and how likely the data are if both sides are alike.
+class _StatisticalTest:
+    """One statistical test: the difference that it would show, and its p-value if both versions are equal.
 
-    Of a two-sample test also the statistic, and its values on both sides.
+    A two-sample test also has the statistic, and its values in both versions.
     """
 
     entry_point: str
@@ -80,14 +80,14 @@ def compare_traces(
     after: Mapping[str, EntryResult],
     again: Mapping[str, EntryResult] | None = None,
 ) -> Equivalence:
-    """Compare what the loaders of both sides yielded in a PROBE pass, entry point by entry point.
+    """Compare the loader traces of both versions in a PROBE pass, entry point by entry point.
 
     Args:
-        again: another pass of the side before. Losses and batches that it does not repeat, as a GPU may not, are
-            compared by their distribution; None: everything repeats.
+        again: another pass of the version before. Losses and batches that differ in it, as may happen on a GPU, are
+            compared by their distribution. None: everything repeats.
     """
     result = Equivalence()
-    tests: list[_Test] = []
+    tests: list[_StatisticalTest] = []
     for label, old in before.items():
         new = after[label]
         varying = set() if again is None else {name for name, _ in compare_entry(old.traces, again[label].traces)}
@@ -112,13 +112,13 @@ def compare_traces(
         for name, text in differences:
             result.differs(name, label, text)
         _compare_picklability(result, label, old.traces, new.traces)
-        result.notes += [f"{label}: {text}" for text in _left_out(new.traces)]
+        result.notes += [f"{label}: {text}" for text in _unseen_validation(new.traces)]
     _judge_tests(result, tests)
     return result
 
 
-def _judge_tests(result: Equivalence, tests: Sequence[_Test]) -> None:
-    """Return the results of the tests, and the changes that the two-sample tests could have found."""
+def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None:
+    """Add the results of the tests, and the changes that the two-sample tests could have found."""
     named: set[tuple[str, str]] = set()
     adjusted = holm([test.p for test in tests])
     for p, test in sorted(zip(adjusted, tests, strict=True), key=lambda pair: pair[0]):
@@ -135,7 +135,7 @@ def _judge_tests(result: Equivalence, tests: Sequence[_Test]) -> None:
 
 
 def compare_api(before: Api, after: Api) -> Equivalence:
-    """Compare the public names and signatures of both sides."""
+    """Compare the public names and signatures of both versions."""
     result = Equivalence()
     for text in missing_from(before, after):
         result.differs("api-changed", "", text)
@@ -149,11 +149,11 @@ def compare_results(
     after_again: Mapping[str, EntryResult],
     unrepeatable: Collection[str] = (),
 ) -> Equivalence:
-    """Compare what the entry points returned; a second run of each side shows what repeats at all.
+    """Compare the results of the entry points; a second run of each version shows which values repeat.
 
-    Values that differ between two runs of the side before (times, for example) are noted and not compared.
-    Entry points with augmentation draw other random numbers, so of their results only the form is compared, as of those
-    that are ``unrepeatable``.
+    Values that differ between two runs of the version before (times, for example) are noted and not compared. Entry
+    points with augmentation draw other random numbers. So only the structure of their results is compared, as for
+    ``unrepeatable`` entry points.
     """
     result = Equivalence()
     for label, old in before.items():
@@ -179,11 +179,11 @@ def compare_results(
 
 
 def _differing_paths(first: Mapping[str, str], second: Mapping[str, str]) -> set[str]:
-    """Paths at which two results have different values."""
+    """Return the paths at which two results have different values."""
     return {path for path in first.keys() | second.keys() if first.get(path) != second.get(path)}
 
 
-def _distribution_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_Test]:
+def _distribution_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_StatisticalTest]:
     """Return the tests on the augmented samples of one entry point."""
     old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
@@ -198,12 +198,12 @@ def _distribution_tests(label: str, before: Sequence[Trace], after: Sequence[Tra
         for name, a, b in zip(names, *columns, strict=False):
             means = f"mean {sum(a) / len(a):.4g} before, {sum(b) / len(b):.4g} after"
             text = f"augmented samples differ in their {name} ({means})"
-            tests.append(_Test(label, "augmentation-distribution", text, ks_p_value(a, b), name, a, b))
+            tests.append(_StatisticalTest(label, "augmentation-distribution", text, ks_p_value(a, b), name, a, b))
     return tests + _repeat_tests(label, old, new)
 
 
 def _without_values(record: Trace, batches: bool) -> Trace:
-    """The record without values of losses, and where asked for without those of batches, but with which samples."""
+    """Return the record without losses and, with ``batches``, without values of batches; the samples stay."""
     record = replace(record, losses=[float(0).hex()] * len(record.losses))
     if not batches:
         return record
@@ -211,8 +211,8 @@ def _without_values(record: Trace, batches: bool) -> Trace:
     return replace(record, batches=[repr(which)], contents=repr(sorted(which)), plain_contents="", sketches=[])
 
 
-def _value_tests(label: str, before: Sequence[Trace], after: Sequence[Trace], batches: bool) -> list[_Test]:
-    """Tests on losses, and where asked for on values of batches, that do not repeat."""
+def _value_tests(label: str, before: Sequence[Trace], after: Sequence[Trace], batches: bool) -> list[_StatisticalTest]:
+    """Return the tests on losses and, with ``batches``, on values of batches that do not repeat."""
     tests = []
     for role in ("train", "validation"):
         sides = [[record for record in side if record.role == role] for side in (before, after)]
@@ -224,11 +224,11 @@ def _value_tests(label: str, before: Sequence[Trace], after: Sequence[Trace], ba
         for name, what, (old, new) in found:
             if old and new:
                 text = f"{what} have another distribution"
-                tests.append(_Test(label, name, text, ks_p_value(old, new), what, old, new))
+                tests.append(_StatisticalTest(label, name, text, ks_p_value(old, new), what, old, new))
     return tests
 
 
-def _repeat_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_Test]:
+def _repeat_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_StatisticalTest]:
     tests = []
     for relation, where in RELATIONS.items():
         counts = [[record.repeats.get(relation, (0, 0)) for record in side] for side in (before, after)]
@@ -237,12 +237,12 @@ def _repeat_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -
             shares = f"{equal} of {total} before, {equal_after} of {total_after} after"
             name = "equal-worker-streams" if relation == "batches" else "repeated-augmentation"
             text = f"augmented samples {where} have equal random numbers: {shares}"
-            tests.append(_Test(label, name, text, more_often_p(equal, total, equal_after, total_after)))
+            tests.append(_StatisticalTest(label, name, text, more_often_p(equal, total, equal_after, total_after)))
     return tests
 
 
 def _compare_picklability(result: Equivalence, label: str, before: Sequence[Trace], after: Sequence[Trace]) -> None:
-    """Which loader after cannot be sent to spawned workers, and why: a difference where all of them could before."""
+    """Report a loader after that cannot be sent to spawned workers; a difference if all loaders before can."""
     for number, record in enumerate(after, start=1):
         if record.unpicklable:
             could = not any(old.unpicklable for old in before)
@@ -256,8 +256,8 @@ def _compare_picklability(result: Equivalence, label: str, before: Sequence[Trac
             return
 
 
-def _left_out(after: Sequence[Trace]) -> list[str]:
-    """Validation that does not see every sample, on both sides alike."""
+def _unseen_validation(after: Sequence[Trace]) -> list[str]:
+    """Return sentences on validation that does not see every sample, in both versions."""
     for number, record in enumerate((r for r in after if r.role == "validation"), start=1):
         if record.drop_last and 0 <= record.samples < record.available:
             lost = record.available - record.samples

@@ -1,4 +1,4 @@
-"""Exact, comparable text for the result of a training function."""
+"""Exact text of the result of a training function, for comparison."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ Hash = xxhash.xxh3_128
 def fingerprint(value: Any) -> dict[str, str]:
     """Map the path of every leaf in ``value`` to text that is equal only for equal values.
 
-    Floats are written in hexadecimal (to the last bit), tensors and arrays as hash, dtype and shape, modules by
-    their state. Containers and plain objects are walked; an object met twice on one path, or deeper than
-    12 levels, is written as its type.
+    Floats are written in hexadecimal (to the last bit), tensors and arrays as hash, dtype and shape, modules by their
+    state. The function descends into containers and plain objects. An object that occurs twice on one path, or deeper
+    than 12 levels, is written as its type.
     """
     return dict(_leaves(value, "result", ()))
 
 
 def tensor_hash(tensor: torch.Tensor) -> str:
-    """Hash (first 16 hex digits) over dtype, shape and bytes."""
+    """Return a hash (first 16 hexadecimal digits) of dtype, shape and bytes."""
     found = Hash()
     add_tensor(found, tensor)
     return str(found.hexdigest())[:16]
 
 
 def add_tensor(found: Any, tensor: torch.Tensor) -> None:
-    """Let dtype, shape and bytes of ``tensor`` go into a :data:`Hash`."""
+    """Add dtype, shape and bytes of ``tensor`` to a :data:`Hash`."""
     array = tensor.detach().cpu().contiguous()
     found.update(f"{array.dtype}{tuple(array.shape)}".encode())
     found.update(array.reshape(-1).view(torch.uint8).numpy().data)
@@ -69,7 +69,7 @@ def _leaves(value: Any, path: str, parents: tuple[int, ...]) -> Iterator[tuple[s
 
 
 def _leaf(value: Any) -> str | None:
-    """Return text of a value without parts, or None for anything that is walked."""
+    """Return the text of a value without parts; None for a value with parts."""
     if value is None or isinstance(value, (bool, int, str, bytes)):
         return repr(value)
     if isinstance(value, float):  # NumPy's float64 is one; its other scalars are generic

@@ -1,4 +1,4 @@
-"""The first difference of two traces, how much values differ, and the effect of seeds."""
+"""The first difference of two traces, the size of differences between values, and the effect of seeds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TOLERANCE = 1e-4
 
 
 def compare_entry(before: Sequence[Trace], after: Sequence[Trace]) -> list[Found]:
-    """Differences in one entry point; of each role the first, as later ones follow from it."""
+    """Return the first difference of each role in one entry point; later differences follow from it."""
     found: list[Found] = []
     augmented = any(record.random for record in before)
     for role in ("train", "validation"):
@@ -48,19 +48,24 @@ def compare_entry(before: Sequence[Trace], after: Sequence[Trace]) -> list[Found
 
 
 def _first_of_role(role: str, old: list[Trace], new: list[Trace], augmented: bool) -> list[Found]:
-    """Return the first difference; ``augmented`` says that random samples occur in the entry point."""
+    """Return the first difference of a role; ``augmented``: the entry point has random samples."""
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
-        difference = _numbers(a, b) or _kind(a, b) or _samples(a, b, augmented) or _losses(a, b, augmented)
+        difference = (
+            _count_difference(a, b)
+            or _kind(a, b)
+            or _sample_difference(a, b, augmented)
+            or _loss_difference(a, b, augmented)
+        )
         if difference is not None:
             name, text = difference
             return [(name, f"{role} pass {number}: {text}")]
-    if _one_order(new) and not _one_order(old):
+    if _have_one_order(new) and not _have_one_order(old):
         return [("not-shuffled", f"every {role} pass has the samples in one order after, not before")]
     return []
 
 
-def _numbers(a: Trace, b: Trace) -> Found | None:
-    """Return how many samples of which class, in how many batches."""
+def _count_difference(a: Trace, b: Trace) -> Found | None:
+    """Return a difference in the number of samples, classes or batches."""
     counts = f"{a.samples} samples before, {b.samples} after"
     gone = [label for label in a.labels if label not in b.labels]
     others_stay = all(b.labels[label] == a.labels.get(label) for label in b.labels)
@@ -68,7 +73,7 @@ def _numbers(a: Trace, b: Trace) -> Found | None:
         each = ", ".join(f"{label} ({a.labels[label]} samples)" for label in gone[:_SHOWN])
         return "class-missing", f"no sample of class {each} after; {counts}"
     if b.samples < a.samples:
-        return _name_shortened_epochs(a, b), f"{counts}{_which(a, b)}"
+        return _name_shortened_epochs(a, b), f"{counts}{_missing_samples(a, b)}"
     if b.samples > a.samples:
         return "samples-added", counts
     if a.sizes != b.sizes:
@@ -90,11 +95,11 @@ def _name_shortened_epochs(a: Trace, b: Trace) -> str:
     return "epoch-shortened" if whole_batches or not b.finished else "samples-missing"
 
 
-def _which(a: Trace, b: Trace) -> str:
-    """Return which samples are missing, and from which batch on."""
+def _missing_samples(a: Trace, b: Trace) -> str:
+    """Return a text on missing samples, and the first batch that lacks one."""
     first = _first_unequal(a.sizes, b.sizes)
     text = f": batch {first} is the first that {'differs' if first <= len(b.sizes) else 'is missing'}"
-    gone = _only_in(a, b)
+    gone = _samples_missing_in(a, b)
     if not gone:
         return text
     some = ", ".join(map(str, sorted(gone)[:_SHOWN]))
@@ -113,8 +118,8 @@ def _kind(a: Trace, b: Trace) -> Found | None:
     return None
 
 
-def _samples(a: Trace, b: Trace, augmented: bool) -> Found | None:
-    """Return which samples, with which values, in which order."""
+def _sample_difference(a: Trace, b: Trace, augmented: bool) -> Found | None:
+    """Return a difference in the samples, in their values, or in their order."""
     exact = not (a.random or (augmented and a.shuffled))
     if exact:
         for number, (old, new) in enumerate(zip(a.batches, b.batches, strict=True), start=1):
@@ -148,7 +153,7 @@ def _first_batch(a: Trace, b: Trace, number: int) -> Found:
 
 
 def _other_indices(a: Trace, b: Trace) -> Found | None:
-    gone, come = _only_in(a, b), _only_in(b, a)
+    gone, come = _samples_missing_in(a, b), _samples_missing_in(b, a)
     if not gone:
         return None
     some = [", ".join(map(str, sorted(part)[:_SHOWN])) for part in (gone, come)]
@@ -156,7 +161,7 @@ def _other_indices(a: Trace, b: Trace) -> Found | None:
 
 
 def _other_values(before: str, after: str) -> Found | None:
-    """By how much the values of two sketches differ; None when they cannot be compared, or are equal."""
+    """Return by how much the values of two sketches differ; None if they are equal or not comparable."""
     a, b = map(values_of, (before, after))
     if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
         return None
@@ -171,7 +176,7 @@ def _other_values(before: str, after: str) -> Found | None:
     return "values-differ", f"other values; {size}"
 
 
-def _losses(a: Trace, b: Trace, augmented: bool) -> Found | None:
+def _loss_difference(a: Trace, b: Trace, augmented: bool) -> Found | None:
     if augmented:
         return None
     if len(a.losses) != len(b.losses):
@@ -183,21 +188,21 @@ def _losses(a: Trace, b: Trace, augmented: bool) -> Found | None:
     return None
 
 
-def _only_in(a: Trace, b: Trace) -> Counter[int]:
-    """Samples that ``b`` lacks; none unless the indices of both are known, and are numbers of the same data set."""
+def _samples_missing_in(a: Trace, b: Trace) -> Counter[int]:
+    """Return the samples of ``a`` that ``b`` lacks; empty unless the indices of both are known, for equal datasets."""
     comparable = a.base and a.base == b.base and a.base_indices and b.base_indices
     return Counter(a.base_indices) - Counter(b.base_indices) if comparable else Counter()
 
 
 def _is_shuffled(record: Trace) -> bool:
-    """By the order of the samples where it is known, else by the kind of sampler."""
+    """Return whether a pass is shuffled, by the order of its samples if known, else by the kind of sampler."""
     if len(set(record.indices)) > 2:
         return any(later < earlier for earlier, later in pairwise(record.indices))
     return record.shuffled
 
 
-def _one_order(records: list[Trace]) -> bool:
-    """Return whether several shuffled walks over one loader all have one order."""
+def _have_one_order(records: list[Trace]) -> bool:
+    """Return whether several shuffled passes over one loader have the same order."""
     by_loader: dict[int, list[list[int]]] = {}
     for record in records:
         if record.indices and _is_shuffled(record):
@@ -206,12 +211,12 @@ def _one_order(records: list[Trace]) -> bool:
 
 
 def _first_unequal(a: Sequence[object], b: Sequence[object]) -> int:
-    """1-based place of the first difference."""
+    """Return the 1-based position of the first difference."""
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False), start=1) if x != y), min(len(a), len(b)) + 1)
 
 
 def sketch(tensors: Sequence[torch.Tensor]) -> str:
-    """Up to 16 values of each sample of the first floating-point tensor (B, ...), as base64 of float32."""
+    """Return up to 16 values of each sample of the first floating-point tensor (B, ...), as base64 of float32."""
     for tensor in tensors:
         if tensor.is_floating_point() and tensor.ndim > 1:
             rows = tensor.detach().to("cpu", torch.float32).flatten(1)
@@ -230,8 +235,8 @@ def aspects(passes: Sequence[Trace], result: Mapping[str, str]) -> dict[str, str
     """Return the aspects of a run that a seed may affect, each as text that is equal for equal runs.
 
     Args:
-        passes: what the loaders yielded.
-        result: fingerprint of what the entry point returned.
+        passes: traces of the loaders.
+        result: fingerprint of the result of the entry point.
     """
     train = [record for record in passes if record.role == "train"]
     found = {
@@ -245,9 +250,9 @@ def aspects(passes: Sequence[Trace], result: Mapping[str, str]) -> dict[str, str
 
 
 def ignored(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
-    """Return the aspect that two seeds change before and not after; None if every seed still counts.
+    """Return the aspect that a seed changes before, but not after; None if seeds have the same effects.
 
-    Single values of a result may be equal by chance (an accuracy, for one), so they count together only.
+    Single values of a result (such as an accuracy) may be equal by chance, so they only count together.
     """
     if len(before) != 2 or len(after) != 2:
         return None

@@ -19,11 +19,11 @@ _DEEPEST = 12
 
 @dataclass(frozen=True)
 class Level:
-    """A data set under the one that a loader was given, or that one itself.
+    """The dataset of a loader, or a dataset inside it.
 
     Attributes:
-        dataset: the data set.
-        maps: index sequences on the way down, as those of a ``Subset``; applied in order.
+        dataset: the dataset.
+        maps: index sequences on the path to this dataset, such as those of a ``Subset``, in order of application.
     """
 
     dataset: Any
@@ -37,15 +37,15 @@ class Level:
 
 
 def levels(dataset: Any) -> list[Level]:
-    """Return the loader's data set and those under it, from the top.
+    """Return the dataset of a loader and the datasets inside it, from the outermost to the innermost.
 
-    Followed are wrappers around a single data set, kept as an attribute or by the closure of ``__getitem__``, whose
-    samples are those of the one below in order, or at ``indices``. Nothing is called but ``len``.
+    The function descends into wrappers of a single dataset, which is in an attribute or in the closure of
+    ``__getitem__``, and whose samples are in the same order or at ``indices``. It calls nothing but ``len``.
     """
     found = [Level(dataset)]
     while len(found) < _DEEPEST:
         here = found[-1]
-        below = _below(here.dataset)
+        below = _inner_dataset(here.dataset)
         if below is None:
             return found
         indices = getattr(here.dataset, "indices", None)
@@ -59,10 +59,10 @@ def levels(dataset: Any) -> list[Level]:
 
 
 def name_of(dataset: Any) -> str:
-    """Length and a few samples of a data set as text: equal on both sides for the same data.
+    """Return length and a few samples of a dataset as text, which is equal in both versions for the same data.
 
-    Of a data set that gives other samples each time, or none by number, it is only the length. What is read may draw
-    random numbers: the caller keeps their state.
+    For a dataset whose samples vary or cannot be read by number, the text is only the length. Reading samples may draw
+    random numbers, whose state the caller restores.
     """
     samples = length(dataset)
     if not samples:
@@ -78,15 +78,15 @@ def name_of(dataset: Any) -> str:
 
 
 def length(dataset: Any) -> int | None:
-    """Return how many samples a data set has; None when it does not say."""
+    """Return the number of samples of a dataset; None if it has no length."""
     try:
         return len(dataset)
     except (TypeError, NotImplementedError):
         return None
 
 
-def _below(dataset: Any) -> Any:
-    """Return the only data set that ``dataset`` holds, or None."""
+def _inner_dataset(dataset: Any) -> Any:
+    """Return the only dataset inside ``dataset``; None if there is none or more than one."""
     held: dict[int, Any] = {}
     for value in [
         *getattr(dataset, "__dict__", {}).values(),

@@ -16,7 +16,7 @@ from chirp_migrate.training.watch.interception import Interception, PassingItera
 from chirp_migrate.verify.equivalence.walk import Walk
 from chirp_migrate.verify.spec import Trace
 from chirpid_patch.loading.limits import worker_processes
-from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.random_states import restored_generators
 
 __all__ = ["DRAWS", "FewWorkers", "LoaderWatch"]
 
@@ -27,14 +27,14 @@ _DRAWING_S = 10.0
 
 
 class LoaderWatch(Interception):
-    """Context manager that records each walk over each loader (see :class:`Trace`).
+    """Context manager that records each pass over each loader (see :class:`Trace`).
 
-    The global random state is the same with and without it. A data set that keeps a random generator of its own
-    is advanced by the few extra fetches that show whether it augments, on both sides alike.
+    The global random state is the same with and without it. If a dataset has its own random generator, the few
+    additional reads that show whether it augments advance this generator, in both versions alike.
 
     Attributes:
-        few_workers: loaders start as few worker processes as show what workers do: two for training, none for
-            validation where it can do without.
+        few_workers: loaders start only as many worker processes as are needed to show their effect: two for training,
+            and none for validation if possible.
     """
 
     def __init__(self) -> None:
@@ -60,10 +60,11 @@ class LoaderWatch(Interception):
         super().__exit__(*exception)
 
     def draw_on(self, draws: int = DRAWS) -> None:
-        """Walk the loaders of the training that has ended on, until so many augmented samples were seen.
+        """Continue to iterate over the loaders of the ended training, until ``draws`` augmented samples were seen.
 
-        Only the statistics of these samples are added to the records. A loader that cannot be walked again leaves it
-        at fewer, and so do ten seconds; what the tests can notice is computed from how many there were.
+        Only the statistics of these samples are added to the records. There are fewer samples if a loader cannot be
+        iterated over again, or after ten seconds. The differences that tests can find are computed from the actual
+        number.
         """
         walks = list(self._walks)
         augmented = {walk.record.loader: walk for walk in walks if walk.record.random and walk.record.samples}
@@ -78,7 +79,7 @@ class LoaderWatch(Interception):
         self._walks = walks
 
     def _walked_on(self, walk: Walk, most: int, until: float) -> int:
-        """Walk the loader of ``walk`` again, for so many samples at most; gives how many there were."""
+        """Iterate over the loader of ``walk`` again, for at most ``most`` samples; return the number of samples."""
         self._walks = []
         with suppress(Exception), _limit_workers(walk.loader):  # not made to be walked again
             for _ in walk.loader:
@@ -90,7 +91,7 @@ class LoaderWatch(Interception):
         return sum(more.record.samples for more in self._walks)
 
     def take(self) -> list[Trace]:
-        """Return the passes since the last call, in the order in which they began; a pass of no batch is one too."""
+        """Return the passes since the last call, in the order of their beginnings, including passes without a batch."""
         last: dict[tuple[str, int], Walk] = {}
         for walk in self._walks:
             kind = walk.record.role, walk.record.available
@@ -103,7 +104,7 @@ class LoaderWatch(Interception):
 
     @contextmanager
     def loading(self, walk: Walk) -> Iterator[None]:
-        """While the loader's own code runs: samplers that are iterated belong to this walk."""
+        """Return a context for the loader's own code, in which iterated samplers belong to this pass."""
         outer, self._loading = self._loading, walk
         try:
             with self.inside(walk.loader):
@@ -114,12 +115,12 @@ class LoaderWatch(Interception):
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         self._samplers.cover_new_classes()
         number = self._numbers.setdefault(loader, len(self._numbers))
-        with unmoved_generators():
+        with restored_generators():
             walk = Walk.begin(loader, number, self._names)
         self._walks.append(walk)
 
         def around(advance: Callable[[], Any]) -> Any:
-            """Shows the batch to its walk, which only reads it."""
+            """Pass the batch to the record of its pass, which only reads it."""
             with self.loading(walk):
                 try:
                     batch = advance()
@@ -148,7 +149,7 @@ class LoaderWatch(Interception):
         return PassingIterator(self._samplers, sampler, start(), around)
 
     def _watched_loss(self) -> Callable[..., Any]:
-        """Return a call of a loss module that also records its output."""
+        """Return a replacement of a loss module's call that also records its output."""
 
         def call(loss: _Loss, *arguments: Any, **named: Any) -> Any:
             output = torch.nn.Module.__call__(loss, *arguments, **named)
@@ -160,7 +161,7 @@ class LoaderWatch(Interception):
 
 
 class FewWorkers(Interception):
-    """Context manager under which loaders start as few worker processes as under a watch that is to."""
+    """Context manager under which loaders start as few worker processes as with ``few_workers``."""
 
     def __init__(self) -> None:
         super().__init__(self._start)
@@ -171,7 +172,10 @@ class FewWorkers(Interception):
 
 
 def _limit_workers(loader: Any) -> AbstractContextManager[None]:
-    """One worker shows what the seeds of workers come from, two show whether they differ; starting them takes time."""
+    """Limit the number of workers.
+
+    One worker shows where its seed comes from, and two show whether their seeds differ. Starting more only takes time.
+    """
     if not worker_processes(loader):
         return nullcontext()
     if torch.is_grad_enabled():

@@ -1,8 +1,8 @@
-"""Whether a loader could send its objects to worker processes that ``spawn`` starts.
+"""Checks of whether a loader could send its objects to worker processes that ``spawn`` starts.
 
-Tried as ``spawn`` does it, with the pickler of :mod:`multiprocessing`, and loaded again in this process; no process is
-started. The data of tensors and arrays is not copied: it pickles anyway, and moving it to shared memory, as PyTorch
-does, would change what is being watched.
+The check pickles like ``spawn``, with the pickler of :mod:`multiprocessing`, and unpickles in this process; it starts
+no process. It does not copy the data of tensors and arrays: such data always pickles, and moving it to shared memory,
+as PyTorch does, would change the watched training.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PARTS = ("dataset", "collate_fn", "worker_init_fn")
 
 
 def why_not_picklable(loader: Any) -> str:
-    """Return why the loader's data set, ``collate_fn`` or ``worker_init_fn`` cannot be sent; ``""`` when they can."""
+    """Return why the loader's dataset, ``collate_fn`` or ``worker_init_fn`` cannot be sent; ``""`` if they can."""
     for name in _PARTS:
         part = getattr(loader, name, None)
         try:
@@ -37,7 +37,7 @@ def why_not_picklable(loader: Any) -> str:
 
 
 def check_picklable(value: Any) -> None:
-    """Pickle a value and load it again.
+    """Pickle and unpickle a value.
 
     Raises:
         Exception: any error of pickle or the user's code.
@@ -69,7 +69,7 @@ def is_plain_data(value: Any) -> bool:
 
 
 class _Pickler(reduction.ForkingPickler):
-    """Sends the place of plain data instead of the data."""
+    """A pickler that stores references to plain data instead of the data."""
 
     def __init__(self, buffer: io.BytesIO, kept: list[Any]) -> None:
         super().__init__(buffer)
@@ -83,7 +83,7 @@ class _Pickler(reduction.ForkingPickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Loads only what :class:`_Pickler` has just written from objects of this process."""
+    """The unpickler for the output of :class:`_Pickler` in the same process."""
 
     def __init__(self, buffer: io.BytesIO, kept: list[Any]) -> None:
         super().__init__(buffer)
@@ -95,20 +95,20 @@ class _Unpickler(pickle.Unpickler):
 
 @dataclass(frozen=True)
 class _Duplicate:
-    """A file descriptor on its way."""
+    """A file descriptor that is being sent."""
 
     descriptor: int
 
     def detach(self) -> int:
-        """Return a descriptor of the receiver's own."""
+        """Return a duplicate of the descriptor for the receiver."""
         return os.dup(self.descriptor)
 
 
 class _Starting:
-    """Stands for the process about to be started: locks, queues and connections may be sent only to one."""
+    """A stand-in for a starting process, because locks, queues and connections can only be sent to such a process."""
 
     DupFd = _Duplicate
 
     def duplicate_for_child(self, descriptor: int) -> int:
-        """Nothing is started, so nothing is duplicated."""
+        """Return the descriptor itself, because no process is started."""
         return descriptor

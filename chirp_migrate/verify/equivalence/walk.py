@@ -1,4 +1,4 @@
-"""One walk over a loader, as the training code sees it: what is noted of each batch, and summed up at the end."""
+"""The record of one pass over a loader, as the training code sees it: data of each batch, and a summary."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from chirp_migrate.verify.equivalence.first_difference import sketch
 from chirp_migrate.verify.equivalence.identity import Level, length, levels, name_of
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
 from chirp_migrate.verify.spec import Trace
-from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.random_states import restored_generators
 
 __all__ = ["Walk"]
 
@@ -42,12 +42,13 @@ _FETCHED_SAMPLES = 3
 
 @dataclass
 class Walk:
-    """One walk over a loader while it lasts.
+    """A running pass over a loader.
 
     Attributes:
-        base: the lowest data set under the loader's.
-        plain: where the samples are before they are augmented; None when nothing is random, or they are nowhere.
-        drawn: what the sampler gave in each of its iterations; PyTorch's worker iterators begin two and use the last.
+        base: the innermost dataset of the loader.
+        plain: the dataset with the samples before augmentation; None if nothing is random, or there is no such dataset.
+        drawn: the indices from each iteration over the sampler; PyTorch's iterators with workers begin two iterations
+            and use the last.
         batches: the samples of each batch.
     """
 
@@ -60,10 +61,10 @@ class Walk:
 
     @classmethod
     def begin(cls, loader: Any, number: int, names: dict[int, str]) -> Walk:
-        """Look at a loader that is about to be iterated; the caller keeps the random state.
+        """Begin the record of a loader before it is iterated over; the caller restores the random state.
 
         Args:
-            names: of data sets that do not change from walk to walk, by id, to which those of this one are added.
+            names: names of datasets that do not change from pass to pass, by id; those of this pass are added.
         """
         sampler = getattr(loader, "sampler", None)
         dataset = loader.dataset
@@ -73,7 +74,7 @@ class Walk:
         base = top_down[-1].dataset
         if by_index and id(base) not in names:
             names[id(base)] = name_of(base)
-        random = by_index and _varies(dataset, loader.collate_fn) is True
+        random = by_index and _has_random_samples(dataset, loader.collate_fn) is True
         record = Trace(
             loader=number,
             role="train" if torch.is_grad_enabled() else "validation",
@@ -86,7 +87,7 @@ class Walk:
             unpicklable=why_not_picklable(loader),
         )
         below = top_down[1:] if random else []
-        plain = next((level for level in below if _varies(level.dataset, loader.collate_fn) is False), None)
+        plain = next((level for level in below if _has_random_samples(level.dataset, loader.collate_fn) is False), None)
         return cls(loader, record, top_down[-1], plain)
 
     def saw(self, batch: Any) -> None:
@@ -119,7 +120,7 @@ class Walk:
             record.sketches.append(sketch(tensors))
 
     def finish(self, before: Walk | None) -> None:
-        """Sum up into the record; ``before`` is the walk before over as many samples."""
+        """Return the summary; ``before`` is the previous pass over the same number of samples."""
         record = self.record
         samples = [sample for batch in self.batches for sample in batch]
         record.contents = _sum_of(sample.content for sample in samples)
@@ -137,7 +138,7 @@ class Walk:
             record.repeats = repeats(self.batches, earlier)
 
     def _indices_of(self, number: int, size: int) -> list[int]:
-        """Indices of the batch of that number; empty when they are not known."""
+        """Return the indices of a batch; empty if they are not known."""
         drawn: list[Any] = next((one for one in reversed(self.drawn) if one), [])
         if number >= len(drawn) or not getattr(self.loader, "in_order", True):
             return []
@@ -169,11 +170,11 @@ class Walk:
             sample.draw = draw
 
     def _before_augmentation(self, samples: list[Sample]) -> list[torch.Tensor]:
-        """Return the tensors of the batch as it is without augmentation; none when they cannot be known."""
+        """Return the tensors of the batch without augmentation; empty if they cannot be known."""
         indices = [sample.index for sample in samples if sample.index is not None]
         if self.plain is None or len(indices) < len(samples):
             return []
-        with unmoved_generators():
+        with restored_generators():
             try:
                 plain = [self.plain.dataset[self.plain.index(index)] for index in indices]
             except (TypeError, IndexError, KeyError):
@@ -181,11 +182,11 @@ class Walk:
             return _tensors(self.loader.collate_fn(plain))
 
 
-def _varies(dataset: Any, collate: Callable[[Any], Any]) -> bool | None:
-    """Return whether a data set gives other values when the same sample is fetched again; None where it has no numbers.
+def _has_random_samples(dataset: Any, collate: Callable[[Any], Any]) -> bool | None:
+    """Return whether repeated reads of a sample yield different values; None if it contains no numbers.
 
-    A few samples are fetched several times, as the loader would collate them. An augmentation that leaves 20 % of
-    samples alone at each of two stages is missed once in 10^12.
+    A few samples are read several times and collated as by the loader. The test misses an augmentation that skips 20 %
+    of the samples at each of two stages once in 10^12.
     """
     for index in range(min(_FETCHED_SAMPLES, len(dataset))):
         try:
@@ -215,12 +216,12 @@ def _sum_of(hashes: Iterable[bytes]) -> str:
 
 
 def _tensors(batch: Any) -> list[torch.Tensor]:
-    """Tensors and arrays of a batch, in order; other leaves stand for nothing that training computes with."""
+    """Yield the tensors and arrays of a batch, in order; training does not compute with other leaves."""
     return [leaf for leaf in contents(batch).values() if isinstance(leaf, torch.Tensor)]
 
 
 def _is_plain(leaf: Any) -> bool:
-    """Return whether a leaf is a tensor, an array, a number or a text; other objects are not asked what they hold."""
+    """Return whether a leaf is a tensor, an array, a number or a text; other objects are not inspected."""
     if isinstance(leaf, np.ndarray):
         return not leaf.dtype.hasobject
     return leaf is None or isinstance(leaf, (torch.Tensor, np.generic, int, float, complex, str, bytes))

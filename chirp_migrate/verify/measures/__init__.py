@@ -1,1 +1,1 @@
-"""Figures besides time: what is measured, what it means, and the targets it is held to."""
+"""Metrics besides time: their measurement, their definitions, and their targets."""

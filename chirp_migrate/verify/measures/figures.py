@@ -1,7 +1,7 @@
 """Every metric of a verification, defined once: name, unit and method; and its values.
 
-:data:`MEASURES` is the only place that says what a figure means. The report, the JSON document and the documentation
-print it from here (``python -m chirp_migrate.verify.measures.figures`` prints the table).
+:data:`MEASURES` is the only definition of the metrics. The report, the JSON document and the documentation use it
+(``python -m chirp_migrate.verify.measures.figures`` prints the table).
 """
 
 from __future__ import annotations
@@ -106,19 +106,20 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "lost_workers", "loaders", "loaders that lost workers",
-        "loaders of which a worker died, so that fresh ones went on, or could not be started; on the side before a "
-        "worker's death ends the training instead",
+        "loaders with a worker that died, so that new workers continued, or that could not be started; before the "
+        "migration, the death of a worker ends the training",
         "R-000-5.2",
     ),
 )  # fmt: skip
 
 
 def timed_figures(own_runs_s: float, visits: Sequence[tuple[Visit, Visit]]) -> dict[str, float]:
-    """Return the figures that come from the timed rounds of one side.
+    """Return the metrics from the timed rounds of one version.
 
     Args:
-        own_runs_s: seconds of the user's own runs, all together.
-        visits: of this side, each with the one of the side after beside it, which has epochs from a cached batch.
+        own_runs_s: seconds of the user's own runs of all entry points together.
+        visits: the visits of this version, each with the corresponding visit of the version after, which has epochs
+            from a cached batch.
     """
     found = {"training_s": own_runs_s}
     timed = [(visit, after) for visit, after in visits if visit.epochs_s]
@@ -134,7 +135,7 @@ def timed_figures(own_runs_s: float, visits: Sequence[tuple[Visit, Visit]]) -> d
 
 
 def figures(side: SideMeasures) -> dict[str, float | None]:
-    """The figures that clocks on the loaders of one side give; None, or none, where there is nothing to measure."""
+    """Return the metrics of the MEASURED pass of one version; a metric is None or missing without a measurement."""
     walks = [walk for entry in side.entries.values() for walk in entry.walks]
     training = [walk for walk in walks if walk.role == "train" and walk.waits_s]
     waits = [wait for walk in training for wait in walk.waits_s[1:]]
@@ -148,18 +149,18 @@ def figures(side: SideMeasures) -> dict[str, float | None]:
         "wait_variation": float(np.std(waits) / np.mean(waits)) if len(waits) > 1 else None,
         "first_batch_ms": _percentile_ms([walk.waits_s[0] for walk in training], 50),
         "waiting_percent": 100 * sum(sum(walk.waits_s) for walk in walks) / seconds if seconds > 0 else None,
-        **_augmentation(side),
+        **_costliest_augmentation(side),
         "gpu_percent": statistics.fmean(busy) if busy else None,
-        "gpu_memory_mib": _most(point.gpu_bytes for point in side.usage),
-        "memory_mib": _most(point.memory_bytes for point in side.usage),
-        "resident_mib": _most(point.resident_bytes for point in side.usage),
+        "gpu_memory_mib": _largest_mib(point.gpu_bytes for point in side.usage),
+        "memory_mib": _largest_mib(point.memory_bytes for point in side.usage),
+        "resident_mib": _largest_mib(point.resident_bytes for point in side.usage),
         "memory_slope_mib": slope.value if slope is not None else None,
         "lost_workers": float(sum(entry.lost_workers for entry in side.entries.values())),
     }
 
 
 def epochs(entry: EntryMeasures) -> list[float]:
-    """Seconds of each epoch of an entry point."""
+    """Return the seconds of each epoch of an entry point."""
     lengths: list[float] = []
     begun: float | None = None
     for walk in entry.walks:
@@ -172,7 +173,7 @@ def epochs(entry: EntryMeasures) -> list[float]:
 
 
 def memory_slope(side: SideMeasures) -> Slope | None:
-    """Growth of memory over epochs; None with too few epochs (fewer than three of every loader, or one loader)."""
+    """Return the growth of memory over epochs; None with too few epochs (fewer than three of every loader)."""
     rows: list[tuple[float, float]] = []
     groups = 0
     for entry in side.entries.values():
@@ -198,7 +199,7 @@ def memory_slope(side: SideMeasures) -> Slope | None:
 
 
 def added_s(cost: AugmentationCost) -> float | None:
-    """Seconds per batch that augmentation adds, medians of the rounds; None when not measured."""
+    """Return the seconds per batch that augmentation adds, medians of the rounds; None if not measured."""
     return statistics.median(cost.with_s) - statistics.median(cost.without_s) if cost.with_s else None
 
 
@@ -210,8 +211,8 @@ def as_table() -> str:
     )
 
 
-def _augmentation(side: SideMeasures) -> dict[str, float | None]:
-    """Return the costliest augmented dataset: what it adds per batch, and what that is a share of."""
+def _costliest_augmentation(side: SideMeasures) -> dict[str, float | None]:
+    """Return the seconds per batch that the costliest augmented dataset adds, and the seconds they are a share of."""
     costs = [(added, cost) for cost in side.augmentation if (added := added_s(cost)) is not None]
     if not costs:
         return {}
@@ -232,7 +233,7 @@ def _percentile_ms(seconds: Sequence[float], share: float) -> float | None:
     return 1e3 * float(np.percentile(seconds, share)) if seconds else None
 
 
-def _most(values: Iterable[int | None]) -> float | None:
+def _largest_mib(values: Iterable[int | None]) -> float | None:
     """Return the largest of some numbers of bytes, in MiB."""
     most = max((value for value in values if value is not None), default=None)
     return None if most is None else most / MIB

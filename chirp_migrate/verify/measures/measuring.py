@@ -1,8 +1,8 @@
 """The MEASURED pass: one training of each entry point with clocks on its loaders, and tests of its datasets.
 
-Only this pass carries instruments: waits are timed from asking for a batch to having it (trap 7), memory and GPU are
-sampled in the background by the runtime's own monitor. Once an entry point has ended, its datasets are asked what
-their augmentation costs, and those of the migrated side how they fare in worker processes.
+Only this pass has instruments. Waits are timed from the request of a batch to its arrival (trap 7). The runtime's own
+monitor samples memory and GPU in the background. After an entry point has ended, the cost of its datasets' augmentation
+is measured, and the migrated datasets are tried in worker processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, default_collate
 
 from chirp_migrate.training.watch.augmentation_cost import time_both
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
-from chirp_migrate.training.watch.samples import described, readable, unaugmented, varying
+from chirp_migrate.training.watch.samples import described, readable, unaugmented, varying_places
 from chirp_migrate.verify.measures.metric_data import AugmentationCost, EntryMeasures, SideMeasures, UsagePoint, Walk
 from chirp_migrate.verify.measures.worker_safety import Collate, check_workers, rates
 from chirpid_patch import BatchedDataLoader, DataLoaderPerformanceMonitor
@@ -39,8 +39,8 @@ _LONGEST_COST_S = 2.0
 
 
 @dataclass
-class _Held:
-    """A dataset as a loader of the training has it."""
+class _LoaderDataset:
+    """A dataset with the batch size and collation of its loader in the training."""
 
     dataset: Any
     collate: Collate
@@ -49,21 +49,21 @@ class _Held:
 
 
 @dataclass
-class _Entry:
+class _EntryMeasurement:
     """The results of the passes of one entry point."""
 
     walks: list[Walk] = field(default_factory=list)
-    held: dict[str, _Held] = field(default_factory=dict)
+    held: dict[str, _LoaderDataset] = field(default_factory=dict)
     trained_on: set[str] = field(default_factory=set)
     lost_workers: set[int] = field(default_factory=set)
 
 
 class Measuring(Interception):
-    """Context manager under which :meth:`train` measures entry points; gathers :attr:`found`.
+    """Context manager under which :meth:`train` measures entry points. The results are in :attr:`found`.
 
     Args:
-        worker_counts: numbers of workers to try each dataset with; empty for none.
-        extra_s: seconds for asking datasets, over all entry points; what would not fit is listed as not tried.
+        worker_counts: numbers of workers to try with each dataset; empty for no trials.
+        extra_s: seconds for trials of datasets, over all entry points; trials that do not fit are listed as not tried.
     """
 
     def __init__(self, worker_counts: Sequence[int], extra_s: float) -> None:
@@ -74,22 +74,22 @@ class Measuring(Interception):
         self._extra_s = extra_s - self._rates_s
         self._monitor = DataLoaderPerformanceMonitor()
         self.found.gpu = str(self._monitor.gpu_status())
-        self._entry = _Entry()
+        self._entry = _EntryMeasurement()
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._begun = 0.0
         self._reading_s = 0.0
         self._trained_s = 0.0
-        self._slowest: tuple[float, _Held] | None = None
+        self._slowest: tuple[float, _LoaderDataset] | None = None
         self._known: set[str] = set()
 
     def train(self, label: str, call: Callable[[], tuple[float, Any]]) -> float:
-        """Train one entry point by ``call``, which gives its seconds and result.
+        """Train one entry point by ``call``, which returns its seconds and its result.
 
         Returns:
-            The seconds without our own readings.
+            The seconds without those of the measurements.
         """
         self.cover_new_classes()
-        self._entry, self._reading_s = _Entry(), 0.0
+        self._entry, self._reading_s = _EntryMeasurement(), 0.0
         self._numbers.clear()
         watching = _WithResident()
         with watching.watch(_INTERVAL_S) as usage:
@@ -113,8 +113,8 @@ class Measuring(Interception):
         return seconds
 
     def ask(self, label: str) -> None:
-        """Ask the datasets of the entry point trained last what augmentation costs and what workers do to them."""
-        entry, self._entry = self._entry, _Entry()  # walks over loaders of our own go nowhere
+        """Measure the cost of augmentation, and try workers, with the datasets of the last entry point."""
+        entry, self._entry = self._entry, _EntryMeasurement()  # walks over loaders of our own go nowhere
         waits = [wait for walk in entry.walks if walk.role == "train" for wait in walk.waits_s[1:]]
         wait_s = sum(waits) / len(waits) if waits else 0.0
         for name, held in entry.held.items():
@@ -122,7 +122,7 @@ class Measuring(Interception):
             began = time.monotonic()
             until = began + self._extra_s
             try:
-                if varying(held.dataset, held.collate):
+                if varying_places(held.dataset, held.collate):
                     cost = augmentation_cost(held.dataset, held.collate, held.batch_size, held.batched, until)
                     self.found.augmentation.append(cost)
                 if self._worker_counts:
@@ -137,9 +137,9 @@ class Measuring(Interception):
         self.found.entries[label].augmentations = sorted(entry.trained_on & augmented)
 
     def finish(self) -> SideMeasures:
-        """Time loading alone for the dataset that was slowest to load, and give everything found.
+        """Time loading alone for the dataset that was slowest to load, and return all results.
 
-        Called after the context was left.
+        Call it after the end of the context.
         """
         if self._worker_counts and self._slowest is not None:
             held = self._slowest[1]
@@ -161,11 +161,11 @@ class Measuring(Interception):
             if name not in self._known and (role == "train" or name not in self._entry.held):
                 collate = default_collate if loader.batch_size is None else loader.collate_fn
                 size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
-                self._entry.held[name] = _Held(dataset, collate, size, isinstance(loader, BatchedDataLoader))
+                self._entry.held[name] = _LoaderDataset(dataset, collate, size, isinstance(loader, BatchedDataLoader))
         over = False
 
         def around(advance: Callable[[], Any]) -> Any:
-            """Times the wait for the batch."""
+            """Time the wait for the batch."""
             nonlocal over
             asked = self.clock() if walk.waits_s else walk.begun_s
             try:
@@ -183,11 +183,11 @@ class Measuring(Interception):
         return PassingIterator(self, loader, start(), around)
 
     def clock(self) -> float:
-        """Seconds since the training call began, without our own readings."""
+        """Return the seconds since the beginning of the training call, without those of the measurements."""
         return time.perf_counter() - self._begun - self._reading_s
 
     def _end_pass(self, loader: Any, walk: Walk) -> None:
-        """A walk came to its end: the moment of the epoch at which memory is compared."""
+        """Record the memory at the end of a loader pass, the moment of the epoch at which memory is compared."""
         walk.ended_s = self.clock()
         began = time.perf_counter()
         if getattr(loader, "lost_workers", False):
@@ -201,12 +201,12 @@ class Measuring(Interception):
 def augmentation_cost(
     dataset: Any, collate: Callable[[list[Any]], Any], batch_size: int, batched: bool, until: float
 ) -> AugmentationCost:
-    """Time loading with and without augmentation, without workers or threads, three rounds at most.
+    """Time loading with and without augmentation, without workers or threads, in at most three rounds.
 
     Args:
         dataset: an augmented dataset.
         batched: whether the training's loader reads batches at once (``chirpid_patch``), else sample by sample.
-        until: ``time.monotonic()`` after which no further round begins; one is always made.
+        until: ``time.monotonic()`` after which no further round begins; one round always runs.
     """
     cost = AugmentationCost(described(dataset))
     plain = unaugmented(dataset, collate)
@@ -229,20 +229,20 @@ def augmentation_cost(
 
 
 class _WithResident(DataLoaderPerformanceMonitor):
-    """The runtime's monitor, which also notes the resident memory at each of its readings."""
+    """The runtime's monitor, which also records the resident memory at each reading."""
 
     def __init__(self) -> None:
         super().__init__()
         self.resident: list[int] = []
 
     def memory_status(self) -> MemoryReading | None:
-        """As the monitor's."""
+        """Return the memory as the monitor does, and record the resident memory."""
         self.resident.append(resident_bytes())
         return super().memory_status()
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process and those it started, added up: pages they share count for each of them."""
+    """Return the sum of resident memory of this process and its children; shared pages count several times."""
     total = 0
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         with suppress(psutil.Error):  # it has ended meanwhile

@@ -23,10 +23,10 @@ class Measure:
 
     Attributes:
         name: key in the JSON document.
-        unit: unit of the figure.
+        unit: unit of the value.
         title: short name for people.
-        method: how it is taken, one sentence.
-        requirement: row of the requirements that asks for it.
+        method: how it is measured, one sentence.
+        requirement: row of the requirements that defines it.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Slope:
-    """Growth of memory in MiB per epoch with the ends of its 95 % interval."""
+    """Growth of memory in MiB per epoch, with the ends of its 95 % interval."""
 
     value: float
     low: float
@@ -47,15 +47,16 @@ class Slope:
 
 @dataclass
 class Walk:
-    """One walk over one loader; times in seconds from a moment before the training call, without our own readings.
+    """One pass over one loader; times in seconds since the training call, without those of the measurements.
 
     Attributes:
         loader: number of the loader within the entry point, in order of first use.
-        role: ``train`` when gradients were enabled as the first batch was asked for, else ``validation``.
-        begun_s, ended_s: the iterator was asked for; the last batch, or the news that there is none, arrived.
-        waits_s: seconds waited for each batch; the first one from asking for the iterator.
-        samples: samples taken.
-        memory_bytes: memory of the process and its workers at the end of a training walk; None where not to be had.
+        role: ``train`` if gradients were enabled at the request of the first batch, else ``validation``.
+        begun_s, ended_s: times of the request of the iterator, and of the arrival of the last batch or of
+            ``StopIteration``.
+        waits_s: seconds of waiting for each batch; the first wait begins at the request of the iterator.
+        samples: number of samples taken.
+        memory_bytes: memory of the process and its workers at the end of a training pass; None if it cannot be read.
     """
 
     loader: int
@@ -72,10 +73,10 @@ class EntryMeasures:
     """One entry point, trained once.
 
     Attributes:
-        seconds: wall time of the training call, without our own readings.
-        walks: walks over loaders, in the order in which they began.
-        lost_workers: loaders of which a worker process died, or could not be started.
-        augmentations: names of the augmented datasets it trains on (see ``SideMeasures.augmentation``).
+        seconds: wall time of the training call, without the time of the measurements.
+        walks: passes over loaders, in the order of their beginnings.
+        lost_workers: loaders with a worker process that died or could not be started.
+        augmentations: names of the augmented datasets that it trains on (see ``SideMeasures.augmentation``).
     """
 
     seconds: float
@@ -89,9 +90,10 @@ class AugmentationCost:
     """The cost of augmentation in loading one batch in the process.
 
     Attributes:
-        dataset: what the samples come from, outermost class first.
-        with_s, without_s: seconds per batch, medians of each round; empty when ``reason`` says why.
-        reason: why it could not be measured, else None.
+        dataset: classes of the dataset and of the datasets inside it, outermost class first.
+        with_s, without_s: seconds per batch with and without augmentation, medians of each round; empty if there is a
+            ``reason``.
+        reason: why it could not be measured; None if it was measured.
     """
 
     dataset: str
@@ -106,11 +108,11 @@ class WorkerTrial:
 
     Attributes:
         dataset: as in :class:`AugmentationCost`.
-        workers: worker processes.
-        start_method: how they were started (``fork``, ``forkserver``, ``spawn``).
-        samples: samples that were checked.
-        problem: what was wrong, or why it was not tried, in one sentence; None when all was well.
-        tried: whether it was tried at all.
+        workers: number of worker processes.
+        start_method: start method of the workers (``fork``, ``forkserver``, ``spawn``).
+        samples: number of checked samples.
+        problem: what was wrong, or why it was not tried, in one sentence; None without a problem.
+        tried: whether it was tried.
     """
 
     dataset: str
@@ -126,10 +128,10 @@ class LoaderRate:
     """Loading alone, at the batch size of the training.
 
     Attributes:
-        loader: ``plain`` for PyTorch's own, ``factory`` for what the factory chooses.
+        loader: ``plain`` for PyTorch's own loader, ``factory`` for the factory's loader.
         dataset: as in :class:`AugmentationCost`.
-        workers: worker processes asked for (``factory``: 0, it decides).
-        samples_per_second: the steady rate, or None when ``problem`` says why.
+        workers: number of requested worker processes (``factory``: 0, because the factory decides).
+        samples_per_second: the steady rate; None if there is a ``problem``.
     """
 
     loader: str
@@ -145,8 +147,8 @@ class UsagePoint:
 
     Attributes:
         seconds: training seconds of the MEASURED pass so far.
-        memory_bytes: memory of the process and its workers, shared pages once if the system reports it.
-        resident_bytes: resident sets of the same processes added up: shared pages once for each.
+        memory_bytes: memory of the process and its workers; shared pages count once if the system reports that.
+        resident_bytes: sum of the resident memory of these processes; shared pages count for each of them.
         gpu_percent, gpu_bytes: utilisation (mean of the visible GPUs) and memory in use; None without a GPU.
     """
 
@@ -159,17 +161,17 @@ class UsagePoint:
 
 @dataclass
 class SideMeasures:
-    """Everything the MEASURED pass of one side found.
+    """The results of the MEASURED pass of one version.
 
     Attributes:
-        entries: by entry point label.
+        entries: results by label of the entry point.
         usage: samples of memory and GPU while training ran, in order.
         memory_kind: ``pss``, ``uss``, ``rss`` or ``peak-rss`` (see ``chirpid_patch.machine.process_memory``).
-        gpu: the visible GPUs in words, or "no GPU" with the reason.
-        augmentation: one for each augmented dataset found.
-        workers: worker safety (the side after only).
-        rates: loading alone (the side after only).
-        unread: datasets that could not be read by number, with the reason: nothing was asked of them.
+        gpu: description of the visible GPUs, or "no GPU" with the reason.
+        augmentation: cost of augmentation of each augmented dataset.
+        workers: trials with worker processes (version after only).
+        rates: rates of loading alone (version after only).
+        unread: datasets that could not be read by number and were not tried, with the reason.
     """
 
     entries: dict[str, EntryMeasures] = field(default_factory=dict)

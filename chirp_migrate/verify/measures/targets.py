@@ -36,15 +36,15 @@ _GPU = ((80.0, "R-000-5.2"), (GPU_PERCENT, "R-004"))
 
 @dataclass(frozen=True)
 class TargetVerdict:
-    """One target and what became of it on the side after the migration.
+    """The verdict on one target for the version after the migration.
 
     Attributes:
         requirement: row of the requirements.
-        target: what is wanted, in words.
+        target: description of the target.
         verdict: one of :data:`MET`, :data:`NOT_MET`, :data:`NOT_MEASURABLE`.
-        value: the figure that was compared, in the unit of the target; None where there is none.
-        why: the figure in words, or why there is none.
-        warning: whether the figure is beyond the point from which R-004 wants a warning.
+        value: the compared value, in the unit of the target; None without a value.
+        why: description of the value, or why there is none.
+        warning: whether R-004 requires a warning for the value.
     """
 
     requirement: str
@@ -58,58 +58,60 @@ class TargetVerdict:
 def judge_targets(
     after: SideMeasures, figures: Mapping[str, float | None], batch_size: int, simulated: bool
 ) -> list[TargetVerdict]:
-    """Judge every target from what was measured on the side after.
+    """Judge every target from the measurements of the version after.
 
     Args:
         figures: see :func:`chirp_migrate.verify.measures.figures.figures`.
         batch_size: samples per batch of the workload.
-        simulated: whether device steps were simulated, which no GPU target may be judged by.
+        simulated: whether device steps were simulated; no GPU target is then judged.
     """
     return [
-        _throughput(after, batch_size),
-        *(_gpu(after, figures, wanted, requirement, simulated) for wanted, requirement in _GPU),
-        _augmentation(after, figures, simulated),
-        _workers(after),
+        _judge_throughput(after, batch_size),
+        *(_judge_gpu(after, figures, wanted, requirement, simulated) for wanted, requirement in _GPU),
+        _judge_augmentation(after, figures, simulated),
+        _judge_workers(after),
     ]
 
 
-def _unknown(requirement: str, target: str, why: str) -> TargetVerdict:
+def _not_measurable(requirement: str, target: str, why: str) -> TargetVerdict:
     return TargetVerdict(requirement, target, NOT_MEASURABLE, None, why)
 
 
-def _throughput(after: SideMeasures, batch_size: int) -> TargetVerdict:
+def _judge_throughput(after: SideMeasures, batch_size: int) -> TargetVerdict:
     target = f"more than {BATCHES_PER_S:.0f} batches/s at batch {BATCH}, loading alone"
     if batch_size != BATCH:
-        return _unknown("R-004", target, f"the batch size is {batch_size}: verify with --batch-size {BATCH}")
+        return _not_measurable("R-004", target, f"the batch size is {batch_size}: verify with --batch-size {BATCH}")
     rate = next((rate for rate in after.rates if rate.loader == "factory"), None)
     if rate is None or rate.samples_per_second is None:
         why = "the training used no dataset that could be read alone" if rate is None else rate.problem or "not timed"
-        return _unknown("R-004", target, why)
+        return _not_measurable("R-004", target, why)
     value = rate.samples_per_second / BATCH
     why = f"{value:,.0f} batches/s from {rate.dataset}, the dataset that training waited for longest"
     return TargetVerdict("R-004", target, MET if value > BATCHES_PER_S else NOT_MET, value, why)
 
 
-def _gpu(
+def _judge_gpu(
     after: SideMeasures, figures: Mapping[str, float | None], wanted: float, requirement: str, simulated: bool
 ) -> TargetVerdict:
     target = f"GPU utilisation above {wanted:.0f} %"
     value = figures.get("gpu_percent")
     if value is None:
         why = after.gpu if after.gpu.startswith("no GPU") else f"the GPU reports no utilisation ({after.gpu})"
-        return _unknown(requirement, target, why)
+        return _not_measurable(requirement, target, why)
     if simulated:
-        return _unknown(requirement, target, "the device's steps were simulated: verify without --simulate-step-ms")
+        return _not_measurable(
+            requirement, target, "the device's steps were simulated: verify without --simulate-step-ms"
+        )
     why = f"{value:.0f} % on average while training ran"
     return TargetVerdict(requirement, target, MET if value > wanted else NOT_MET, value, why)
 
 
-def _augmentation(after: SideMeasures, figures: Mapping[str, float | None], simulated: bool) -> TargetVerdict:
+def _judge_augmentation(after: SideMeasures, figures: Mapping[str, float | None], simulated: bool) -> TargetVerdict:
     target = f"augmentation overhead below {AUGMENTATION_PERCENT:.0f} % of the time of a batch"
     value, added = figures.get("augmentation_percent"), figures.get("augmentation_ms")
     if value is None or added is None:
         reasons = [cost.reason for cost in after.augmentation if cost.reason is not None]
-        return _unknown("R-004", target, reasons[0] if reasons else "no augmented dataset was met")
+        return _not_measurable("R-004", target, reasons[0] if reasons else "no augmented dataset was met")
     period = 100 * added / value if value > 0 else 0.0
     with_step = " with simulated steps" if simulated else ""
     why = f"{value:.0f} %: {added:.2f} ms of {period:.1f} ms from batch to batch{with_step}"
@@ -120,7 +122,7 @@ def _augmentation(after: SideMeasures, figures: Mapping[str, float | None], simu
     return TargetVerdict("R-004", target, verdict, value, why, value > AUGMENTATION_WARNING)
 
 
-def _workers(after: SideMeasures) -> TargetVerdict:
+def _judge_workers(after: SideMeasures) -> TargetVerdict:
     requirement, target = "R-000-5.1", "every sample once and no worker lost at any number of workers"
     tried = [trial for trial in after.workers if trial.tried]
     lost = sum(entry.lost_workers for entry in after.entries.values())
@@ -133,14 +135,14 @@ def _workers(after: SideMeasures) -> TargetVerdict:
         why = f"{first.dataset} with {first.workers} workers: {first.problem}"
         return TargetVerdict(requirement, target, NOT_MET, float(len(problems)), why)
     if not tried:
-        return _unknown(requirement, target, "no dataset was tried in workers")
+        return _not_measurable(requirement, target, "no dataset was tried in workers")
     counts = ", ".join(str(count) for count in sorted({trial.workers for trial in tried}))
     datasets = len({trial.dataset for trial in tried})
     why = f"{datasets} {'dataset' if datasets == 1 else 'datasets'} at {counts} workers ({tried[0].start_method})"
     if after.unread:
         name, reason = next(iter(after.unread.items()))
-        return _unknown(requirement, target, f"{name} could not be read by number ({reason}); well: {why}")
+        return _not_measurable(requirement, target, f"{name} could not be read by number ({reason}); well: {why}")
     if len(tried) < len(after.workers):
         some = f"{len(tried)} of {len(after.workers)} trials fitted in the time, and were well"
-        return _unknown(requirement, target, f"{some}: {why}")
+        return _not_measurable(requirement, target, f"{some}: {why}")
     return TargetVerdict(requirement, target, MET, 0.0, why)

@@ -1,7 +1,7 @@
-"""The migrated datasets in worker processes: every sample exactly once, equal contents, nobody dies (R-000-5.1).
+"""Trials of migrated datasets in worker processes: every sample once, equal contents, no crash (R-000-5.1).
 
-The datasets are read by PyTorch's own loader under the platform's default start method, so that nothing of ours can
-hide what a worker does wrong.
+PyTorch's own loader reads the datasets with the platform's default start method, so that no code of this project can
+hide errors of a worker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from torch.utils.data import DataLoader, Dataset
 
 from chirp_migrate.training.errors import first_line
-from chirp_migrate.training.watch.samples import contents, described, differing, form, read, varying
+from chirp_migrate.training.watch.samples import contents, described, differing_places, leaf_type, read, varying_places
 from chirp_migrate.verify.measures.metric_data import LoaderRate, WorkerTrial
 from chirpid_patch import DataLoaderPerformanceMonitor
 
@@ -38,7 +38,7 @@ Collate = Callable[[list[Any]], Any]
 
 
 class _Numbered(Dataset[Any]):
-    """A dataset whose batches bring the indices of their samples along."""
+    """A dataset whose batches contain the indices of their samples."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -48,39 +48,39 @@ class _Numbered(Dataset[Any]):
 
 
 def _collate_with_indices(collate: Collate, numbered: tuple[list[int], list[Any]]) -> tuple[list[int], Any]:
-    """Return the training's collation, with the indices passed by."""
+    """Return the training's collation, which also passes on the indices."""
     indices, samples = numbered
     return indices, collate(samples)
 
 
 def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: float) -> list[WorkerTrial]:
-    """Read some of the dataset with each number of workers; two batches for every worker, no sample twice.
+    """Read a part of the dataset with each number of workers: two batches for every worker, no sample twice.
 
-    What augmentation changes is compared in type and shape only. A count whose reading would probably end after
-    ``until`` (``time.monotonic()``) is listed as not tried.
+    Only type and shape of augmented values are compared. A count whose reading would probably end after ``until``
+    (``time.monotonic()``) is listed as not tried.
     """
     method = multiprocessing.get_context().get_start_method()
     name = described(dataset)
-    random = varying(dataset, collate)
+    random = varying_places(dataset, collate)
     trials = []
     for workers in counts:
         size = min(_BATCH, max(1, len(dataset) // max(1, workers * _BATCHES_PER_WORKER)))
         began = time.perf_counter()
-        _batch(dataset, collate, range(min(size, len(dataset))))
+        _read_batch(dataset, collate, range(min(size, len(dataset))))
         expected_s = (2 * (time.perf_counter() - began) * _BATCHES_PER_WORKER + _START_S[method]) * max(1, workers)
         if problem := _why_skipped(expected_s, until):
             trials.append(WorkerTrial(name, workers, method, 0, problem, tried=False))
             continue
         indices = list(range(min(len(dataset), size * max(1, workers) * _BATCHES_PER_WORKER)))
-        found = _problem(dataset, collate, workers, size, indices, random)
+        found = _batch_problem(dataset, collate, workers, size, indices, random)
         trials.append(WorkerTrial(name, workers, method, len(indices), found))
     return trials
 
 
-def _problem(
+def _batch_problem(
     dataset: Any, collate: Collate, workers: int, size: int, indices: list[int], random: set[str]
 ) -> str | None:
-    """Return the problem of the batches from this many workers, in one sentence; None without one."""
+    """Return the problem of the batches with this number of workers, in one sentence; None without one."""
     seen: list[int] = []
     started: list[multiprocessing.process.BaseProcess] = []
     try:
@@ -98,7 +98,7 @@ def _problem(
             started += set(multiprocessing.active_children()) - running
         for numbers, batch in batches:
             seen += numbers
-            wrong = _difference(dataset, collate, numbers, batch, random)
+            wrong = _batch_difference(dataset, collate, numbers, batch, random)
             if wrong is not None:
                 return wrong
     except Exception as error:  # any error of the dataset or a worker is the finding
@@ -112,20 +112,20 @@ def _problem(
     return None
 
 
-def _difference(dataset: Any, collate: Collate, numbers: list[int], batch: Any, random: set[str]) -> str | None:
-    """Return how a batch differs from the one read here; ``random`` grows by what turns out to vary."""
-    got, here = contents(batch), _batch(dataset, collate, numbers)
-    wrong = differing(got, here)
+def _batch_difference(dataset: Any, collate: Collate, numbers: list[int], batch: Any, random: set[str]) -> str | None:
+    """Return how a batch differs from the same batch read in this process; add values that vary to ``random``."""
+    got, here = contents(batch), _read_batch(dataset, collate, numbers)
+    wrong = differing_places(got, here)
     if wrong - random:  # rare augmentation may not have shown itself before
-        again = (_batch(dataset, collate, numbers) for _ in range(_FETCHES_BEFORE_BLAME))
-        random |= {place for other in again for place in differing(here, other)}
-    wrong = {place for place in wrong if place not in random or form(got.get(place)) != form(here.get(place))}
+        again = (_read_batch(dataset, collate, numbers) for _ in range(_FETCHES_BEFORE_BLAME))
+        random |= {place for other in again for place in differing_places(here, other)}
+    wrong = {place for place in wrong if place not in random or leaf_type(got.get(place)) != leaf_type(here.get(place))}
     if not wrong:
         return None
     return f"samples {numbers[0]} to {numbers[-1]}: {min(wrong) or 'the batch'} is not what the dataset gives here"
 
 
-def _batch(dataset: Any, collate: Collate, numbers: Sequence[int]) -> dict[str, Any]:
+def _read_batch(dataset: Any, collate: Collate, numbers: Sequence[int]) -> dict[str, Any]:
     """Return the contents of a batch of these samples, read in this process."""
     return contents(collate(read(dataset, numbers)))
 
@@ -139,24 +139,25 @@ def _why_skipped(expected_s: float, until: float) -> str:
 
 @contextmanager
 def _ignore_worker_warning() -> Iterator[None]:
-    """PyTorch does not warn of more workers than CPUs: that is what is tried."""
+    """Suppress PyTorch's warning about more workers than CPUs, which are tried on purpose."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         yield
 
 
 def rates(dataset: Any, collate: Collate, batch_size: int, counts: Sequence[int], until: float) -> list[LoaderRate]:
-    """Samples per second of PyTorch's own loader with each number of workers, and of the factory's loader.
+    """Return the samples per second of PyTorch's loader with each number of workers, and of the factory's loader.
 
-    The same samples in the same order, again and again where the dataset is small. Batches under way when measuring
-    begins are not counted (see :meth:`chirpid_patch.DataLoaderPerformanceMonitor.time_batch_loading`), at least one
-    for each that the workers are ahead is, and more follow, so that the workers stay busy to the end.
+    All loaders read the same samples in the same order, repeatedly if the dataset is small. Batches that are being
+    loaded at the beginning of the measurement do not count (see
+    :meth:`chirpid_patch.DataLoaderPerformanceMonitor.time_batch_loading`). At least as many batches as the workers are
+    ahead count, and more batches follow, so that the workers stay busy to the end.
     """
     monitor = DataLoaderPerformanceMonitor()
     method = multiprocessing.get_context().get_start_method()
     name = described(dataset)
     began = time.perf_counter()
-    _batch(dataset, collate, [index % len(dataset) for index in range(batch_size)])
+    _read_batch(dataset, collate, [index % len(dataset) for index in range(batch_size)])
     batch_s = time.perf_counter() - began
     wanted = [("factory", 0), *(("plain", workers) for workers in counts)]
     found = []

@@ -1,1 +1,1 @@
-"""Both sides of a verification as copies in folders of their own."""
+"""Copies of both versions in separate folders."""

@@ -22,11 +22,11 @@ _EXECUTABLE, _LINK = "100755", "120000"
 
 @dataclass(frozen=True)
 class Before:
-    """The side before, not yet made.
+    """The version before, not yet written.
 
     Attributes:
-        described: what it is, for the report.
-        write: makes it as a new folder; gives what was left out for its size.
+        described: its description, for the report.
+        write: writes it to a new folder; returns the files that were omitted for their size.
     """
 
     described: str
@@ -34,16 +34,16 @@ class Before:
 
 
 def before_side(root: Path, against: str | None) -> Before:
-    """Find the side before; nothing is written, and git's index and work tree are only read.
+    """Find the version before, without writing files; git's index and work tree are only read.
 
     Args:
         root: the migrated project.
-        against: a folder, or else a git revision of the repository that ``root`` lies in; None for the files before
-            ``apply``, from its journal.
+        against: a folder, or a git revision of the repository of ``root``; None for the files before ``apply``, from
+            its journal.
 
     Raises:
         NotMigrated: ``against`` is None and nothing is applied.
-        InvalidTree: ``against`` is neither a folder nor a revision that has ``root``.
+        InvalidTree: ``against`` is neither a folder nor a revision that contains ``root``.
         JournalDamaged: a journal cannot be read or trusted.
     """
     if against is None:
@@ -61,10 +61,10 @@ def before_side(root: Path, against: str | None) -> Before:
 
 
 def original_files(root: Path) -> dict[str, bytes | None]:
-    """Bytes before the first applied run, by posix path relative to ``root``; None for files that a run created.
+    """Return the bytes before the first applied run, by posix path relative to ``root``; None for created files.
 
     Raises:
-        NotMigrated: nothing is applied there.
+        NotMigrated: no run is applied there.
         JournalDamaged: a journal cannot be read or trusted.
     """
     project = journal_root(root)
@@ -90,7 +90,7 @@ def _as_before(root: Path, originals: dict[str, bytes | None], target: Path) -> 
     return too_large
 
 
-class _File(NamedTuple):
+class _RevisionFile(NamedTuple):
     """A file or link in a revision."""
 
     name: str
@@ -118,14 +118,14 @@ def _in_revision(root: Path, revision: str) -> Before:
         facts, _, name = line.partition(b"\t")
         mode, kind, name_of_object, size = facts.decode("ascii").split()
         if kind == "blob":  # submodules are left out
-            files.append(_File(os.fsdecode(name), mode, name_of_object, int(size)))
+            files.append(_RevisionFile(os.fsdecode(name), mode, name_of_object, int(size)))
     return Before(
         f"git revision {revision} ({commit[:12]})", lambda target: _write_revision(root, commit, files, target)
     )
 
 
-def _write_revision(root: Path, commit: str, files: Sequence[_File], target: Path) -> tuple[str, ...]:
-    """Return the revision's files, with what git ignores today (data, compiled modules, configuration) beside them."""
+def _write_revision(root: Path, commit: str, files: Sequence[_RevisionFile], target: Path) -> tuple[str, ...]:
+    """Write the revision's files to ``target``, with the currently ignored files (data, compiled modules)."""
     too_large = {*copy_tree(root, target), *(file.name for file in files if file.size > LARGEST_FILE)}
     ignored = ignored_paths(root)
     ignored_folders = tuple(path for path in ignored if path.endswith("/"))
@@ -134,7 +134,7 @@ def _write_revision(root: Path, commit: str, files: Sequence[_File], target: Pat
         if name not in ignored and not name.startswith(ignored_folders):
             path.unlink()
     wanted = [file for file in files if file.size <= LARGEST_FILE]
-    objects = _objects(root, commit, list(dict.fromkeys(file.object for file in wanted)))
+    objects = _read_objects(root, commit, list(dict.fromkeys(file.object for file in wanted)))
     contents: dict[str, bytes | None] = {file.name: objects[file.object] for file in wanted if file.mode != _LINK}
     for file in wanted:
         if file.mode == _LINK:
@@ -148,8 +148,8 @@ def _write_revision(root: Path, commit: str, files: Sequence[_File], target: Pat
     return tuple(sorted(too_large))
 
 
-def _objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, bytes]:
-    """Bytes of git's objects."""
+def _read_objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, bytes]:
+    """Return the bytes of git's objects."""
     answer = io.BytesIO(_git(root, ["cat-file", "--batch"], "".join(f"{name}\n" for name in names).encode()) or b"")
     contents = {}
     for name in names:
@@ -162,6 +162,6 @@ def _objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, bytes]:
 
 
 def _git(folder: Path, arguments: Sequence[str], given: bytes = b"") -> bytes | None:
-    """Output of a git command that only reads; None when it fails. Nothing is fetched from elsewhere."""
+    """Return the output of a git command that only reads, without downloads; None if it fails."""
     ended = run_git(folder, arguments, given, fetch=False)
     return ended.stdout if ended is not None and ended.returncode == 0 else None

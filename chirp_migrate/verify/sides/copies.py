@@ -1,4 +1,4 @@
-"""Both sides of a verification, as copies in a folder of its own, and what is trained in them."""
+"""Copies of both versions in a separate folder, and the entry points to train in them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from chirp_migrate.console.progress import Progress, Step
+from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.training.errors import InvalidTree
 from chirp_migrate.training.process.snapshot import copy_tree, keep_pristine
-from chirp_migrate.training.workload.choosing import chosen
+from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.training.workload.hook import file_of
 from chirp_migrate.verify.options import VerifyOptions, training_of
@@ -23,10 +23,10 @@ __all__ = ["find_training", "make_sides"]
 def make_sides(
     root: Path, before: Before, options: VerifyOptions, scratch: Path
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Copy both sides to ``scratch``. A hook that the side before does not have is today's there, too.
+    """Copy both versions to ``scratch``. If the version before lacks the hook, it gets the current one.
 
     Returns:
-        Copies of ``before`` and ``after``, and what is not in them or not as in the user's folders, a sentence each.
+        Copies of ``before`` and ``after``, and one sentence for each missing or different file.
     """
     # Names of the same length: paths are in environments and messages, and move what lies after them in memory.
     trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}
@@ -47,11 +47,11 @@ def make_sides(
 
 
 def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions, progress: Progress) -> Discovery:
-    """Return what is trained: found in the source of the side before, at ``tree``, or named by the hook, in a process.
+    """Return the entry points: found in the source before, at ``tree``, or listed by the hook in a process.
 
     Raises:
-        UsageProblem: nothing of it is to be run, or the hook is not there.
-        InvalidTree: nothing is found, or no file is where the hook is said to be.
+        UsageProblem: no entry point is selected, or the hook does not exist.
+        InvalidTree: no entry point is found, or the file of the hook does not exist.
         WorkloadFailed: the hook failed.
     """
     try:
@@ -66,7 +66,7 @@ def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions
     if options.source is Source.HOOK:
         (entry,) = found.entry_points
         progress(f"calling {entry.hook} for its training calls")
-        progress(Step(f"asking {entry.hook}"))
+        progress(ProgressStep(f"asking {entry.hook}"))
         names = run_child(RunSpec(str(tree), found, options, Job.NAMES), "before").names
         found = replace(found, entry_points=tuple(replace(entry, name=name) for name in names))
-    return chosen(found, options.select)
+    return select_entry_points(found, options.select)

@@ -1,7 +1,7 @@
 """The child processes of a verification: starting, turns, and timing.
 
-Two processes that are timed take turns epoch by epoch, in an order by chance. The one whose turn it is not is
-suspended with all that it started, so that nothing it prefetches uses a CPU meanwhile.
+Two timed processes take turns epoch by epoch, in random order. The waiting process and its children are suspended, so
+that their prefetching uses no CPU meanwhile.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 import torch
 
-from chirp_migrate.console.progress import Progress, Step, no_progress
+from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.process.background_load import Watch, own_s
+from chirp_migrate.training.process.background_load import Watch, own_cpu_seconds
 from chirp_migrate.training.process.descendants import own_cpus
 from chirp_migrate.training.process.run_child import Child, Role, workload_failed
 from chirp_migrate.training.process.snapshot import freshen
@@ -45,7 +45,7 @@ _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 
 def child_of(spec: RunSpec, side: str, progress: Progress = no_progress) -> Child[RunResult]:
-    """Return a process that is about to be started; ``side`` is ``before`` or ``after``, for messages."""
+    """Return a process that is not yet started; ``side`` is ``before`` or ``after``, for messages."""
     freshen(Path(spec.tree))
     role = Role(f"The {side} side", f"The {side} side failed: ", "--samples and --epochs", side)
     environment = dict.fromkeys(_THREAD_SETTINGS, str(spec.threads))
@@ -64,14 +64,14 @@ def run_child(spec: RunSpec, side: str) -> RunResult:
 
 
 class Children:
-    """Starts child processes with the same workload for both sides.
+    """Starts child processes with the same workload for both versions.
 
     Attributes:
         progress: called with the current step.
-        spent_s: seconds spent on what, by name, of all processes; those of two sides beside each other count once.
-        failing: entry points that failed on the side before while they were timed → their error.
-        repeated: side → entry point → result of a repeated watched run.
-        threads: compute threads on each side from now on.
+        spent_s: seconds of each activity of all processes, by name; parallel processes of two versions count once.
+        failing: entry points of the version before that failed while they were timed → their error.
+        repeated: version → entry point → result of a repeated watched run.
+        threads: compute threads of each version from now on.
     """
 
     def __init__(
@@ -96,30 +96,30 @@ class Children:
         self._settings = replace(self._settings, sizes=sizes)
 
     def make_room(self, others: float | None) -> None:
-        """Have no more compute threads than there are CPUs that other processes leave free, unless their number is set.
+        """Limit compute threads to the CPUs that other processes leave free, unless their number is set.
 
-        Threads that share a CPU with something else wait for each other at every step: the training then takes
-        several times as long, and varies as much.
+        Threads that share a CPU with another process wait for each other at every step. The training then takes several
+        times as long, and varies as much.
 
         Args:
-            others: share of the CPUs that other processes use, 0 to 1; None where that is not known.
+            others: share of the CPUs that other processes use, 0 to 1; None if it is not known.
         """
         if others is not None and not self._settings.threads:
             self.threads = min(self.threads, max(1, round(usable_cpus() * (1 - others))))
 
     @property
     def watch_limit_s(self) -> float:
-        """Seconds that an entry point may take while it is watched: one of several must not use up the budget."""
+        """Return the seconds that a watched entry point may take, so that no entry point uses up the budget."""
         if len(self._discovery.entry_points) == 1:
             return self._settings.timeout_s
         return min(self._settings.timeout_s, max(_LEAST_WATCH_S, _WATCH_SHARE * self._settings.budget_s))
 
     def beside_each_other(self, sides: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return which sides may run at once: both on small synthetic data without a GPU, else one after the other."""
+        """Return the groups of versions that run at once: both on small synthetic data without a GPU, else one."""
         return [tuple(sides)] if self._together else [(side,) for side in sides]
 
     def watching(self, side: str, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
-        """Return a process that watches these entry points, each in a turn of its own."""
+        """Return a process that watches these entry points, each in its own turn."""
         return self._child(side, Job.WATCH, entries, **more)
 
     def time_round(
@@ -134,12 +134,12 @@ class Children:
         """Time a pair of fresh processes.
 
         Args:
-            number: of the round, from 0.
-            labels: the entry points that may run, those first that ran least; None for all of them.
-            until: no further entry point begins after it, on the clock of ``time.monotonic``.
-            deadline: no turn begins after it, on the same clock.
+            number: number of the round, from 0.
+            labels: the entry points that may run, those with the fewest runs first; None for all.
+            until: time after which no further entry point begins, on the clock of ``time.monotonic``.
+            deadline: time after which no turn begins, on the same clock.
             repeats: entry points whose watched run is repeated first.
-            whole: entry points that have no epochs.
+            whole: entry points without epochs.
 
         Raises:
             WorkloadFailed: the backend's code crashed, hung, or failed after the migration only.
@@ -153,7 +153,7 @@ class Children:
             more = {"repeats": tuple(repeats), "whole": tuple(whole), "hash_seed": number}
             pair: dict[str, Child[RunResult]] = {}
             for side in _SIDES:
-                self.progress(Step(f"round {number + 1}: starting"))
+                self.progress(ProgressStep(f"round {number + 1}: starting"))
                 pair[side] = stack.enter_context(self._child(side, Job.TIME, entries, cached=side == "after", **more))
             with self.spending("starting interpreters, importing"):
                 for child in pair.values():
@@ -166,23 +166,23 @@ class Children:
             for done, entry in enumerate(entries):
                 if done and time.monotonic() > until:
                     break
-                self.progress(Step(f"round {number + 1}: {entry.label}", done, len(entries)))
+                self.progress(ProgressStep(f"round {number + 1}: {entry.label}", done, len(entries)))
                 try:
-                    with watch.watching(lambda: own_s() + sum(child.cpu_s for child in pair.values())):
-                        found = self._visit(pair, chance, deadline)
+                    with watch.watching(lambda: own_cpu_seconds() + sum(child.cpu_s for child in pair.values())):
+                        found = self._time_entry_point(pair, chance, deadline)
                 except WorkloadFailed as failed:
                     self.failing[entry.label] = self._error_of_version_before(pair, failed)
                     break  # the process is gone: the next round has a new one
                 if found is not None:
-                    self._keep(entry, found, visits)
+                    self._store_visit(entry, found, visits)
         own = {entry.label: entry.own for entry in self._discovery.entry_points}
         self.make_room(watch.others())
         return TimedRound.of(visits, own, watch.others(), time.monotonic() - began)
 
     def measure(self, seconds: float, labels: Sequence[str], whole: Sequence[str]) -> dict[str, SideMeasures]:
-        """Train each side once more with clocks, as many entry points as begin within so many seconds.
+        """Train each version once more with clocks; no further entry point begins after ``seconds`` seconds.
 
-        A side that goes on for long after that is ended, and nothing of it is given.
+        A version that continues for long after that is ended, and has no result.
         """
         by_label = {entry.label: entry for entry in self._discovery.entry_points}
         entries = [by_label[label] for label in labels if label in by_label and label not in self.failing]
@@ -206,7 +206,7 @@ class Children:
 
     @contextmanager
     def spending(self, what: str) -> Iterator[None]:
-        """Count the time of the block as spent on this activity."""
+        """Add the time of the block to that of this activity."""
         began = time.monotonic()
         try:
             yield
@@ -214,10 +214,10 @@ class Children:
             self.spent_s[what] += time.monotonic() - began
 
     def _error_of_version_before(self, pair: Mapping[str, Child[RunResult]], failed: WorkloadFailed) -> str:
-        """Return how the side before was lost, in the turn that failed or in its own one after it.
+        """Return how the version before was lost, in the failed turn or in its own turn after it.
 
         Raises:
-            WorkloadFailed: the side after alone was lost, or one of them failed otherwise.
+            WorkloadFailed: only the version after was lost, or one version failed in another way.
         """
         if failed.ending and failed.side == "after" and not pair["before"].found:
             try:
@@ -228,10 +228,13 @@ class Children:
             raise failed
         return failed.ending
 
-    def _visit(
+    def _time_entry_point(
         self, pair: Mapping[str, Child[RunResult]], chance: random.Random, deadline: float
     ) -> dict[str, Visit] | None:
-        """Both sides of the entry point that comes next, turn by turn; None where time was up before its end."""
+        """Return the visits of both versions for the next entry point, turn by turn.
+
+        The result is None if time ran out before its end.
+        """
         turn, cpus = 0, own_cpus()
         while True:
             left = [side for side in _SIDES if not pair[side].found]
@@ -249,7 +252,7 @@ class Children:
             turn += 1
 
     def _run_turns(self, children: Sequence[Child[RunResult]], limit_s: float, cpu: int | None = None) -> None:
-        """Give these their turns at once, wait for all of them, and suspend them until the next."""
+        """Let these processes run their turns at once, wait for all of them, and suspend them until the next turn."""
         for child in children:
             child.give_turn(limit_s, cpu)
         for child in children:
@@ -265,7 +268,7 @@ class Children:
                 self.repeated[side].update(part.value)
         child.found.clear()
 
-    def _keep(self, entry: EntryPoint, found: Mapping[str, Visit], visits: dict[str, dict[str, Visit]]) -> None:
+    def _store_visit(self, entry: EntryPoint, found: Mapping[str, Visit], visits: dict[str, dict[str, Visit]]) -> None:
         before, after = found["before"], found["after"]
         if after.error and not before.error:
             raised = f"The after side failed: {entry.label} raised {after.error}."
@@ -278,9 +281,9 @@ class Children:
             visits[side][entry.label] = found[side]
 
     def _choose_entry_points(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
-        """Return the entry points of a round, those first that were timed least, else in an order by chance.
+        """Return the entry points of a round: those with the fewest timings first, otherwise in random order.
 
-        What ran before leaves its traces in a process.
+        The order matters, because earlier entry points change the state of a process.
         """
         entries = [
             each
@@ -301,5 +304,7 @@ class Children:
         spec = RunSpec(str(self._trees[side]), discovery, job=job, **given)
         return child_of(spec, side, partial(self._pass_on_progress, side))
 
-    def _pass_on_progress(self, side: str, what: str | Step) -> None:
-        self.progress(msgspec.structs.replace(what, text=f"{side}: {what.text}") if isinstance(what, Step) else what)
+    def _pass_on_progress(self, side: str, what: str | ProgressStep) -> None:
+        self.progress(
+            msgspec.structs.replace(what, text=f"{side}: {what.text}") if isinstance(what, ProgressStep) else what
+        )

@@ -1,7 +1,7 @@
 """Zero-cost loading: every loader repeats one batch that is already in memory.
 
-What is left of the training time is the model and everything else that is not loading. No loader can be faster
-than this, so it says how much there is to gain ("headspace").
+The remaining training time is that of the model and all other code that is not loading. No loader can be faster, so the
+difference is the headroom.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["CachedLoading"]
 
 
 class CachedLoading(Interception):
-    """Context manager under which loaders yield a cached batch, as often and as large as their real ones.
+    """Context manager under which loaders yield cached batches, in the number and with the sizes of their real ones.
 
     Attributes:
-        is_active: whether loaders that are iterated now do so; else they load as ever.
-        making_s: seconds spent making cached batches, to be left out of the time.
+        is_active: whether loaders now yield cached batches; otherwise they load as usual.
+        making_s: seconds spent on building cached batches, which do not count as training time.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,8 @@
-"""Divides a training call into epochs, each timed by itself and in a turn of its own; ends it after enough of them.
+"""Division of a training call into epochs, each timed in its own turn; the call ends after enough epochs.
 
-An epoch begins where the training iterates over a loader that it has iterated over before, with gradients enabled: the
-loader that paces it. So an epoch holds one pass over each training loader, its validation, and all other code that the
-training does until it begins the next one. What comes before the second pass is start-up, the first epoch included:
-reading statistics, building models, starting workers.
+An epoch begins when the training iterates again over a loader, with gradients enabled. So an epoch contains one pass
+over each training loader, validation, and all other code of the training until the next epoch begins. The time before
+the second pass is start-up, including the first epoch: reading statistics, building models, starting workers.
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ FOR_ALL_S = 4.0
 
 
 class EnoughEpochs(BaseException):
-    """Ends a training call whose epochs were timed; no error, so that code that handles errors lets it pass."""
+    """Ends a training call whose epochs were timed. It is no ``Exception``, so that handlers of errors let it pass."""
 
 
 class Epochs(Interception):
     """Context manager under which a training call that :meth:`time` makes is divided into epochs.
 
-    Enter it after other interceptions: an epoch begins before anything else is done with its loader.
+    Enter it after other interceptions, because an epoch must begin before anything else happens with its loader.
 
     Args:
-        turn: called where an epoch has ended, outside all times; what is timed next begins when it returns.
-        least: later epochs to time, at least; more where they are short.
-        most: later epochs to time, at most.
-        enough_s: seconds of later epochs that are enough, once ``least`` were timed.
-        cached: feeds one more epoch, the last, from batches in memory; None for no such epoch.
+        turn: called after each epoch, outside all timed periods; the next timed period begins when it returns.
+        least: smallest number of later epochs to time; more if they are short.
+        most: largest number of later epochs to time.
+        enough_s: seconds of later epochs after which no more are timed, once ``least`` were timed.
+        cached: feeds a further, last epoch from batches in memory; None for no such epoch.
     """
 
     def __init__(
@@ -67,10 +66,10 @@ class Epochs(Interception):
         self._begin()
 
     def time(self, call: Callable[[], Any]) -> Visit:
-        """Make a training call, and time it.
+        """Run a training call, and time it.
 
         Raises:
-            Exception: what the call raises.
+            Exception: any error of the call.
         """
         self._begin()
         self.cover_new_classes()
@@ -148,6 +147,6 @@ class Epochs(Interception):
 
 
 def _finish_device() -> None:
-    """Wait until the device has done what was asked of it: its work belongs to the epoch that asked for it."""
+    """Wait for the device, so that its queued work counts for the epoch that queued it."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()

@@ -1,8 +1,8 @@
-"""The rounds of a verification: how many, their timings, and when they are analysed.
+"""The rounds of a verification: their number, their timings, and their interim analyses.
 
-A round is a pair of fresh processes, one a side, that take turns epoch by epoch.
-:mod:`chirp_migrate.stats.sequential_looks` says when rounds are looked at. A look says which entry points still have an
-open question, and only those run in the rounds that follow.
+A round is a pair of fresh processes, one for each version, that take turns epoch by epoch.
+:mod:`chirp_migrate.stats.sequential_looks` defines after which rounds an interim analysis takes place. The analysis
+returns the entry points with an open question, and only these run in the following rounds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import Enum
 
 import msgspec
 
-from chirp_migrate.stats.sequential_looks import MIN_ROUNDS, Look, planned_looks
+from chirp_migrate.stats.sequential_looks import MIN_ROUNDS, InterimAnalysis, planned_analyses
 from chirp_migrate.training.process.background_load import BUSY_ABOVE, not_watched
 from chirp_migrate.training.workload.entry_points import OwnRun
 from chirp_migrate.verify.spec import Visit
@@ -28,10 +28,10 @@ SIDES = ("before", "after", "cached")
 
 
 def own_seconds(visit: Visit, own: OwnRun) -> float:
-    """Seconds of the user's own run, by the start-up and the later epochs of a visit.
+    """Return the seconds of the user's own run, from the start-up and the later epochs of a visit.
 
-    What the first epoch takes more than a later one is start-up, once a fold. A call without later epochs is taken as
-    it is.
+    The additional time of the first epoch, compared with later epochs, is start-up and counts once for each fold.
+    Without later epochs, the result is the time of the call.
     """
     if not visit.epochs_s:
         return visit.start_s + visit.rest_s
@@ -39,8 +39,8 @@ def own_seconds(visit: Visit, own: OwnRun) -> float:
     return own.folds * (max(visit.start_s, epoch_s) + (own.epochs - 1) * epoch_s)
 
 
-def perfect_seconds(visit: Visit, own: OwnRun) -> float | None:
-    """Return the same with epochs that are fed from one batch in memory; None where none was timed."""
+def zero_cost_seconds(visit: Visit, own: OwnRun) -> float | None:
+    """Return these seconds with epochs that are fed from one batch in memory; None if no such epoch was timed."""
     if not visit.cached_s or not visit.epochs_s:
         return None
     loading_s = max(0.0, statistics.median(visit.epochs_s) - statistics.median(visit.cached_s))
@@ -49,13 +49,14 @@ def perfect_seconds(visit: Visit, own: OwnRun) -> float | None:
 
 @dataclass
 class TimedRound:
-    """One round; part of what ``verify`` writes.
+    """One round; part of the document of ``verify``.
 
     Attributes:
-        visits: side → entry point → what was timed.
-        seconds: side (``before``, ``after``, ``cached``) → entry point → seconds of the user's own run.
-        others: share of the CPUs that other processes used meanwhile; None where that is not watched.
-        duration_s: seconds that the whole round took, starting the processes and warming up included.
+        visits: version → entry point → its timing.
+        seconds: version (``before``, ``after``, or ``cached`` for zero-cost loading) → entry point → seconds of the
+            user's own run.
+        others: share of the CPUs that other processes used during the round; None if it is not watched.
+        duration_s: seconds of the whole round, including the start of the processes and warm-up.
     """
 
     seconds: Mapping[str, Mapping[str, float]]
@@ -71,11 +72,11 @@ class TimedRound:
         others: float | None,
         duration_s: float,
     ) -> TimedRound:
-        """Return the round of these visits, of which only entry points with both sides count."""
+        """Return the round of these visits; only entry points with both versions count."""
         labels = [label for label in own if all(label in visits[side] for side in ("before", "after"))]
         seconds = {side: {label: own_seconds(visits[side][label], own[label]) for label in labels} for side in visits}
-        perfect = {label: perfect_seconds(visits["after"][label], own[label]) for label in labels}
-        seconds["cached"] = {label: value for label, value in perfect.items() if value is not None}
+        zero_cost_ratio = {label: zero_cost_seconds(visits["after"][label], own[label]) for label in labels}
+        seconds["cached"] = {label: value for label, value in zero_cost_ratio.items() if value is not None}
         return cls(seconds, others, duration_s, visits)
 
     def visits_of(self, side: str) -> Mapping[str, Visit]:
@@ -84,7 +85,7 @@ class TimedRound:
 
     @property
     def labels(self) -> frozenset[str]:
-        """Return the entry points that were timed on both sides."""
+        """Return the entry points that were timed in both versions."""
         return frozenset(self.seconds["before"])
 
 
@@ -98,19 +99,20 @@ class Stopped(str, Enum):
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Every round that was made and the looks at them, in their order; part of what ``verify`` writes.
+    """All rounds and their interim analyses, in order; part of the document of ``verify``.
 
     Attributes:
-        count: rounds that were made.
-        ended_with: why there are no more, see :class:`Stopped`.
-        others_median, others_most: share of the CPUs that others used, 0 to 1; None where it is not watched.
-        others_limit: share from which on a round counts as disturbed.
-        not_watched: why it is not watched.
+        count: number of rounds.
+        ended_with: why there was no further round, see :class:`Stopped`.
+        others_median, others_most: median and largest share of the CPUs that other processes used, 0 to 1; None if it
+            is not watched.
+        others_limit: smallest share with which a round counts as disturbed.
+        not_watched: why this share is not watched; "" if it is.
     """
 
     made: list[TimedRound] = []
     count: int = 0
-    looks: list[Look] = []
+    looks: list[InterimAnalysis] = []
     ended_with: str | None = None
     others_median: float | None = None
     others_most: float | None = None
@@ -118,8 +120,8 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     not_watched: str | None = None
 
     @classmethod
-    def of(cls, made: Sequence[TimedRound], looks: Sequence[Look], stopped: Stopped | None = None) -> Rounds:
-        """Count what was made."""
+    def of(cls, made: Sequence[TimedRound], looks: Sequence[InterimAnalysis], stopped: Stopped | None = None) -> Rounds:
+        """Return the record of these rounds."""
         others = [each.others for each in made if each.others is not None]
         return cls(
             made=list(made),
@@ -133,18 +135,18 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def seconds(self, side: str, label: str) -> list[float]:
-        """Seconds of the user's own run of an entry point, by each round that has it."""
+        """Return the seconds of the user's own run of an entry point, for each round with the entry point."""
         return [each.seconds[side][label] for each in self.made if label in each.seconds[side]]
 
     def total_seconds(self, side: str) -> float:
-        """Seconds of the user's own runs of all entry points together, by the medians of the rounds."""
+        """Return the seconds of the user's own runs of all entry points together, from medians of the rounds."""
         labels = dict.fromkeys(label for each in self.made for label in each.seconds[side])
         return math.fsum(statistics.median(self.seconds(side, label)) for label in labels)
 
 
 def take_rounds(
     make: Callable[[int, frozenset[str] | None, float], TimedRound],
-    still_open: Callable[[Sequence[TimedRound], Sequence[Look]], frozenset[str]],
+    still_open: Callable[[Sequence[TimedRound], Sequence[InterimAnalysis]], frozenset[str]],
     most: int,
     deadline: float,
     entry_points: int = 0,
@@ -152,26 +154,27 @@ def take_rounds(
     """Run rounds until every question is answered, ``most`` are done, or the time is used up.
 
     Args:
-        make: makes the round of this number, counted from 0, with as many of these entry points as there is time for
-            until an instant; None for all of them.
-        still_open: takes the last of these looks, at these rounds; gives the entry points about which a question is
-            open. Without them every question is answered.
-        most: rounds, at most.
-        deadline: on the clock of ``time.monotonic``.
-        entry_points: how many there are. Where the first round has less than half of them, there are fewer rounds of
+        make: runs the round with a number, counted from 0, with as many of the given entry points (None: all) as fit
+            until a time.
+        still_open: runs the last of the given interim analyses on the rounds; returns the entry points with an open
+            question. Without such entry points, every question is answered.
+        most: largest number of rounds.
+        deadline: time of the end, on the clock of ``time.monotonic``.
+        entry_points: number of entry points. If the first round has less than half of them, there are fewer rounds with
             more entry points.
 
     Raises:
-        KeyboardInterrupt: the user interrupted before the first look; later, the rounds made so far are given.
+        KeyboardInterrupt: the user interrupted before the first interim analysis. After it, an interruption returns the
+            rounds so far.
     """
-    planned = planned_looks(most)
+    planned = planned_analyses(most)
     made: list[TimedRound] = []
-    looks: list[Look] = []
+    looks: list[InterimAnalysis] = []
     labels: frozenset[str] | None = None
     lost, wanted = 0, max(most, MIN_ROUNDS)
 
     def look(share: float) -> frozenset[str]:
-        looks.append(Look(len(made), share))
+        looks.append(InterimAnalysis(len(made), share))
         return still_open(made, looks)
 
     def left() -> float:

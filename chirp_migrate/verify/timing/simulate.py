@@ -1,12 +1,11 @@
 """A device step that uses no CPU, for machines without the device: ``--simulate-step-ms`` (simulated, never measured).
 
-On a GPU the training loop hands a batch over and waits; the CPUs are free for loading meanwhile. Here the loop waits
-as long as the user says: from the moment a training batch arrives to the moment the next one is asked for, at least
-the step's time passes, and what is missing of it is slept. The model's own CPU work would take CPUs that a GPU leaves
-free, so a model that is found in the backend is replaced by :class:`StandInModel` in every pass; what its training
-takes of the CPU runs within the step, as the launching of kernels does. A training call of the user's own keeps its
-model: work beyond the step's time then counts as an overrun, and the report says how many steps had one.
-Validation batches take no step.
+On a GPU the training loop hands over a batch and waits, and the CPUs are free for loading meanwhile. In a simulation,
+at least the time of a step passes from the arrival of a training batch to the request of the next; the loop sleeps for
+the missing part. The model's own CPU work would take CPUs that a GPU leaves free. So :class:`StandInModel` replaces a
+model that is found in the backend, in every pass. Its CPU work is part of the step, like the launching of kernels. The
+user's own training call keeps its model: work beyond the time of the step then counts as an overrun, and the report has
+the number of overruns. Validation batches have no step.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ _VALUES_READ = 64
 
 
 class StandInModel(torch.nn.Module):
-    """A model of next to no work: 64 values spread evenly over each sample, and one linear layer.
+    """A model with very little work: one linear layer on 64 values that are spread evenly over each sample.
 
-    Takes (B, …) with any sample shape and gives (B, num_classes) logits. Other arguments are accepted and ignored.
+    It takes (B, …) with any sample shape and returns logits (B, num_classes). Other arguments are accepted and ignored.
     """
 
     def __init__(self, num_classes: int = 1000, *_others: Any, **_named: Any) -> None:
@@ -38,7 +37,7 @@ class StandInModel(torch.nn.Module):
         self.fc = torch.nn.Linear(_VALUES_READ, num_classes)
 
     def forward(self, x: torch.Tensor, *_others: Any, **_named: Any) -> torch.Tensor:
-        """Logits of a batch."""
+        """Return the logits of a batch."""
         rows = x.reshape(len(x), -1)
         places = torch.linspace(0, rows.shape[1] - 1, _VALUES_READ, device=x.device).long()
         logits: torch.Tensor = self.fc(rows[:, places].to(self.fc.weight.dtype))
@@ -48,8 +47,8 @@ class StandInModel(torch.nn.Module):
 class SimulatedSteps(Interception):
     """Context manager under which each training batch is followed by a step of ``step_s`` seconds.
 
-    A batch is a training batch when gradients are enabled as it is taken. Enter it after other interceptions, so
-    that they do not see the sleep.
+    A batch is a training batch if gradients are enabled when it is taken. Enter it after other interceptions, so that
+    they do not see the sleep.
     """
 
     def __init__(self, step_s: float) -> None:
@@ -65,7 +64,7 @@ class SimulatedSteps(Interception):
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Loaders first asked for batches in this context have no steps."""
+        """Return a context; loaders whose first batch is requested in it have no steps."""
         self._active = False
         try:
             yield
@@ -73,7 +72,7 @@ class SimulatedSteps(Interception):
             self._active = True
 
     def worked(self, own_work_s: float) -> None:
-        """Count a step whose training did this much work of its own, and sleep for the rest of it."""
+        """Count a step with this time of the training's own work, and sleep for the rest of the step."""
         self._count.steps += 1
         self._count.own_work_s += own_work_s
         if own_work_s < self.step_s:
@@ -87,7 +86,7 @@ class SimulatedSteps(Interception):
         timer = BatchTimer()
 
         def around(advance: Callable[[], Any]) -> Any:
-            """Ends the step of the batch before, then takes the next batch."""
+            """End the step of the previous batch, then take the next batch."""
             own_work_s = timer.ask()
             if own_work_s is not None:
                 self.worked(own_work_s)

@@ -10,20 +10,20 @@ from torch.utils.data import DataLoader, IterableDataset
 from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.prefetch_threads import KeptThreads
-from chirpid_patch.loading.samplers import sampler_twin
+from chirpid_patch.loading.samplers import copy_sampler
 
 
-def loader_twin(loader: DataLoader[Any], num_workers: int | None = None) -> DataLoader[Any]:
+def copy_loader(loader: DataLoader[Any], num_workers: int | None = None) -> DataLoader[Any]:
     """Return a loader of the same class and arguments, with ``num_workers`` (None: the same number).
 
     Its workers are not started. It reads the same dataset through copies of the samplers. It shares the generators: see
-    ``unmoved_generators``.
+    ``restored_generators``.
     """
-    twin = copy.copy(loader)
+    duplicate = copy.copy(loader)
     # Whether more workers than CPUs help is what is tried.
     changed: dict[str, Any] = {"_iterator": None, "check_worker_number_rationality": _no_warning, **_samplers(loader)}
-    if isinstance(twin, BatchedDataLoader):
-        changed |= {"_controller": copy.deepcopy(twin.overlap), "_threads": KeptThreads()}
+    if isinstance(duplicate, BatchedDataLoader):
+        changed |= {"_controller": copy.deepcopy(duplicate.overlap), "_threads": KeptThreads()}
         if num_workers:
             changed["in_process"] = False
     if num_workers is not None and num_workers != worker_processes(loader):
@@ -34,11 +34,11 @@ def loader_twin(loader: DataLoader[Any], num_workers: int | None = None) -> Data
         }
         if not num_workers:
             changed["persistent_workers"] = False
-    vars(twin).update(changed)  # past DataLoader's own guard of its attributes
-    return twin
+    vars(duplicate).update(changed)  # past DataLoader's own guard of its attributes
+    return duplicate
 
 
-def whole_batch_twin(loader: DataLoader[Any]) -> BatchedDataLoader[Any]:
+def copy_with_batched_reading(loader: DataLoader[Any]) -> BatchedDataLoader[Any]:
     """Return a loader of this package for the same batches in this process, with batched reading if possible."""
     samplers = _samplers(loader)
     if loader.batch_sampler is None:
@@ -55,16 +55,16 @@ def whole_batch_twin(loader: DataLoader[Any]) -> BatchedDataLoader[Any]:
 
 
 def _no_warning() -> None:
-    """In the place of ``DataLoader.check_worker_number_rationality``."""
+    """Replace ``DataLoader.check_worker_number_rationality``, so that the copy prints no warning."""
 
 
 def _samplers(loader: DataLoader[Any]) -> dict[str, Any]:
-    """Copies of the samplers of ``loader``, so that its own do not notice that they are asked."""
+    """Return copies of the samplers of ``loader``, so that the state of its own samplers does not change."""
     if isinstance(loader.dataset, IterableDataset):
         return {}
     batches: Any = loader.batch_sampler
     if batches is None:
-        return {"sampler": sampler_twin(loader.sampler)}
-    twin = sampler_twin(batches)
+        return {"sampler": copy_sampler(loader.sampler)}
+    duplicate = copy_sampler(batches)
     same = getattr(batches, "sampler", None) is loader.sampler
-    return {"batch_sampler": twin, "sampler": twin.sampler if same else sampler_twin(loader.sampler)}
+    return {"batch_sampler": duplicate, "sampler": duplicate.sampler if same else copy_sampler(loader.sampler)}
