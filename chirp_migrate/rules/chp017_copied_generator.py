@@ -118,7 +118,5 @@ def _seeds_alike(module: Module, seed: RepeatedSeed) -> Proposal:
     if seed.state is not None:
         message += f": {quoted(module, seed.state)} is 2147483648 in every worker. Write {remedy}"
     else:
-        message += (
-            f": {happens} the same numbers. Remove it (PyTorch seeds workers itself), or write {remedy}. {SEE_IT}"
-        )
-    return Proposal(module.span(seed.call)[0], message)
+        message += f": {happens} the same numbers. Remove it (PyTorch seeds workers itself), or write {remedy}"
+    return Proposal(module.span(seed.call)[0], f"{message}. {SEE_IT}")
