@@ -11,7 +11,7 @@ from chirp_migrate.doctor.recording import FetcherRun, LoaderInfo, Recording
 __all__ = ["check"]
 
 _MIB = 2**20
-_LEAST_RISE = 8 * _MIB
+_LEAST_RISE = 4 * _MIB
 _LATER_SHARE = 0.2
 """Share of the rise that must come in the second half: what a process needs once comes in the first."""
 
