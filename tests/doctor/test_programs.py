@@ -242,6 +242,12 @@ def test_the_evidence_has_the_numbers_that_were_seen(report: dict[str, Any], pro
     assert evidence in problem(report, program)["evidence"]
 
 
+def test_workers_are_measured_for_the_loader_that_the_training_waits_for_most(report: dict[str, Any]) -> None:
+    fixes = [problem(report, name)["fix"] for name in ("waiting_for_busy_workers", "waiting_without_workers")]
+    assert sorted("loading alone, measured with" in fix for fix in fixes) == [False, True]
+    assert sorted("`chirp-migrate tune` measures which number is best" in fix for fix in fixes) == [False, True]
+
+
 @pytest.mark.skipif(not SEES_RESULTS, reason="sys.monitoring is new in Python 3.12")
 @pytest.mark.parametrize(
     ("program", "evidence"),

@@ -53,8 +53,8 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def is_in_memory(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
-    """Whether the dataset holds about as many bytes in tensors and arrays as its samples have."""
-    return loader.held_bytes >= _HELD_SHARE * _sample_bytes(seen, one) * loader.samples
+    """Whether the dataset holds about as many bytes in tensors and arrays as its samples have, if that is known."""
+    return 0 < _HELD_SHARE * _sample_bytes(seen, one) * loader.samples <= loader.held_bytes
 
 
 def read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> _Again | None:
