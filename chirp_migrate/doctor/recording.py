@@ -257,6 +257,7 @@ class Task(msgspec.Struct):
         indices: what the sampler asked for; empty if these are not whole numbers.
         samples: hash of each sample: its rows in all tensors of the batch; empty if the batch has no rows.
         whole: hash of all tensors of the batch; empty if it has none.
+        names: what each sample is called if its hash is not known; equal names are equal samples.
         sample_bytes: bytes of one sample.
         labels: class of each sample, from a one-dimensional tensor of whole numbers; empty if there is none.
         moments: of the first tensor of real numbers; None if the batch has none, or if it has many columns.
@@ -273,6 +274,7 @@ class Task(msgspec.Struct):
     indices: list[int] = []
     samples: list[str] = []
     whole: str = ""
+    names: list[str] = []
     sample_bytes: int = 0
     labels: list[int] = []
     moments: Moments | None = None
