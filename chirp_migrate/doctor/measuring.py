@@ -64,7 +64,9 @@ def measure_workers(loader: Any, seen: LoaderPass, batch_s: float, seconds: floa
         return None
     if not (compared.settled if best is not of_now else settled(measured)):
         return None
+    tried = sorted({one.candidate.num_workers for one in measured if one.rates})
+    if len(tried) < 2:
+        return None
     samples = sum(seen.sizes) if seen.is_complete else len(loader.dataset)
     now_s, best_s = (samples / mean_rate(one.rates).value for one in (of_now, best))
-    tried = sorted({one.candidate.num_workers for one in measured if one.rates})
     return Tuned(seen.loader, best.candidate.num_workers, now_s, best_s, tried)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from chirp_migrate.console.progress import no_progress
 from chirp_migrate.doctor.checks.waiting import check, slow_reading
@@ -37,6 +37,12 @@ class Waits(Dataset[torch.Tensor]):
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(SAMPLE_S)
         return torch.ones(2)
+
+
+class FailsInWorkers(Waits):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        assert get_worker_info() is None, "as classes of a script that spawned workers do not find"
+        return super().__getitem__(index)
 
 
 class Stream(IterableDataset[int]):
@@ -92,6 +98,11 @@ def test_more_workers_are_picked_for_samples_that_wait() -> None:
 def test_without_time_for_two_numbers_nothing_is_measured(batch_s: float) -> None:
     loader = DataLoader(Waits(), batch_size=2, shuffle=True)
     assert measure_workers(loader, epoch(), batch_s, 5, no_progress) is None
+
+
+def test_if_no_other_number_can_be_measured_there_is_no_result() -> None:
+    loader = DataLoader(FailsInWorkers(), batch_size=2, shuffle=True)
+    assert measure_workers(loader, epoch(), 2 * SAMPLE_S, 6, no_progress) is None
 
 
 def test_a_stream_is_not_measured() -> None:
