@@ -49,6 +49,7 @@ PROBLEMS = {
     "handles_of_one_epoch": [],
     "handles_of_two_workers": ["handles"],
     "memory_array_of_strings": [],
+    "memory_history_below_key": ["memory"],
     "memory_history_emptied": [],
     "memory_history_in_workers": ["memory"],
     "memory_history_without_workers": ["memory"],

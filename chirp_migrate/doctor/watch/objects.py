@@ -88,17 +88,18 @@ def generator_states(dataset: Any) -> dict[str, str]:
 
 
 def sizes(dataset: Any) -> dict[str, int]:
-    """Length of each container that the dataset holds as an attribute, and of each ``lru_cache`` of its methods.
+    """Length of each container that the dataset holds by a name or text key, and of each ``lru_cache`` of its methods.
 
     Places of a list that hold None count as empty, unless the list is long. Two kinds of containers are left
     out: queues of bounded length, and open files, archives and connections, of which each process needs its own.
     """
     found: dict[str, int] = {}
     for path, value in walk(dataset):
-        if type(value) in _CONTAINERS and not path.endswith("]"):
+        is_named = not path.endswith("]")
+        if type(value) in _CONTAINERS and (is_named or path.endswith("']")):
             if _holds_handles(value) or (type(value) is deque and value.maxlen is not None):
                 continue
-            is_counted = type(value) is list and len(value) <= _MOST_COUNTED
+            is_counted = is_named and type(value) is list and len(value) <= _MOST_COUNTED
             found[path] = sum(one is not None for one in value) if is_counted else len(value)
         elif isinstance(value, torch.utils.data.Dataset):
             for kind in type(value).__mro__:
