@@ -34,6 +34,7 @@ PROBLEMS = {
     "cache_lost_with_workers": ["lost-cache"],
     "cache_of_handles": [],
     "cache_of_method_lost": ["lost-cache"],
+    "cache_of_parameters": [],
     "copied_data_forked": [],
     "copied_data_of_arrays": ["copied-data"],
     "copied_data_of_objects": ["copied-data"],
