@@ -92,6 +92,7 @@ PROBLEMS = {
     "repeated_reading_below_wrapper": ["repeated-reading"] if SEES_RESULTS else [],
     "repeated_reading_by_loader": ["repeated-reading"] if SEES_RESULTS else [],
     "repeated_reading_cached": [],
+    "repeated_reading_hidden_by_start": [],
     "repeated_reading_in_workers": ["repeated-reading"],
     "repeated_reading_of_cheap_files": [],
     "repeated_reading_of_crops": [],
