@@ -206,6 +206,13 @@ def test_a_script_without_a_guard_is_named(tmp_path: Path, method: str, words: t
     assert "Doctor: 1 problem in 1 entry point, of which 1 failed." in lines
 
 
+def test_workers_that_start_longer_than_the_time_lasts_give_one_batch(tmp_path: Path) -> None:
+    root, document = unforked(tmp_path, "spawn", 'if __name__ == "__main__":\n    '), tmp_path / "doctor.json"
+    result = run("doctor", root, "--time-budget", 1, "--json", document, "--", "python", "train.py")
+    (one,) = json.loads(document.read_text())["entry_points"]
+    assert result.exit_code == 0 and one["batches"] >= 1
+
+
 @pytest.mark.parametrize(
     "guard",
     [

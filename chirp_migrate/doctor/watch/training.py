@@ -166,7 +166,8 @@ class _Watch(Interception):
 
         def around(advance: Callable[[], Any]) -> Any:
             asked = time.perf_counter()
-            self._end_if_late()
+            if one.sizes:  # the start of workers may take long, and shows nothing before the first batch
+                self._end_if_late()
             if len(one.sizes) >= _LEAST_BATCHES and asked - began > pass_s:
                 raise StopIteration
             has_gradients = torch.is_grad_enabled()
