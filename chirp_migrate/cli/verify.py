@@ -11,6 +11,7 @@ from shlex import join, quote
 from typing import Any
 
 import click
+import msgspec
 
 from chirp_migrate.cli.command_settings import (
     COMMAND,
@@ -255,6 +256,10 @@ def _run_verification(
         if plot is not None:
             prepare(plot)
         report = verification(root, before, verified, options, progress, began)
+        from chirp_migrate.doctor.of_traces import problems_in
+
+        has_own_data = options.source is not Source.FOUND or options.sizes.data is not None
+        report = msgspec.structs.replace(report, problems=problems_in(report.passes["after"], has_own_data))
     more = [_save_document(root, report, output)]  # before the plots, which may not be writable
     if plot is not None:
         more.append(drawn(plot, report))

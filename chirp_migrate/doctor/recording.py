@@ -17,6 +17,7 @@ __all__ = [
     "Recording",
     "Results",
     "Task",
+    "Tuned",
     "Unpicklable",
 ]
 
@@ -256,6 +257,7 @@ class Task(msgspec.Struct):
         indices: what the sampler asked for; empty if these are not whole numbers.
         samples: hash of each sample: its rows in all tensors of the batch; empty if the batch has no rows.
         whole: hash of all tensors of the batch; empty if it has none.
+        names: what each sample is called if its hash is not known; equal names are equal samples.
         sample_bytes: bytes of one sample.
         labels: class of each sample, from a one-dimensional tensor of whole numbers; empty if there is none.
         moments: of the first tensor of real numbers; None if the batch has none, or if it has many columns.
@@ -272,6 +274,7 @@ class Task(msgspec.Struct):
     indices: list[int] = []
     samples: list[str] = []
     whole: str = ""
+    names: list[str] = []
     sample_bytes: int = 0
     labels: list[int] = []
     moments: Moments | None = None
@@ -318,6 +321,23 @@ class FetcherRun(msgspec.Struct):
         return max((task.native_threads for task in self.tasks), default=0)
 
 
+class Tuned(msgspec.Struct, frozen=True):
+    """Numbers of workers that were measured for a loader, without the training.
+
+    Attributes:
+        loader: number of the loader.
+        num_workers: the smallest number that is as fast as the fastest one, to 5 %.
+        now_s, best_s: seconds to load an epoch, as the loader does now and with that number.
+        tried: the numbers that were measured.
+    """
+
+    loader: int
+    num_workers: int
+    now_s: float
+    best_s: float
+    tried: list[int]
+
+
 class Recording(msgspec.Struct):
     """What was seen of one entry point.
 
@@ -328,6 +348,7 @@ class Recording(msgspec.Struct):
         loaders, passes, runs: see their types.
         worker_starts: numbers of the passes that started workers, if at least one worker began its loop.
         has_own_data: whether the number of samples is the user's own, and not a choice of doctor.
+        tuned: numbers of workers that were measured for the slowest loader; None if not measured or not clear.
         seconds: wall time.
         is_cut: whether its time was up before its third epoch began and before it ended.
         error: what the entry point raised, in one line; empty if it trained.
@@ -342,6 +363,7 @@ class Recording(msgspec.Struct):
     runs: list[FetcherRun] = []
     worker_starts: list[int] = []
     has_own_data: bool = True
+    tuned: Tuned | None = None
     seconds: float = 0.0
     is_cut: bool = False
     error: str = ""

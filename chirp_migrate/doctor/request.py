@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 
 from chirp_migrate.training.workload.entry_points import Discovery, Sizes
 
-__all__ = ["NAMES", "Request"]
+__all__ = ["MEASURED", "NAMES", "Request"]
+
+MEASURED = "measured workers of "
+"""Begin of the name of the last message: the label of an entry point follows. It holds a :class:`.recording.Tuned`."""
 
 NAMES = "names of the calls"
 """Name of the first message of a child that trains the calls of a hook: it holds their names."""

@@ -10,11 +10,13 @@ import time
 import traceback
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.doctor.recording import Recording
-from chirp_migrate.doctor.request import NAMES, Request
+from chirp_migrate.doctor.checks.waiting import slow_reading
+from chirp_migrate.doctor.measuring import measure_workers
+from chirp_migrate.doctor.recording import LoaderPass, Recording
+from chirp_migrate.doctor.request import MEASURED, NAMES, Request
 from chirp_migrate.doctor.watch.training import watched
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import NotFound, NotUsable, first_line, user_code
@@ -30,6 +32,7 @@ __all__ = ["Done", "run"]
 
 _SEED = 435
 _LEAST_S = 2.0
+_LONGEST_MEASUREMENT_S = 30.0
 _TAIL_LINES = 15
 _HEADER = "Traceback (most recent call last):\n"
 
@@ -41,6 +44,8 @@ class Done:
 
 def run(request: Request, parent: Parent) -> Done:
     """Train each entry point, and send its recording.
+
+    If time is left, numbers of workers are measured for the loader that a training waited for most.
 
     Raises:
         NotUsable: there is nothing to run, or code of the user's own folder was imported instead of the copy.
@@ -60,6 +65,7 @@ def run(request: Request, parent: Parent) -> Done:
     with user_code("the model"):
         model = load_model(request.discovery.model)
     data = data_for(entries, sizes)
+    slowest: _Slow | None = None
     for number, entry in enumerate(entries):
         parent.wait_for_turn()
         parent.show(ProgressStep(entry.label, number, len(entries)))
@@ -67,7 +73,9 @@ def run(request: Request, parent: Parent) -> Done:
         recording = Recording(entry.label, has_own_data=not is_found or request.sizes.data is not None)
         tree, records = Path(request.tree).resolve(), Path(request.records)
         try:
-            _train(entry, model, data, sizes, (tree, records, seconds, recording))
+            loaders = _train(entry, model, data, sizes, (tree, records, seconds, recording))
+            slowest = _slowest(slowest, recording, loaders)
+            del loaders
         except NotFound:
             raise
         except (Exception, SystemExit) as error:
@@ -77,7 +85,42 @@ def run(request: Request, parent: Parent) -> Done:
         check_imports(tree, request.discovery.origin)
         parent.send(PartialResult(entry.label, recording))
         gc.collect()
+    if slowest is not None:
+        parent.wait_for_turn()
+        _measure(slowest, min(_LONGEST_MEASUREMENT_S, request.ends_at - time.time()), parent)
     return Done()
+
+
+class _Slow(NamedTuple):
+    """A loader that a training waited for, the pass that shows it, and the seconds to read a batch."""
+
+    label: str
+    loader: Any
+    seen: LoaderPass
+    batch_s: float
+
+
+def _slowest(slowest: _Slow | None, recording: Recording, loaders: list[Any]) -> _Slow | None:
+    """The loader that a training waited for most, of the one so far and those of an entry point."""
+    for info, one in slow_reading(recording):
+        tasks = recording.tasks_of(one)
+        if tasks and (slowest is None or one.waited_share > slowest.seen.waited_share):
+            batch_s = sum(task.seconds for task in tasks) / len(tasks)
+            slowest = _Slow(recording.label, loaders[info.number], one, batch_s)
+    return slowest
+
+
+def _measure(slow: _Slow, seconds: float, parent: Parent) -> None:
+    """Measure numbers of workers, and send the result, if there is one."""
+    parent.show(ProgressStep(f"measuring numbers of workers for {slow.label}", most_s=seconds))
+    seed_everything(_SEED)
+    try:
+        tuned = measure_workers(slow.loader, slow.seen, slow.batch_s, seconds, lambda _what: None)
+    except Exception as error:  # the user's code may read its data only once
+        parent.show(f"numbers of workers were not measured for {slow.label}: {first_line(error)}")
+        return
+    if tuned is not None:
+        parent.send(PartialResult(MEASURED + slow.label, tuned))
 
 
 def _from_code_of(tree: Path, error: BaseException) -> BaseException:
@@ -95,10 +138,12 @@ def _selected(discovery: Discovery, expression: str | None) -> tuple[EntryPoint,
         raise NotUsable(str(problem)) from None
 
 
-def _train(entry: EntryPoint, model: Any, data: Any, sizes: Any, watch: tuple[Path, Path, float, Recording]) -> None:
+def _train(
+    entry: EntryPoint, model: Any, data: Any, sizes: Any, watch: tuple[Path, Path, float, Recording]
+) -> list[Any]:
     seed_everything(_SEED)
     call = prepare_call(entry, model, data, sizes)
-    watched(entry.label, call, *watch)
+    return watched(entry.label, call, *watch)
 
 
 def _exit(status: int) -> NoReturn:

@@ -14,8 +14,8 @@ from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import shorten_list
 from chirp_migrate.doctor.checks import problems_of
 from chirp_migrate.doctor.document import DoctorReport, Watched
-from chirp_migrate.doctor.recording import Recording
-from chirp_migrate.doctor.request import NAMES, Request
+from chirp_migrate.doctor.recording import Recording, Tuned
+from chirp_migrate.doctor.request import MEASURED, NAMES, Request
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
@@ -119,6 +119,9 @@ class _Watching:
                 self._take(child)
                 if not began or not failed.ending:
                     raise
+                if not self._left:
+                    self._progress(f"numbers of workers were not measured: {failed.ending}")
+                    return
                 entry = self._left.pop(0)
                 self._recordings.append(Recording(entry.label, error=failed.ending, printed=failed.shown_tail))
                 self._progress(f"{entry.label} {failed.ending}")
@@ -127,6 +130,11 @@ class _Watching:
         for part in child.found:
             if part.name == NAMES:
                 self._left = [replace(self._left[0], name=name) for name in part.value]
+                continue
+            if part.name.startswith(MEASURED):
+                label = part.name.removeprefix(MEASURED)
+                slow = next(one for one in self._recordings if one.label == label)
+                slow.tuned = msgspec.convert(part.value, Tuned)
                 continue
             recording = msgspec.convert(part.value, Recording, str_keys=True)
             if recording.error.startswith("SystemExit"):  # the script has printed why
@@ -142,7 +150,7 @@ class _Watching:
         return replace(self._request.discovery, entry_points=tuple(self._left))
 
     def _time_for_one(self) -> float:
-        return max(0.0, self._request.ends_at - time.time()) / len(self._left) + _GRACE_S
+        return max(0.0, self._request.ends_at - time.time()) / max(1, len(self._left)) + _GRACE_S
 
 
 def _report(recordings: list[Recording], notes: list[str]) -> DoctorReport:

@@ -116,7 +116,7 @@ def _seeds_alike(module: Module, seed: RepeatedSeed) -> Proposal:
     who, happens = ("epoch", "each draws") if seed.by_worker else ("worker", "all draw")
     message = f"{quoted(module, seed.call)} sets the same seed in every {who}"
     if seed.state is not None:
-        message += f": {quoted(module, seed.state)} is 2147483648 in every worker. Write {remedy}"
+        message += f": {quoted(module, seed.state)} is 2147483648 in every worker. Write {remedy} (see `doctor`)"
     else:
         message += (
             f": {happens} the same numbers. Remove it (PyTorch seeds workers itself), or write {remedy}. {SEE_IT}"

@@ -25,7 +25,8 @@ class UnguardedScript(Rule):
     name = "unguarded-script"
     reason = (
         "Workers that are not forked (macOS, Windows, and Linux from Python 3.14 on) import the main script. Without "
-        '`if __name__ == "__main__":` each worker runs the whole script again.'
+        '`if __name__ == "__main__":` each worker runs the whole script again. Where workers are started so, `doctor` '
+        "names the line of a run that fails."
     )
     safety = Safety.ADVICE
     stops_workers = True

@@ -17,7 +17,6 @@ from chirp_migrate.training.process import machine
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.verify.document import Described, EntryVerdict, Measured, OwnTimes, Simulated, VerifyReport, Workload
 from chirp_migrate.verify.equivalence.compare import Equivalence
-from chirp_migrate.verify.loading_problems import problems_in
 from chirp_migrate.verify.measures.figures import MEASURES, figures, memory_slope, timed_figures
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.measures.targets import judge_targets
@@ -114,7 +113,6 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
         noticed=equivalence.noticed,
         unrepeatable=sorted(equivalence.unrepeatable),
         passes=traces,
-        problems=problems_in(traces["after"], discovery.source is not Source.FOUND or settings.sizes.data is not None),
         workload=Workload(
             **asdict(settings.sizes),
             model=discovery.model,

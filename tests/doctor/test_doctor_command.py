@@ -29,6 +29,34 @@ if __name__ == "__main__":
     main()
 """
 
+SLOW = """
+import os
+import time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    read = 0
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, index):
+        time.sleep(0.03)
+        Slow.read += 1
+        {after}
+        return torch.rand(4)
+
+def main():
+    model, loader = torch.nn.Linear(4, 1), DataLoader(Slow(), batch_size=2, shuffle=True)
+    for epoch in range(3):
+        for x in loader:
+            model(x).sum().backward()
+
+if __name__ == "__main__":
+    main()
+"""
+
 AHEAD = """
 import queue
 import threading
@@ -130,6 +158,24 @@ def test_workers_that_are_not_forked_find_the_script(tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout.strip()) == (0, "Doctor: no problems in 1 entry point.")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("after", "printed"),
+    [
+        ("Slow.read > 80 and os._exit(3)", "numbers of workers were not measured: ended with exit code 3"),
+        (
+            "assert Slow.read <= 80, 'read too often'",
+            "numbers of workers were not measured for train.py: read too often",
+        ),
+    ],
+)
+def test_the_report_is_there_if_numbers_of_workers_cannot_be_measured(tmp_path: Path, after: str, printed: str) -> None:
+    root = write_files(tmp_path / "project", {"train.py": SLOW.format(after=after)})
+    result = run("doctor", root, "--", "python", "train.py")
+    assert result.exit_code == 1 and "`chirp-migrate tune` measures which number" in " ".join(result.stdout.split())
+    assert printed in " ".join(result.stderr.split())
+
+
 HAS_FORKSERVER = "forkserver" in multiprocessing.get_all_start_methods()
 
 
@@ -158,6 +204,13 @@ def test_a_script_without_a_guard_is_named(tmp_path: Path, method: str, words: t
     assert f"of the loader at train.py:12 began. Workers started by {method} import the script" in lines
     assert "[unguarded-main]" in lines
     assert "Doctor: 1 problem in 1 entry point, of which 1 failed." in lines
+
+
+def test_workers_that_start_longer_than_the_time_lasts_give_one_batch(tmp_path: Path) -> None:
+    root, document = unforked(tmp_path, "spawn", 'if __name__ == "__main__":\n    '), tmp_path / "doctor.json"
+    result = run("doctor", root, "--time-budget", 1, "--json", document, "--", "python", "train.py")
+    (one,) = json.loads(document.read_text())["entry_points"]
+    assert result.exit_code == 0 and one["batches"] >= 1
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ PROBLEMS = {
     "cache_lost_with_workers": ["lost-cache"],
     "cache_of_handles": [],
     "cache_of_method_lost": ["lost-cache"],
+    "cache_of_parameters": [],
     "copied_data_forked": [],
     "copied_data_of_arrays": ["copied-data"],
     "copied_data_of_objects": ["copied-data"],
@@ -49,6 +50,7 @@ PROBLEMS = {
     "handles_of_one_epoch": [],
     "handles_of_two_workers": ["handles"],
     "memory_array_of_strings": [],
+    "memory_history_below_key": ["memory"],
     "memory_history_emptied": [],
     "memory_history_in_workers": ["memory"],
     "memory_history_without_workers": ["memory"],
@@ -90,6 +92,7 @@ PROBLEMS = {
     "repeated_reading_below_wrapper": ["repeated-reading"] if SEES_RESULTS else [],
     "repeated_reading_by_loader": ["repeated-reading"] if SEES_RESULTS else [],
     "repeated_reading_cached": [],
+    "repeated_reading_hidden_by_start": [],
     "repeated_reading_in_workers": ["repeated-reading"],
     "repeated_reading_of_cheap_files": [],
     "repeated_reading_of_crops": [],
@@ -240,6 +243,12 @@ def test_an_overlap_that_may_be_a_measure_of_the_fit_has_two_readings(
 )
 def test_the_evidence_has_the_numbers_that_were_seen(report: dict[str, Any], program: str, evidence: str) -> None:
     assert evidence in problem(report, program)["evidence"]
+
+
+def test_workers_are_measured_for_the_loader_that_the_training_waits_for_most(report: dict[str, Any]) -> None:
+    fixes = [problem(report, name)["fix"] for name in ("waiting_for_busy_workers", "waiting_without_workers")]
+    assert sorted("loading alone, measured with" in fix for fix in fixes) == [False, True]
+    assert sorted("`chirp-migrate tune` measures which number is best" in fix for fix in fixes) == [False, True]
 
 
 @pytest.mark.skipif(not SEES_RESULTS, reason="sys.monitoring is new in Python 3.12")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from chirp_migrate.console.text import shorten_list
 from chirp_migrate.doctor.document import Problem
 from chirp_migrate.doctor.recording import FetcherRun, LoaderInfo, LoaderPass, Recording
 
@@ -28,18 +29,22 @@ def _of_dataset(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) ->
     later = [_usable(seen, one) for _, one in passes[1:]]
     by_worker = _repeated(runs, runs[1:]) if len(runs) > 1 else []
     by_epoch = _repeated(runs, [run for each in later for run in each if run.worker == runs[0].worker]) if runs else []
+    kinds: dict[tuple[bool, bool, bool], list[str]] = {}
     for name in dict.fromkeys([*by_worker, *by_epoch]):
-        whose = name if name in _GLOBAL else f"the generator {name}"
-        place = loader.place if name in _GLOBAL or not loader.dataset_place.file else loader.dataset_place
-        epochs = f"both epochs begin with the same state of {whose}" if name in by_epoch else ""
-        if name in by_worker:
+        kinds.setdefault((name in _GLOBAL, name in by_worker, name in by_epoch), []).append(name)
+    for (is_global, in_workers, in_epochs), names in kinds.items():
+        held = "the generators" if len(names) > 1 else "the generator"
+        whose = shorten_list(names, 2) if is_global else f"{held} {shorten_list(names, 2)}"
+        place = loader.place if is_global or not loader.dataset_place.file else loader.dataset_place
+        epochs = f"both epochs begin with the same state of {whose}" if in_epochs else ""
+        if in_workers:
             message = f"All worker processes draw the same random numbers from {whose}, so augmentation repeats."
             seen_text = f"{len(runs)} workers of {loader} began with the same state and were in the same state after "
             evidence = f"{seen_text}their first batch{f'; {epochs}' if epochs else ''}."
         else:
             message = f"Every epoch draws the same random numbers from {whose}, so augmentation repeats."
             evidence = f"In {loader}, {epochs}, and are in the same state after their first batch."
-        yield Problem.at(place, "equal-randomness", message, evidence, _fix(name, runs[0].worker >= 0))
+        yield Problem.at(place, "equal-randomness", message, evidence, _fix(is_global, runs[0].worker >= 0))
 
 
 def _usable(seen: Recording, one: LoaderPass) -> list[FetcherRun]:
@@ -60,10 +65,10 @@ def _repeated(runs: list[FetcherRun], others: list[FetcherRun]) -> list[str]:
     ]
 
 
-def _fix(name: str, in_workers: bool) -> str:
+def _fix(is_global: bool, in_workers: bool) -> str:
     if not in_workers:
         return "Seed once, before the first epoch."
-    if name in _GLOBAL:
+    if is_global:
         return (
             "Leave worker_init_fn out (PyTorch seeds each worker), or seed from torch.initial_seed() in it: it differs "
             "for each worker and epoch."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import fmean
 
 from chirp_migrate.doctor.document import Problem
 from chirp_migrate.doctor.recording import LoaderPass, Recording
@@ -13,6 +14,8 @@ _SETTLED = 4
 """Batches after which loading ahead adds no more descriptors."""
 _WINDOW = 4
 _LEAST_BATCHES = 12
+_LEAST_RISE, _RISING_SHARE = 0.5, 0.6
+"""Descriptors that each batch adds at least, and the share of windows in which they rise."""
 
 
 def check(seen: Recording) -> Iterator[Problem]:
@@ -41,7 +44,11 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def _rises(one: LoaderPass, window: int) -> bool:
-    """Whether every few batches after the first ones add descriptors; how many batches are on their way varies."""
+    """Whether batches after the first ones add descriptors all the time; how many batches are on their way varies."""
     later = one.handles[_SETTLED:]
-    rises = [after > before for before, after in zip(later, later[window:], strict=False)]
-    return len(rises) >= _WINDOW and all(rises)
+    steps = [after - before for before, after in zip(later, later[window:], strict=False)]
+    return (
+        len(steps) >= _WINDOW
+        and fmean(steps) >= _LEAST_RISE * window
+        and sum(step > 0 for step in steps) >= (_RISING_SHARE * len(steps))
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from chirp_migrate.doctor.document import Problem
 from chirp_migrate.doctor.recording import FetcherRun, Recording
@@ -10,6 +11,7 @@ from chirp_migrate.doctor.recording import FetcherRun, Recording
 __all__ = ["check"]
 
 _LEAST_ENTRIES = 4
+_LEAST_STEPS = 2
 
 
 def check(seen: Recording) -> Iterator[Problem]:
@@ -27,7 +29,7 @@ def check(seen: Recording) -> Iterator[Problem]:
         for path, began in runs[0][0].sizes.items():
             grown = [sum(_growth(run, path) for run in epoch) for epoch in runs]
             same_start = all(run.sizes.get(path) == began for epoch in runs for run in epoch)
-            all_grow = all(_growth(run, path) > 0 for epoch in runs for run in epoch)
+            all_grow = all(_steps(run, path) >= _LEAST_STEPS for epoch in runs for run in epoch)
             if not (same_start and all_grow and min(grown) >= _LEAST_ENTRIES):
                 continue
             start = "empty" if began == 0 else f"with {began} entries"
@@ -39,6 +41,12 @@ def check(seen: Recording) -> Iterator[Problem]:
                 f"added {grown[1]}.",
                 "Fill it before the loader is used, keep it on disk, or keep the workers with persistent_workers=True.",
             )
+
+
+def _steps(run: FetcherRun, path: str) -> int:
+    """How often the container had grown: what keeps the parameters of the last sample grows once."""
+    lengths = [run.sizes.get(path, 0), *(task.sizes[path] for task in run.tasks if path in task.sizes)]
+    return sum(after > before for before, after in pairwise(lengths))
 
 
 def _growth(run: FetcherRun, path: str) -> int:

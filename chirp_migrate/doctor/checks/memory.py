@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from chirp_migrate.console.text import count
 from chirp_migrate.doctor.document import Problem
@@ -11,9 +12,10 @@ from chirp_migrate.doctor.recording import FetcherRun, LoaderInfo, Recording
 __all__ = ["check"]
 
 _MIB = 2**20
-_LEAST_RISE = 8 * _MIB
-_LATER_SHARE = 0.2
-"""Share of the rise that must come in the second half: what a process needs once comes in the first."""
+_LEAST_RISE = 3 * _MIB
+_LEAST_MEASURED = 4
+_LARGEST_STEP = 0.6
+"""Share of the rise that may come between two measurements: what a process needs once comes at once."""
 
 
 def check(seen: Recording) -> Iterator[Problem]:
@@ -61,12 +63,9 @@ def _copied(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
     if not loader.objects or loader.start_method != "fork" or any(_has_grown(run) for run in runs):
         return None
     measured = [[task.memory for task in run.tasks if task.memory] for run in runs if run.worker >= 0]
-    if not measured or any(len(memory) < 3 for memory in measured):
+    if not measured or not all(_rises_steadily(memory) for memory in measured):
         return None
     rises = [memory[-1] - memory[0] for memory in measured]
-    later = [memory[-1] - memory[(len(memory) - 1) // 2] for memory in measured]
-    if min(rises) < _LEAST_RISE or any(half < _LATER_SHARE * rise for half, rise in zip(later, rises, strict=True)):
-        return None
     path, objects = max(loader.objects.items(), key=lambda item: item[1])
     read = sum(len(task.indices) for run in runs for task in run.tasks)
     return Problem.at(
@@ -78,6 +77,13 @@ def _copied(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
         f"{sum(rises) / _MIB:.0f} MiB in all while {loader} read {read:,} samples.",
         "Keep the objects in one array or tensor: numbers in numpy or torch, text as one bytes object with offsets.",
     )
+
+
+def _rises_steadily(memory: list[int]) -> bool:
+    """Whether memory rises after the second measurement, and not in one step; the start of a process comes before."""
+    steps = [after - before for before, after in pairwise(memory[1:])]
+    rise = sum(steps)
+    return len(memory) >= _LEAST_MEASURED and rise >= _LEAST_RISE and max(steps) <= _LARGEST_STEP * rise
 
 
 def _has_grown(run: FetcherRun) -> bool:

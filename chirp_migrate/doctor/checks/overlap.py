@@ -64,7 +64,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 def _samples(seen: Recording, one: LoaderPass) -> set[str]:
     """Hashes of the samples of a pass; empty where they are too small or too often equal to prove anything."""
     tasks = [task for run in seen.runs_of(one) for task in run.tasks]
-    samples = [sample for task in tasks for sample in task.samples]
+    samples = [sample for task in tasks for sample in task.names or task.samples]
     unique = set(samples)
     is_large = all(task.sample_bytes >= _LEAST_BYTES for task in tasks if task.samples)
     return unique if is_large and len(unique) >= (1 - _MOST_REPEATED) * len(samples) else set()

@@ -40,21 +40,22 @@ def check(seen: Recording) -> Iterator[Problem]:
         if again is None:
             continue
         loader, later = epochs[1]
-        saved_s = again.share * sum(later.waits_s) * loader.samples / sum(later.sizes)
+        waited_s = _waited_s(loader, later)
+        saved_s = again.share * waited_s * loader.samples / sum(later.sizes)
         yield Problem.at(
             again.place if again.place.file else loader.place,
             "repeated-reading",
             f"Each epoch reads and decodes the same samples again{again.below}, and the training waits for them.",
-            f"{again.evidence} In the second epoch the training waited {sum(later.waits_s):.1f} of "
-            f"{later.seconds:.1f} s for {loader}.",
+            f"{again.evidence} In the second epoch the training waited {waited_s:.1f} of {later.seconds:.1f} s for "
+            f"{loader}.",
             f"Decode once into a memory-mapped array (docs/caching.md): {again.bytes * loader.samples / _MIB:,.1f} MiB "
             f"for {loader.samples} samples would save up to {saved_s:.1f} s of each epoch.",
         )
 
 
 def is_in_memory(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
-    """Whether the dataset holds about as many bytes in tensors and arrays as its samples have."""
-    return loader.held_bytes >= _HELD_SHARE * _sample_bytes(seen, one) * loader.samples
+    """Whether the dataset holds about as many bytes in tensors and arrays as its samples have, if that is known."""
+    return 0 < _HELD_SHARE * _sample_bytes(seen, one) * loader.samples <= loader.held_bytes
 
 
 def read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> _Again | None:
@@ -65,8 +66,7 @@ def read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> 
     if (
         not tasks
         or is_in_memory(seen, loader, first)
-        or later.waited_share < _LEAST_WAITED
-        or sum(later.waits_s) < _LEAST_WAIT_S
+        or _waited_s(loader, later) < max(_LEAST_WAIT_S, _LEAST_WAITED * later.seconds)
         or seconds < _LEAST_SAMPLE_S * sum(len(task.indices) for task in tasks)
     ):
         return None
@@ -76,6 +76,12 @@ def read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> 
         return _Again(evidence, 1.0, _sample_bytes(seen, first), loader.dataset_place)
     found = [_below(seen, loader, first, later, name) for name in loader.functions]
     return max(filter(None, found), key=lambda one: one.share, default=None)
+
+
+def _waited_s(loader: LoaderInfo, one: LoaderPass) -> float:
+    """Seconds that the training waited for samples, without the start of workers that begin with the pass."""
+    starts = loader.num_workers > 0 and not loader.persistent_workers
+    return sum(one.waits_s[1:] if starts else one.waits_s)
 
 
 def _sample_bytes(seen: Recording, one: LoaderPass) -> int:

@@ -9,46 +9,72 @@ from chirp_migrate.doctor.checks.repeated_reading import is_in_memory, read_agai
 from chirp_migrate.doctor.document import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 
-__all__ = ["check"]
+__all__ = ["check", "slow_reading"]
 
 _LEAST_BATCHES = 20
 _LEAST_SHARE, _LEAST_S = 0.5, 1.0
 _BUSY = 0.8
+_LESS_WORK = "less work for each sample: decode once (docs/caching.md), transform whole batches."
 
 
 def check(seen: Recording) -> Iterator[Problem]:
     """Compare waits with the time of training epochs; the samples must be the user's own, and batches many."""
     if not seen.has_own_data:
         return
-    for series in seen.series():
-        epochs = [(loader, one) for loader, one in series if one.trains and len(one.sizes) >= _LEAST_BATCHES]
-        if len(epochs) < 2:
-            continue
-        loader = epochs[0][0]
-        starts = [one.waits_s[0] for _, one in epochs]
-        if loader.num_workers and not loader.persistent_workers and all(map(_waits_for_start, (e[1] for e in epochs))):
+    for loader, first, second in _epochs(seen):
+        if _is_start(loader, first, second):
             yield _problem(
                 loader,
                 "Every epoch waits for its worker processes to start.",
-                f"The first batch of {loader} took {starts[0]:.1f} and {starts[1]:.1f} s in two epochs of "
-                f"{epochs[0][1].seconds:.1f} and {epochs[1][1].seconds:.1f} s.",
+                f"The first batch of {loader} took {first.waits_s[0]:.1f} and {second.waits_s[0]:.1f} s in two epochs "
+                f"of {first.seconds:.1f} and {second.seconds:.1f} s.",
                 "Keep the workers: persistent_workers=True.",
             )
-        elif all(map(_waits_for_samples, (one for _, one in epochs))) and read_again(seen, epochs) is None:
-            yield from _slow_reading(seen, loader, epochs[1][1], is_in_memory(seen, *epochs[0]))
+        elif _waits_for_samples(seen, loader, first, second):
+            yield from _slow_reading(seen, loader, first, second)
+
+
+def slow_reading(seen: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass]]:
+    """Yield each loader that is reported for its number of workers, and its second training epoch."""
+    for loader, first, second in _epochs(seen) if seen.has_own_data else ():
+        if (
+            not _is_start(loader, first, second)
+            and _waits_for_samples(seen, loader, first, second)
+            and not is_in_memory(seen, loader, first)
+            and (not loader.num_workers or _busy_share(seen, loader, second) >= _BUSY)
+        ):
+            yield loader, second
+
+
+def _epochs(seen: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass, LoaderPass]]:
+    """Yield the first two training epochs of each loader with enough batches."""
+    for series in seen.series():
+        epochs = [(loader, one) for loader, one in series if one.trains and len(one.sizes) >= _LEAST_BATCHES]
+        if len(epochs) > 1:
+            yield *epochs[0], epochs[1][1]
+
+
+def _is_start(loader: LoaderInfo, *epochs: LoaderPass) -> bool:
+    return bool(loader.num_workers) and not loader.persistent_workers and all(map(_waits_for_start, epochs))
 
 
 def _waits_for_start(one: LoaderPass) -> bool:
     return one.is_complete and one.waits_s[0] >= max(_LEAST_S, _LEAST_SHARE * one.seconds)
 
 
-def _waits_for_samples(one: LoaderPass) -> bool:
-    return sum(one.waits_s[1:]) >= max(_LEAST_S, _LEAST_SHARE * one.seconds)
+def _waits_for_samples(seen: Recording, loader: LoaderInfo, first: LoaderPass, second: LoaderPass) -> bool:
+    waits = all(sum(one.waits_s[1:]) >= max(_LEAST_S, _LEAST_SHARE * one.seconds) for one in (first, second))
+    return waits and read_again(seen, [(loader, first), (loader, second)]) is None
 
 
-def _slow_reading(seen: Recording, loader: LoaderInfo, one: LoaderPass, in_memory: bool) -> Iterator[Problem]:
+def _busy_share(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> float:
+    """Share of the epoch that the workers read."""
+    return sum(task.seconds for task in seen.tasks_of(one)) / (loader.num_workers * one.seconds)
+
+
+def _slow_reading(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: LoaderPass) -> Iterator[Problem]:
     waited = f"The training waited {sum(one.waits_s):.1f} of {one.seconds:.1f} s for {loader}"
-    if in_memory:
+    if is_in_memory(seen, loader, first):
         yield _problem(
             loader,
             "Training waits for samples that are in memory already, because they are read one by one.",
@@ -61,11 +87,11 @@ def _slow_reading(seen: Recording, loader: LoaderInfo, one: LoaderPass, in_memor
             loader,
             "Training waits for samples, because the training process reads them itself.",
             f"{waited}, which has no workers; {count(seen.cpus, 'CPU')} can be used.",
-            "Read in worker processes: num_workers. `chirp-migrate tune` measures which number is best.",
+            _measured(seen, loader)
+            or "Read in worker processes: num_workers. `chirp-migrate tune` measures which number is best.",
         )
         return
-    runs = [run for run in seen.runs_of(one) if run.worker >= 0]
-    busy = sum(task.seconds for run in runs for task in run.tasks) / (loader.num_workers * one.seconds)
+    busy = _busy_share(seen, loader, one)
     if busy < _BUSY:
         return
     more = (
@@ -77,7 +103,21 @@ def _slow_reading(seen: Recording, loader: LoaderInfo, one: LoaderPass, in_memor
         loader,
         "Training waits for samples, although all workers read all the time.",
         f"{waited}, and its {count(loader.num_workers, 'worker')} read {100 * busy:.0f} % of the time.",
-        f"Use {more}less work for each sample: decode once (docs/caching.md), transform whole batches.",
+        _measured(seen, loader) or f"Use {more}{_LESS_WORK}",
+    )
+
+
+def _measured(seen: Recording, loader: LoaderInfo) -> str:
+    """The fix with the numbers of workers that were measured; empty if they were not, or the order is not clear."""
+    tuned = seen.tuned
+    if tuned is None or tuned.loader != loader.number:
+        return ""
+    tried = ", ".join(map(str, tuned.tried))
+    if tuned.num_workers == loader.num_workers:
+        return f"Other numbers of workers do not help (measured: {tried}). Use {_LESS_WORK}"
+    return (
+        f"Use num_workers={tuned.num_workers}: loading an epoch takes {tuned.best_s:.2f} s instead of "
+        f"{tuned.now_s:.2f} s (loading alone, measured with {tried} workers)."
     )
 
 

@@ -36,7 +36,7 @@ __all__ = [
 
 _DEEPEST, _MOST_OBJECTS, _MOST_ITEMS = 5, 300, 32
 _LONGEST_TEXT = 80
-_MANY_OBJECTS, _MOST_VALUES = 10_000, 4_096
+_MANY_OBJECTS, _MANY_BYTES, _MOST_VALUES = 10_000, 8 * 2**20, 4_096
 _MOST_COUNTED = 20_000
 _PLAIN = (int, float, bool, str)
 #: What reads attributes by computed names; modules whose classes do not count.
@@ -88,17 +88,18 @@ def generator_states(dataset: Any) -> dict[str, str]:
 
 
 def sizes(dataset: Any) -> dict[str, int]:
-    """Length of each container that the dataset holds as an attribute, and of each ``lru_cache`` of its methods.
+    """Length of each container that the dataset holds by a name or text key, and of each ``lru_cache`` of its methods.
 
     Places of a list that hold None count as empty, unless the list is long. Two kinds of containers are left
     out: queues of bounded length, and open files, archives and connections, of which each process needs its own.
     """
     found: dict[str, int] = {}
     for path, value in walk(dataset):
-        if type(value) in _CONTAINERS and not path.endswith("]"):
+        is_named = not path.endswith("]")
+        if type(value) in _CONTAINERS and (is_named or path.endswith("']")):
             if _holds_handles(value) or (type(value) is deque and value.maxlen is not None):
                 continue
-            is_counted = type(value) is list and len(value) <= _MOST_COUNTED
+            is_counted = is_named and type(value) is list and len(value) <= _MOST_COUNTED
             found[path] = sum(one is not None for one in value) if is_counted else len(value)
         elif isinstance(value, torch.utils.data.Dataset):
             for kind in type(value).__mro__:
@@ -115,14 +116,25 @@ def _holds_handles(container: Any) -> bool:
 
 
 def large_containers(dataset: Any) -> dict[str, int]:
-    """Number of objects in each container that holds many Python objects: no tensors, arrays or shared constants."""
+    """Number of objects in each container that holds many Python objects: no tensors, arrays or shared constants.
+
+    Containers whose objects take less than about 8 MiB are left out: all copies of their pages are few.
+    """
     found = {}
     for path, value in walk(dataset):
         if type(value) in (*_CONTAINERS, tuple) and len(value) >= _MANY_OBJECTS:
-            first = next(iter(value.values() if isinstance(value, dict) else value))
-            if type(first) in (str, bytes, tuple, list, dict, float, int) or hasattr(first, "__dict__"):
+            some = list(islice(value.values() if isinstance(value, dict) else value, _MOST_ITEMS))
+            is_object = type(some[0]) in (str, bytes, tuple, list, dict, float, int) or hasattr(some[0], "__dict__")
+            if is_object and sum(map(_object_bytes, some)) / len(some) * len(value) >= _MANY_BYTES:
                 found[path] = len(value)
     return found
+
+
+def _object_bytes(value: Any) -> int:
+    """Bytes of an object, and of what it holds directly."""
+    held = value if type(value) in (tuple, list) else getattr(value, "__dict__", value)
+    inner = held.values() if type(held) is dict else held if type(held) in (tuple, list) else ()
+    return sys.getsizeof(value) + sum(map(sys.getsizeof, inner))
 
 
 def held_bytes(dataset: Any) -> int:

@@ -27,6 +27,7 @@ __all__ = ["sent_bytes", "unpicklable_parts"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _PARTS = ("dataset", "collate_fn", "worker_init_fn")
+_LONGEST_TEXT = 320
 _KINDS: tuple[tuple[Any, str], ...] = (
     (io.IOBase, "open file"),
     (GeneratorType, "generator"),
@@ -85,7 +86,7 @@ def _first_failure(part: Any, name: str, error: Exception, places: Places) -> Un
     path = name + "".join(_step(tracer.begun[:number], child) for number, (_, child) in enumerate(pairwise(chain), 1))
     failed = chain[-1]
     text = _ADDRESS.sub("", " ".join(f"{type(error).__name__}: {error}".split()))
-    return Unpicklable(path, _kind(failed), places.of_definition(_definition(failed)), text[:160])
+    return Unpicklable(path, _kind(failed), places.of_definition(_definition(failed)), text[:_LONGEST_TEXT])
 
 
 class _Tracer(pickle._Pickler):

@@ -31,7 +31,7 @@ _MOST_TASKS = 400
 _EACH_OF_FIRST, _EVERY = 4, 8
 """Worker processes measure containers and threads after each of the first batches, then after every eighth."""
 _WAIT_FOR_MEMORY = 25
-"""How many times as long as a measurement of memory takes passes before the next measurement."""
+"""How many times the CPU time of a measurement of memory passes before the next measurement."""
 _BUSY_S = 0.03
 """CPU seconds after the first batch from which a thread counts as busy: idle threads of BLAS spin for less."""
 
@@ -131,14 +131,13 @@ class _Memory:
 
     def measured(self) -> int:
         """Bytes; 0 if it is too early, or the system does not know."""
-        began = time.perf_counter()
-        if began < self._next:
+        if time.perf_counter() < self._next:
             return 0
-        found = 0
+        began, found = time.thread_time(), 0
         with suppress(psutil.Error, OSError, AttributeError):
             found = int(psutil.Process().memory_full_info().uss)
-        now = time.perf_counter()
-        self._next = now + _WAIT_FOR_MEMORY * (now - began)
+        # CPU time: a busy machine measures as often as an idle one.
+        self._next = time.perf_counter() + _WAIT_FOR_MEMORY * (time.thread_time() - began)
         return found
 
 

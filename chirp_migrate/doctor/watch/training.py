@@ -62,6 +62,8 @@ _COMPARED = 64
 """Samples of each later training epoch, about, that are compared with the first epoch."""
 _SHARE_OF_PASS = 0.2
 """Share of the time of an entry point after which one loader pass is ended."""
+_LONGER = 2
+"""How many times as long a pass may take whose workers' memory is measured: it rises slowly."""
 
 
 class _SeenEnough(BaseException):
@@ -70,7 +72,7 @@ class _SeenEnough(BaseException):
 
 def watched(
     label: str, call: Callable[[], Any], tree: Path, folder: Path, seconds: float, recording: Recording
-) -> None:
+) -> list[Any]:
     """Make a training call, and fill in what is seen, also if the call raises.
 
     Args:
@@ -79,6 +81,9 @@ def watched(
         folder: where worker processes write what they record, in a folder of this call's own.
         seconds: time for the call. A loader pass is cut short after a fifth of it.
         recording: is filled in.
+
+    Returns:
+        The loaders, by their numbers; their workers have ended.
 
     Raises:
         Exception: what the call raises.
@@ -92,9 +97,10 @@ def watched(
             call()
     finally:
         recording.seconds = time.perf_counter() - began
-        watch.end_workers()
+        loaders = watch.end_workers()
         recording.worker_starts = worker_starts(folder)
         recording.runs += read_runs(folder)
+    return loaders
 
 
 class _Watch(Interception):
@@ -130,13 +136,14 @@ class _Watch(Interception):
             stack.callback(hook.remove)
             yield
 
-    def end_workers(self) -> None:
-        """End persistent workers, so that nothing of this entry point is left."""
-        for loader in self._loaders:
+    def end_workers(self) -> list[Any]:
+        """End persistent workers, so that nothing of this entry point is left but its loaders, which are returned."""
+        loaders, self._loaders = self._loaders, []
+        for loader in loaders:
             shut_down_workers(loader)
-        self._loaders.clear()
         self._models.clear()
         self._datasets.clear()
+        return loaders
 
     def _pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         self._epoch += self._pacing.begins_epoch(loader)
@@ -153,13 +160,15 @@ class _Watch(Interception):
         if info.persistent_workers:
             one.values = plain_values(loader.dataset)
         self._recording.passes.append(one)
+        pass_s = self._pass_s * (_LONGER if info.num_workers and info.start_method == "fork" and info.objects else 1)
         began = time.perf_counter()
         record: Callable[[Any], None] | None = None
 
         def around(advance: Callable[[], Any]) -> Any:
             asked = time.perf_counter()
-            self._end_if_late()
-            if len(one.sizes) >= _LEAST_BATCHES and asked - began > self._pass_s:
+            if one.sizes:  # the start of workers may take long, and shows nothing before the first batch
+                self._end_if_late()
+            if len(one.sizes) >= _LEAST_BATCHES and asked - began > pass_s:
                 raise StopIteration
             has_gradients = torch.is_grad_enabled()
             self._loading = None if record is None else loader

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
+from chirp_migrate.doctor.of_traces import problems_in
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
-from chirp_migrate.verify.loading_problems import problems_in
 
 ROWS = TensorDataset(torch.arange(80.0).reshape(20, 4), torch.arange(20) % 2)
 

@@ -1,0 +1,73 @@
+"""Numbers of workers for a loader that the training waits for, measured as ``tune`` measures them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chirp_migrate.console.progress import Progress
+from chirp_migrate.doctor.recording import LoaderPass, Tuned
+from chirp_migrate.tune.document import Candidate, Outcome
+from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
+from chirp_migrate.tune.request import Grid
+from chirp_migrate.tune.subject import of_loader
+from chirp_migrate.tune.sweep import Sweep, expected_s, grid
+from chirpid_patch.loading.limits import TORCH_PREFETCH
+from chirpid_patch.loading.worker_start import start_method, start_seconds
+from chirpid_patch.machine.cpus import usable_cpus
+
+__all__ = ["measure_workers"]
+
+_ROUNDS = 3
+"""Rounds that must fit into the time; two show a difference, and an estimate may be wrong."""
+_SLICE_S = 0.2
+
+
+def measure_workers(loader: Any, seen: LoaderPass, batch_s: float, seconds: float, show: Progress) -> Tuned | None:
+    """Measure numbers of workers in turns.
+
+    Args:
+        loader: the training's loader, whose workers have ended.
+        seen: a training pass over it.
+        batch_s: seconds that one process takes to read a batch.
+        seconds: time for all; numbers that do not fit are left out.
+        show: called with the progress.
+
+    Returns:
+        The pick of ``tune``; None if the time is too short, or it is not clear whether the pick is faster.
+
+    Raises:
+        NotUsable: the loader cannot be measured, as its dataset is a stream.
+        Exception: what the user's code raises when batches are loaded in the process.
+    """
+    subject = of_loader(loader, "training")
+    now = subject.report.now
+    candidates = grid(Grid().workers, (TORCH_PREFETCH,), (), subject.report.batch_size, now)
+    start_s = start_seconds(start_method(subject.options))
+
+    def takes_s(tried: list[Candidate]) -> float:
+        return _ROUNDS * sum(expected_s(one, batch_s, _SLICE_S, start_s, usable_cpus()) for one in tried)
+
+    while candidates and takes_s(candidates) > seconds:
+        largest = next((one for one in reversed(candidates) if one != now and not one.alone), None)
+        if largest is None:
+            return None
+        candidates.remove(largest)
+    if len(candidates) < 2:
+        return None
+    sweep = Sweep(subject, candidates, seconds, show, is_limited=True)
+    measured = sweep.run()
+    of_now, compared = next(
+        (each for each in zip(measured, compare_with_best(measured), strict=True) if each[0].candidate == now),
+        (None, None),
+    )
+    best = pick(measured) if compared is not None and compared.outcome is Outcome.BELOW else of_now
+    if of_now is None or compared is None or best is None or not of_now.rates or sweep.rounds < 2:
+        return None
+    if not (compared.conclusive if best is not of_now else is_conclusive(measured)):
+        return None
+    tried = sorted({one.candidate.num_workers for one in measured if one.rates})
+    if len(tried) < 2:
+        return None
+    samples = sum(seen.sizes) if seen.is_complete else len(loader.dataset)
+    now_s, best_s = (samples / mean_rate(one.rates).value for one in (of_now, best))
+    return Tuned(seen.loader, best.candidate.num_workers, now_s, best_s, tried)

@@ -1,0 +1,87 @@
+"""Loading problems that the traces of a verification prove: doctor's checks, over recordings made of these traces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+
+from chirp_migrate.doctor.checks import problems_of
+from chirp_migrate.doctor.recording import (
+    IN_TRAINING_PROCESS,
+    FetcherRun,
+    LoaderInfo,
+    LoaderPass,
+    Place,
+    Recording,
+    Task,
+)
+from chirp_migrate.verify.document import LoadingProblem
+from chirp_migrate.verify.spec import Trace
+
+__all__ = ["problems_in"]
+
+
+def problems_in(traces: Mapping[str, Sequence[Trace]], has_own_data: bool) -> list[LoadingProblem]:
+    """Return the problems of all entry points; a problem that several of them show is one.
+
+    Args:
+        traces: entry point → the traces of its loaders.
+        has_own_data: whether the number of samples is the user's own, and not a choice of verify.
+    """
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for one in problems_of(_recording(label, of, has_own_data) for label, of in traces.items()):
+        found.setdefault((one.check, one.message), {}).update(dict.fromkeys(one.entry_points))
+    return [LoadingProblem(check, message, list(labels)) for (check, message), labels in found.items()]
+
+
+def _recording(label: str, traces: Sequence[Trace], has_own_data: bool) -> Recording:
+    """What verify saw of an entry point. The line of a loader's place is its number: its real place is not known."""
+    seen = Recording(label, has_own_data=has_own_data)
+    numbers: dict[int, int] = {}
+    datasets: dict[tuple[str, int], int] = {}
+    for number, one in enumerate(traces):
+        dataset = datasets.setdefault((one.base, one.available), len(datasets))
+        if one.loader not in numbers:
+            numbers[one.loader] = len(seen.loaders)
+            seen.loaders.append(_loader(len(seen.loaders), dataset, one))
+        seen.passes.append(
+            LoaderPass(
+                number,
+                numbers[one.loader],
+                sizes=one.sizes,
+                has_gradients=[one.role == "train"] * len(one.sizes),
+                backwards=int(one.role == "train"),
+                is_complete=one.finished,
+            )
+        )
+        seen.runs.append(FetcherRun(IN_TRAINING_PROCESS, number, 0, tasks=_tasks(one)))
+    return seen
+
+
+def _loader(number: int, dataset: int, one: Trace) -> LoaderInfo:
+    return LoaderInfo(
+        number=number,
+        place=Place("", number),
+        dataset="",
+        dataset_place=Place(),
+        dataset_ids=[dataset],
+        is_stream=False,
+        samples=one.available,
+        batch_size=max(one.sizes, default=one.available + 1),
+        num_workers=0,
+        persistent_workers=False,
+        drop_last=one.drop_last,
+        start_method="",
+        sampler="RandomSampler" if one.shuffled else "SequentialSampler" if one.whole else "",
+        is_random_order=one.shuffled,
+    )
+
+
+def _tasks(one: Trace) -> list[Task]:
+    """The batches; samples are named by the index in the lowest dataset, if more than its length is known of it."""
+    names = [f"{one.base} {index}" for index in one.base_indices] if " " in one.base else []
+    ends = pairwise(accumulate(one.sizes, initial=0))
+    return [
+        Task(indices=one.indices[begin:end], whole=whole, names=names[begin:end])
+        for (begin, end), whole in zip(ends, one.batches, strict=False)
+    ]
