@@ -42,13 +42,13 @@ test-slow: $(STAMP)  ## the slow tests, one of each kind
 	$(PYTEST) -m "$(SLOW)" --ignore tests/frameworks
 
 # Of the tests that start processes, as pytest's cache has them from the runs above. By spawn and by a fork server each
-# process imports torch again, so that CI repeats the fast tests with up to four processes, or two, and `make test-all` all.
-# Both methods send the same to a worker: under spawn, CI runs each test function with one set of parameters. The scripts
+# process imports torch again, so that CI repeats the fast tests with up to two processes, and `make test-all` all tests.
+# CI runs each of these test functions with one set of parameters. The scripts
 # that doctor's tests run choose their start methods themselves.
 STARTED := --ignore tests/frameworks --ignore tests/platforms/test_no_posix.py
 
 test-start-methods: $(STAMP)  ## fast tests that start processes, by the two start methods that are not Linux's default
-	$(PYTEST) --start-method forkserver --only-forking 4 -m "not slow" $(STARTED) --ignore tests/doctor
+	$(PYTEST) --start-method forkserver --only-forking 2 --one-of-each -m "not slow" $(STARTED) --ignore tests/doctor
 	$(PYTEST) --start-method spawn --only-forking 2 --one-of-each -m "not slow" $(STARTED) --ignore tests/doctor
 
 test-all-start-methods: $(STAMP)  ## all tests that start processes, by these two: takes long

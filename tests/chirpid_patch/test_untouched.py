@@ -86,6 +86,7 @@ def noisy() -> None:
     warnings.warn("a noisy step", UserWarning, stacklevel=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_warning_that_is_shown_once_is_shown_once(workers: int) -> None:
     """Entering ``catch_warnings`` makes Python forget which warnings it has shown."""
@@ -151,6 +152,7 @@ def has_mallinfo() -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_mallinfo(), reason="asks glibc 2.33 or newer")
 def test_freed_memory_is_kept_only_where_that_is_asked_for() -> None:
     loading = """

@@ -409,6 +409,7 @@ def test_the_list_of_runs_fits_a_narrow_terminal_and_rollback_names_the_run(back
     assert "is as it was before run 0001." in run("rollback", backend).stdout
 
 
+@pytest.mark.slow
 def test_the_report_calls_a_rule_what_rules_calls_it(tmp_path: Path) -> None:
     root = copy_of("backend", tmp_path / "backend")
     run("plan", root, "-o", "plan.json", cwd=tmp_path)

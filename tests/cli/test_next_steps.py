@@ -17,6 +17,7 @@ def commands(shown: str) -> list[list[str]]:
     return [shlex.split(one)[1:] for one in re.findall(r"chirp-migrate [a-z-]+ [^\s),]+", last)]
 
 
+@pytest.mark.slow
 def test_a_backend_whose_training_is_found_is_verified_next(tmp_path: Path) -> None:
     root = copy_of("backend", tmp_path / "backend")
     named = commands(run("apply", root, "--no-scaffold").stdout)
@@ -24,7 +25,7 @@ def test_a_backend_whose_training_is_found_is_verified_next(tmp_path: Path) -> N
     assert run("verify", "--list", root).exit_code == 0
 
 
-@pytest.mark.parametrize("path", [".", "train.py", "src"])
+@pytest.mark.parametrize("path", [".", *(pytest.param(one, marks=pytest.mark.slow) for one in ("train.py", "src"))])
 def test_any_other_project_gets_a_workload_first(tmp_path: Path, path: str) -> None:
     root = write_files(tmp_path, {"train.py": LOADER, "src/train.py": LOADER})
     named = commands(run("apply", path, cwd=root).stdout)

@@ -125,6 +125,7 @@ def test_a_script_of_any_length_is_ended_after_two_epochs_and_changes_nothing(tm
     assert (place["artifactLocation"]["uri"], place["region"]) == ("train.py", {"startLine": 5})
 
 
+@pytest.mark.slow
 def test_only_the_document_is_printed_where_a_program_reads_it(tmp_path: Path) -> None:
     result = run("doctor", script(tmp_path, epochs=2), "--sarif", "-", "--", "python", "train.py")
     assert [one["ruleId"] for one in json.loads(result.stdout)["runs"][0]["results"]] == ["duplicated-samples"]
@@ -136,7 +137,8 @@ def test_two_documents_are_not_written_to_the_same_place(tmp_path: Path) -> None
     assert result.exit_code == 2 and "--json and --sarif would be written to the same place" in sentence(result)
 
 
-@pytest.mark.parametrize("daemon", [True, False])
+@pytest.mark.slow
+@pytest.mark.parametrize("daemon", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_a_thread_that_loads_ahead_does_not_keep_a_script_from_its_end(tmp_path: Path, daemon: bool) -> None:
     root = write_files(tmp_path / "project", {"train.py": AHEAD.format(daemon=daemon)})
     result = run("doctor", root, "--time-budget", 120, "--json", "-", "--", "python", "train.py")
@@ -145,11 +147,13 @@ def test_a_thread_that_loads_ahead_does_not_keep_a_script_from_its_end(tmp_path:
     assert one["error"] == "" and 2 <= one["passes"] <= 4
 
 
+@pytest.mark.slow
 def test_a_training_without_problems_ends_with_0(tmp_path: Path) -> None:
     result = run("doctor", script(tmp_path, workers=1), "--", "python", "train.py")
     assert (result.exit_code, result.stdout.strip()) == (0, "Doctor: no problems in 1 entry point.")
 
 
+@pytest.mark.slow
 def test_workers_that_are_not_forked_find_the_script(tmp_path: Path) -> None:
     root = script(tmp_path, workers=1)
     text = (root / "train.py").read_text().replace("num_workers=1", "num_workers=1, multiprocessing_context='spawn'")
@@ -185,6 +189,7 @@ def unforked(folder: Path, method: str, guard: str, rows: str = "iter(torch.eye(
     return write_files(folder / "project", {"train.py": text.replace("iter(torch.eye(8).unbind())", rows)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "words"),
     [
@@ -206,6 +211,7 @@ def test_a_script_without_a_guard_is_named(tmp_path: Path, method: str, words: t
     assert "Doctor: 1 problem in 1 entry point, of which 1 failed." in lines
 
 
+@pytest.mark.slow
 def test_workers_that_start_longer_than_the_time_lasts_give_one_batch(tmp_path: Path) -> None:
     root, document = unforked(tmp_path, "spawn", 'if __name__ == "__main__":\n    '), tmp_path / "doctor.json"
     result = run("doctor", root, "--time-budget", 1, "--json", document, "--", "python", "train.py")
@@ -213,6 +219,7 @@ def test_workers_that_start_longer_than_the_time_lasts_give_one_batch(tmp_path: 
     assert result.exit_code == 0 and one["batches"] >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "guard",
     [
@@ -226,6 +233,7 @@ def test_workers_that_began_before_the_run_fails_imported_the_script(tmp_path: P
     assert result.exit_code == 14 and "exited unexpectedly" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_worker_that_ends_for_another_reason_is_no_script_without_a_guard(tmp_path: Path) -> None:
     root = script(tmp_path, workers=1)
     text = (root / "train.py").read_text().replace("return iter(torch.eye(8).unbind())", "import os; os._exit(3)")
@@ -234,6 +242,7 @@ def test_a_worker_that_ends_for_another_reason_is_no_script_without_a_guard(tmp_
     assert result.exit_code == 14 and "exited unexpectedly" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_script_that_fails_before_any_problem_ends_with_14(tmp_path: Path) -> None:
     root = script(tmp_path, epochs=1, workers=1, end='raise ValueError("no such bird")')
     result = run("doctor", root, "--", "python", "train.py")
@@ -251,6 +260,7 @@ def test_the_message_of_a_script_that_refuses_its_arguments_is_shown(tmp_path: P
     assert "error: the following arguments are required: --data" in result.stderr and "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_entry_points_that_fail_or_end_their_process_are_named_and_block_no_other(tmp_path: Path) -> None:
     root, document = write_files(tmp_path / "project", {"chirp_verify.py": CALLS}), tmp_path / "doctor.json"
     result = run("doctor", root, "--json", document)
@@ -327,6 +337,7 @@ def test_the_entry_points_of_a_backend_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive  # migrated code has the same loaders
 def test_problems_are_seen_in_migrated_code_too(tmp_path: Path) -> None:
     root, document = copy_of("doctor", tmp_path / "doctor"), tmp_path / "doctor.json"
     assert run("apply", root, "--all-loaders").exit_code == 0

@@ -36,6 +36,7 @@ def test_no_source_needs_newer_syntax() -> None:
         ast.parse(path.read_bytes(), str(path), feature_version=OLDEST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
 def test_every_version_can_read_the_sources(version: str) -> None:
     python = find_interpreter(f"python{version}")

@@ -202,7 +202,7 @@ def test_what_ends_lines_decides_nothing(rule: Rule) -> None:
 @pytest.mark.parametrize(
     "pattern",
     [
-        "rules/*/before.py",
+        pytest.param("rules/*/before.py", marks=pytest.mark.slow),
         pytest.param("*backend/**/*.py", marks=pytest.mark.slow),
         pytest.param("rules/**/*.py", marks=[pytest.mark.slow, pytest.mark.exhaustive]),
     ],

@@ -108,6 +108,7 @@ def test_a_script_of_any_length_is_verified_without_a_file_for_it(tmp_path: Path
     assert not (after / "epochs.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_script_that_trains_on_less_is_named(tmp_path: Path) -> None:
     before, after = project(tmp_path / "before"), project(tmp_path / "after", ", drop_last=True")
     result = run("verify", after, "--baseline", before, *QUICK, "--", "python", "train.py", "--epochs", "9")
