@@ -144,7 +144,8 @@ def create_loader(
     Raises:
         TypeError: an unknown argument; ``rank``, ``world_size`` or ``seed`` without ``distributed``; an iterable
             dataset with it.
-        ValueError: as ``DataLoader``; arguments that exclude each other; a CUDA ``device`` that does not exist.
+        ValueError: where ``DataLoader`` raises it, if arguments exclude each other, or if there is no such CUDA
+            ``device``.
         RuntimeError: this PyTorch has no such ``device``; the error is that of ``torch.device``.
     """
     given = {name: value for name, value in locals().items() if name not in ("dataset", "batch_size", "shuffle")}

@@ -127,7 +127,7 @@ def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, Pin]]:
 
 
 def pins_in(root: Path) -> Iterator[Pin]:
-    """Yield the requirements of the files in a folder for the packages that the runtime needs."""
+    """Yield the requirements for the runtime's packages that the files in a folder declare."""
     for path in requirement_files(root):
         yield from _pins_of_requirements_file(text_of(path), path.relative_to(root).as_posix())
     for name, read in (

@@ -174,7 +174,7 @@ def _parse_data_path(value: Any) -> Path:
 
 
 def _parse_shape(value: Any) -> tuple[int, int, int]:
-    """Parse ``1x224x313``, ``224x313`` for one channel, or a list, to (channels, frequency bins, time frames)."""
+    """Parse a shape into (channels, frequency bins, time frames): ``1x224x313``, ``224x313`` or a list."""
     text = "x".join(map(str, value)) if isinstance(value, list | tuple) else value
     if not isinstance(text, str) or not _SHAPE.fullmatch(text):
         raise ValueError("must be a shape such as 1x224x313")

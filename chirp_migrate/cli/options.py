@@ -103,7 +103,7 @@ class Counts(click.ParamType):  # type: ignore[type-arg]  # generic in newer rel
 
 
 class Text(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """A text that is not empty; the value of an unset shell variable is empty.
+    """A non-empty string: an unset shell variable expands to an empty one, which is refused.
 
     Args:
         what: description of the expected text.

@@ -211,7 +211,9 @@ def _check_decorator(module: Module, project: Project, node: cst.BaseExpression,
     called = node.func if isinstance(node, cst.Call) else node
     known = all(_DECORATORS.fullmatch(name) for name in project.resolved_names(module, called))
     if not known or not all(has_same_value_at(module, project, one.value, offset) for one in given):
-        raise NotMovable("a decorator in it may store state, which all calls would share at module level")
+        raise NotMovable(
+            "a decorator in it may store state, and all calls would share the state of a class at module level"
+        )
 
 
 def has_plain_decorators(module: Module, project: Project, node: cst.ClassDef) -> bool:

@@ -122,10 +122,14 @@ class MovedFunction:
         self.import_lines = move.import_lines(self.module, self.imports)
         check_values(self.module, self.project, self.node, self.captured_groups)
         if self.method is not None and not self._takes_methods():
-            raise NotMovable("it would be a method, and the class, a base or a metaclass may inspect its methods")
+            raise NotMovable(
+                "the rewrite would add a method, and the class, a base class or a metaclass may inspect the methods"
+            )
         if self.method is not None and self._takes_other_objects(self.method):
             name = self.method.name.value
-            raise NotMovable(f"it would be a method, and `{name}` may be called with an object of another class")
+            raise NotMovable(
+                f"the rewrite would make it a method, and `{name}` may be called with an object of another class"
+            )
         self.bound = self._bound_defaults()
 
     def _takes_other_objects(self, method: cst.FunctionDef) -> bool:
@@ -150,7 +154,9 @@ class MovedFunction:
         moving = [n for n, one in enumerate(defaulted) if not self._default_stays(one)]
         taken = defaulted[: moving[-1] + 1] if moving else []
         if any(one in given.posonly_params for one in taken):
-            raise NotMovable("the default of a positional-only parameter is evaluated where the function is defined")
+            raise NotMovable(
+                "it has a positional-only parameter with a default, which the moved function would evaluate elsewhere"
+            )
         return taken + [parameter for parameter in given.kwonly_params if not self._default_stays(parameter)]
 
     def _default_stays(self, parameter: cst.Param) -> bool:
@@ -233,7 +239,9 @@ class MovedFunction:
         ):
             raise NotMovable("the project checks for `partial` objects, and the rewrite would create one")
         if holds and any(self._may_be_method(use) for use in uses):
-            raise NotMovable("as a class attribute it is a method, and its replacement would not be one")
+            raise NotMovable(
+                "it is an attribute of a class, where a function becomes a method; its replacement would not become one"
+            )
         if holds and (place := place_of_method_made(self.project)) is not None:
             raise NotMovable(f"the project may make a method of it, and its replacement cannot be one ({place})")
         if holds and (place := place_of_type_look(self.project, kept)) is not None:
@@ -311,9 +319,7 @@ class MovedFunction:
             set_elsewhere = {wish for wish in wishes if may_be_set(self.module, project, wish)}
             return move.free_name(self.module, wishes, set_elsewhere.union(taken))
         if may_set_computed(self.module, project, owner):
-            raise NotMovable(
-                "it would be a method, and the project sets attributes with computed names, which may hide it"
-            )
+            raise NotMovable("the rewrite would make it a method, which an attribute with a computed name may hide")
         if _has_private_names(self.module, project, owner):
             around = f"_{name_of_enclosing(self.module, self.node)}_"
             wishes = [one if one.startswith(around) else around + one.lstrip("_") for one in wishes]

@@ -98,6 +98,6 @@ class WorkerSafeDatasetClass(Rule):
 
 def _propose_decorator(module: Module, project: Project, node: cst.ClassDef, declared: Declared) -> Proposal:
     name = declared.decorator
-    message = f"`{node.name.value}` {_DOES[name]}: `@{name}` declares it, so that whole batches are read at once"
+    message = f"`{node.name.value}` {_DOES[name]}: `@{name}` declares this, and the loader reads whole batches at once"
     edit = class_decorator(module, project.code_style, node, name, declared.arguments)
     return Proposal(module.span(node.name)[0], message, (edit,), frozenset({runtime(name)}))

@@ -121,16 +121,13 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
         except UnknownAugmentation as reason:
             problem = str(reason)
         if problem is not None:
-            return Proposal(
-                offset, f"`{title}`: not rewritten, because it may not augment as `@{decorator}` declares: {problem}"
-            )
+            message = f"`{title}`: not rewritten, because its result may differ from what `@{decorator}` declares"
+            return Proposal(offset, f"{message}: {problem}")
         calls_made = [call.func for call in find_in(methods[entry], cst.Call)]
         called = [name for name in methods if any(is_on_self(one, name) for one in calls_made)]
         calls = [f"calls={tuple_source(called)}"] if called else []
         edit = class_decorator(module, project.code_style, node, decorator, [*said, *calls])
-        message = (
-            f"`{title}` augments single samples: `@{decorator}` declares it, so that loaders augment whole batches"
-        )
+        message = f"`{title}` augments single samples: `@{decorator}` declares this, and loaders augment whole batches"
         return Proposal(offset, message, (edit,), frozenset({runtime(decorator)}))
     return None
 

@@ -138,7 +138,7 @@ def _made_by_type(
     arguments = f"{meaning.dataset}, {training}transforms=[{', '.join(str(one.function) for one in meaning.stages)}]"
     built = f"{_SHIPPED}({arguments})"
     edits = (*removal, *(Edit(*module.span(construction), built) for construction in constructions))
-    message = f"dataset of `type()` and lambdas cannot be pickled for workers: now a `{_SHIPPED}`"
+    message = f"a class made with `type()` and lambdas cannot be pickled for workers; replaced by `{_SHIPPED}`"
     return Proposal(offset, message, edits, frozenset({runtime(_SHIPPED)}))
 
 

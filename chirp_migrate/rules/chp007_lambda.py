@@ -196,7 +196,7 @@ def _propose_function(
     value, imports = moved.value(name, _columns_beside(module, project, span))
     taken.add(moved.expression_for(name))
     what = f"the {'method' if moved.method else 'function'} `{name}`"
-    message = f"lambda cannot be pickled for workers: now {what}"
+    message = f"lambda cannot be pickled for workers; replaced by {what}"
     edits = move.join_removals([move.replace_expression(module, node, value), *place, *left_over])
     owner = module.enclosing_class(node)
     declares = owner is not None and may_declare(module, project, owner)
@@ -303,7 +303,7 @@ def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Pro
         end += len(rest.rstrip())
     above = with_comments(module, module.line_start(start), "")
     edits = [Edit(start, end, newline.join(lines))]
-    message = f"lambda `{name}` cannot be pickled for workers: now the function `{name}`"
+    message = f"lambda `{name}` cannot be pickled for workers; replaced by the function `{name}`"
     gain = loader_gains(project).gain_of_held(module, module.span(node)[0])
     if module.path.endswith(".ipynb"):
         return Proposal(module.span(node)[0], message, tuple(edits), gain=gain)

@@ -65,7 +65,7 @@ def _is_plain_dataset(module: Module, project: Project, node: cst.ClassDef) -> b
 
 def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str) -> Proposal:
     offset, init = module.span(node.name)[0], methods_of(node).get("__init__")
-    found = f"`{node.name.value}` masks each sample as an 8-bit image, which rounds and rescales it"
+    found = f"`{node.name.value}` masks each sample as an 8-bit image, which rounds and rescales the values"
     stores = read_stores(module, init) if init is not None else []
     base = next((s for s in stores if re.search(rf"self\.{s.attribute}\[", getitem)), None)
     training = next((s for s in stores if re.search(rf"if self\.{s.attribute}\b", getitem)), None)
@@ -89,7 +89,7 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
     if isinstance(edits, str):
         return Proposal(offset, f"{found}; mask the tensor instead. Not rewritten: {edits}")
     edits = (*edits, _remove_declaration(module, node))
-    message = f"{found}: now a `{_SHIPPED}`, which masks the tensor"
+    message = f"{found}; replaced by `{_SHIPPED}`, which masks the tensor"
     return Proposal(offset, message, edits, frozenset(imports))
 
 

@@ -144,7 +144,7 @@ def _edits_of_move(
     The name is added to ``taken``; for equal functions, name and defining edits are added to ``made``.
 
     Raises:
-        NotMovable: it cannot be moved; the message has the reason.
+        NotMovable: the function cannot be moved; the message gives the reason.
     """
     title = node.name.value
     moved = MovedFunction(module, project, node, move.insertion_offset(module, node))
@@ -182,7 +182,7 @@ def _edits_of_move(
     edits.append(lines_deletion(module, start, end) if goes else stays)
     taken.add(moved.expression_for(name))
     what = f"the method `{name}`" if moved.method else f"the module-level function `{name}`"
-    message = f"local function `{title}` cannot be pickled for workers: now {what}"
+    message = f"local function `{title}` cannot be pickled for workers; moved out as {what}"
     place_of_name = module.span(node.name)[0]
     gain = loader_gains(project).gain_of_held(module, place_of_name)
     return Proposal(place_of_name, message, move.join_removals(edits), imports, gain=gain)

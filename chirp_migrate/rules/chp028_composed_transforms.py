@@ -57,7 +57,7 @@ class ComposedTransforms(Rule):
             decorator = "composes_transforms" if found.composes else "applies_transform"
             edit = class_decorator(module, project.code_style, node, decorator, [f'"{found.attribute}"'])
             does = "only chains transforms" if found.composes else "only calls a function"
-            message = f"`{node.name.value}` {does}: `@{decorator}` declares it, so that it applies to whole batches"
+            message = f"`{node.name.value}` {does}: `@{decorator}` declares this, and loaders apply it to whole batches"
             yield Proposal(module.span(node.name)[0], message, (edit,), frozenset({runtime(decorator)}))
 
 

@@ -96,8 +96,8 @@ def code_cells(raw: str) -> list[CodeCell]:
         raw: text of an ``.ipynb`` file; a byte order mark at its start is skipped.
 
     Raises:
-        UnreadableSource: the text is no JSON, or a notebook of another format than 4, or of another language than
-            Python.
+        UnreadableSource: the text is not valid JSON, or a notebook of a format other than 4, or of a language other
+            than Python.
     """
     begin = 1 if raw.startswith("\ufeff") else 0
     try:
@@ -162,7 +162,7 @@ def _read_value(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
     For a container in ``shape``, return its members with their spans.
 
     Raises:
-        json.JSONDecodeError: the text is no JSON, or a key occurs twice.
+        json.JSONDecodeError: the text is not valid JSON, or a key occurs twice.
     """
     if shape is None or not raw.startswith(("{", "["), at):
         return _DECODER.raw_decode(raw, at)

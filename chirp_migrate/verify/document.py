@@ -48,7 +48,7 @@ class EntryVerdict(msgspec.Struct, frozen=True):
     Attributes:
         verdict: ``meets the threshold``, ``model-bound``, ``not shown``, ``inconclusive`` or ``slower``.
         zero_cost_ratio: time with zero-cost loading / time before; None if it was not measured.
-        headroom: share of the time before that zero-cost loading would save, 0 to 1.
+        headroom: share of the original time that zero-cost loading would save, 0 to 1.
     """
 
     verdict: str = ""
@@ -184,8 +184,8 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
             ``model-bound``, ``slower``, ``not equivalent``, ``failed``.
         exit_code: exit code of the command.
         reason: the reason for the verdict, one sentence.
-        threshold, headroom: the share of the time before that must be saved, and the share that zero-cost loading would
-            save, 0 to 1.
+        threshold, headroom: shares of the original time, 0 to 1: the share that must be saved, and the share that
+            zero-cost loading would save.
         ratio, zero_cost_ratio: time after / time before, and time with zero-cost loading / time before, over all entry
             points.
         ratios, verdicts: ratio and verdict of each entry point.

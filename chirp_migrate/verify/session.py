@@ -222,6 +222,6 @@ def _needs_repeating(before: EntryResult, after: EntryResult) -> bool:
 
 
 def _sort_by_duration(rounds: Rounds, labels: list[str]) -> list[str]:
-    """Return the entry points by the time of the user's own run, the longest first."""
+    """Return the entry points sorted by the duration of the user's own run, longest first."""
     weights = {label: max(rounds.seconds("before", label), default=0.0) for label in labels}
     return sorted(labels, key=lambda label: -weights[label])

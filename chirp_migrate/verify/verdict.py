@@ -59,7 +59,7 @@ class Timing:
 
     @property
     def headroom(self) -> float | None:
-        """Return the share of the time before that zero-cost loading would save, 0 to 1."""
+        """Return the share of the original time that zero-cost loading would save, 0 to 1."""
         return None if self.zero_cost_ratio is None else max(0.0, 1 - self.zero_cost_ratio.value)
 
     def at(self, low_error: float, high_error: float) -> Timing:

@@ -71,7 +71,7 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
 
 
 def training_sampler(dataset: Any, share: RankShare, *, shuffle: bool, drop_last: bool) -> DistributedSampler[Any]:
-    """Return PyTorch's sampler: the same number of samples on every rank, and another order in every epoch.
+    """Return PyTorch's sampler, which gives every rank as many samples, and each epoch a different order.
 
     If the ranks do not divide the dataset, up to ``world_size - 1`` samples are omitted with ``drop_last``, else
     repeated. With ``drop_last`` and fewer samples than ranks, samples are repeated, with a warning: an epoch without

@@ -311,7 +311,7 @@ class WorkerCount:
         return self.workers
 
     def _missed_expectation(self, before: int, ratio: float) -> bool:
-        """Return whether a change from ``before`` workers had an unwanted effect.
+        """Return whether changing the number of workers from ``before`` had an unwanted effect.
 
         ``ratio``: the seconds from batch to batch after the change, divided by those before.
         """

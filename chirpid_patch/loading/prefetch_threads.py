@@ -185,7 +185,7 @@ class PrefetchQueue:
     def _state(self) -> object:
         """Return the state on which samples in memory depend.
 
-        Other samples are read once, as worker processes read them.
+        Other samples are read once, in the way worker processes read them.
         """
         dataset = self._reader.dataset
         return dataset_state(dataset) if is_in_memory(dataset) else None

@@ -27,7 +27,8 @@ logger = logging.getLogger("chirpid_patch")
 def share_workers(needs: Sequence[float], workers: int, most: Sequence[int] | None = None) -> list[int]:
     """Divide ``workers`` among loaders by their needs; the sum never exceeds ``workers``.
 
-    Each loader gets one worker, in the order of their needs: a loader without workers blocks the training process. The
+    Each loader gets one worker first, the loader with the largest need before others: without workers, it blocks the
+    training process. The
     remaining workers go, one by one, to the loader with the largest need for each worker.
 
     Args:

@@ -680,7 +680,7 @@ IDENTITY = (
 def test_a_lambda_of_the_module_becomes_a_function_of_its_name(load: Callable[[str], ModuleType]) -> None:
     after, (finding,) = migrate(IDENTITY)
     assert after == IDENTITY.replace("identity = lambda x: x\n", "\ndef identity(x):\n    return x\n", 1)
-    assert finding.message == "lambda `identity` cannot be pickled for workers: now the function `identity`"
+    assert finding.message == "lambda `identity` cannot be pickled for workers; replaced by the function `identity`"
     assert pickle.loads(pickle.dumps(load(HEADER + after).Clips(1).t))(7) == 7
 
 

@@ -321,7 +321,10 @@ def values(result: Any) -> Any:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("pad = 1\ndef collate(b):\n    return pad\nuse(collate)\npad = 2", "`use(collate)` may keep the object"),
+        (
+            "pad = 1\ndef collate(b):\n    return pad\nuse(collate)\npad = 2",
+            "`use(collate)` may still need the earlier value",
+        ),
         ("def collate(b):\n    return pad\npad = 2", "`pad` is assigned only below"),
         ("pad = 1\ndef collate(b):\n    return pad\npad += 1", "`pad` is assigned again before the last use"),
         (
@@ -353,11 +356,11 @@ def values(result: Any) -> Any:
         ("def collate(b, a=[]):\n    return b\ncollate(ds, 3)", "a caller may pass `a` by position"),
         ("def collate(b):\n    return b\ncollate.pad = 3", "the code uses attributes of it"),
         ("def collate(b):\n    return b\nuse(inspect.signature(collate))", "`inspect` reads it"),
-        ("def collate(b):\n    return ds, b\nPlain.transform = collate", "as a class attribute it is a method"),
-        ("def collate(b):\n    return ds, b\nclass A:\n    f = collate", "as a class attribute it is a method"),
+        ("def collate(b):\n    return ds, b\nPlain.transform = collate", "it is an attribute of a class"),
+        ("def collate(b):\n    return ds, b\nclass A:\n    f = collate", "it is an attribute of a class"),
         (
             "def collate(b):\n    return ds, b\ntype('A', (), {'f': collate})",
-            "as a class attribute it is a method",
+            "it is an attribute of a class",
         ),
         ("def collate(b):\n    return locals()", "`locals` in it depends on its place in the code"),
         ("def collate(b):\n    return b\nuse(locals())", "`locals` in the enclosing function may read its local names"),
@@ -366,15 +369,15 @@ def values(result: Any) -> Any:
         ("partial = ds\ndef collate(b):\n    return ds", "the name `partial`, which the rewrite"),
         (
             "for n in ds:\n    def collate(b):\n        return n\n    all.append(DataLoader(ds, collate_fn=collate))",
-            "may keep the object",
+            "may still need the earlier value",
         ),
         (
             "for n in ds:\n    if n:\n        use(kept)\n    def collate(b):\n        return n\n    kept = collate",
-            "may keep the object",
+            "may still need the earlier value",
         ),
         (
             "for n in ds:\n    for m in ds:\n        def collate(b):\n            return n\n        ds.x = collate",
-            "may keep the object",
+            "may still need the earlier value",
         ),
         ("try:\n    use()\nexcept E as e:\n    def collate(b):\n        return e", "`e` is a caught exception"),
     ],

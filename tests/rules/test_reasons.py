@@ -349,7 +349,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "the default of a positional-only parameter",
+        "it has a positional-only parameter with a defauler",
         ("def build(d, k):\n    return DataLoader(d, collate_fn=lambda b=k, /: b)\n"),
         ("=k, /", "=3, /"),
     ),
@@ -361,13 +361,13 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "sets attributes with computed names",
+        "which an attribute with a computed name may hide",
         METHOD + ("        for n in data:\n            setattr(self, n, 1)\n"),
         ("n, 1", "'n', 1"),
     ),
     (
         "CHP007",
-        "may inspect its methods",
+        "may inspect the methods",
         (
             "@register\n"
             "class Data(Dataset):\n"
@@ -594,7 +594,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "it would be a method, and `__init__` may be called with an object of another class",
+        "the rewrite would make it a method, and `__init__` may be called with an object of another class",
         METHOD + "def fill(other):\n    Data.__init__(other, [])\n",
         ("Data.__init__", "Other.__init__"),
     ),

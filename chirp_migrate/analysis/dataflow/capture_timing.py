@@ -80,7 +80,7 @@ def _why_used_after(
     try:
         end = last_use(module, project, node)
     except MayOutlive as use:
-        return f"{rebound}, and `{use}` may keep the object for longer"
+        return f"{rebound}, and `{use}` may still need the earlier value"
     start = module.span(statement_around(module, node))[0]
     if any(start <= module.span(one.node)[0] < end for one in again):
         return f"{rebound} before the last use of the object"

@@ -80,7 +80,7 @@ def read_declared(
         module: where the class is.
         project: the backend.
         node: the class.
-        lambdas: treat lambdas that ``__init__`` stores in attributes as methods, which CHP007 turns them into.
+        lambdas: whether lambdas stored in attributes by ``__init__`` count as methods, as CHP007 makes them methods.
     """
     if node.keywords or node.decorators:
         return None

@@ -123,7 +123,7 @@ def _evaluated_before_sample(module: Module, project: Project, scan: Scan, node:
                     break
                 if not (_is_steady(module, project, part) or (part in later and _is_named(part))):
                     code = one_line(module, part).rstrip(" ,")
-                    return f"`{code}` is evaluated first, and reading a sample might change its value"
+                    return f"`{code}` is evaluated first, and reading a sample might change the result"
             inner = ancestor
     return None
 

@@ -44,7 +44,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def _rises(one: LoaderPass, window: int) -> bool:
-    """Whether batches after the first ones add descriptors all the time; how many batches are on their way varies."""
+    """Return whether descriptors rise after the first batches, by more than the number of batches in flight varies."""
     later = one.handles[_SETTLED:]
     steps = [after - before for before, after in zip(later, later[window:], strict=False)]
     return (

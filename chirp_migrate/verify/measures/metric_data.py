@@ -26,7 +26,7 @@ class Measure:
         unit: unit of the value.
         title: short name for people.
         method: how it is measured, one sentence.
-        requirement: row of the requirements that defines it.
+        requirement: the row of the requirements that defines the metric.
     """
 
     name: str
