@@ -349,7 +349,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "it has a positional-only parameter with a defauler",
+        "it has a positional-only parameter with a default",
         ("def build(d, k):\n    return DataLoader(d, collate_fn=lambda b=k, /: b)\n"),
         ("=k, /", "=3, /"),
     ),
