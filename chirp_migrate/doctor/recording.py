@@ -311,7 +311,7 @@ class FetcherRun(msgspec.Struct):
     tasks: list[Task] = []
 
     @property
-    def last_sizes(self) -> dict[str, int]:
+    def last_container_sizes(self) -> dict[str, int]:
         """``sizes`` when they were last measured."""
         return next((task.sizes for task in reversed(self.tasks) if task.sizes), self.sizes)
 

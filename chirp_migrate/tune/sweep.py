@@ -70,11 +70,11 @@ def measure(subject: Subject, candidate: Candidate, seconds: float) -> tuple[flo
         warnings.simplefilter("always")
         rate = measure_rate(lambda: new_loader(subject, draws.sampling(), candidate), candidate.at_once, seconds)
     if rate.lost_workers:
-        raise RuntimeError(_why_lost([str(warning.message) for warning in warned]))
+        raise RuntimeError(_reason_without_workers([str(warning.message) for warning in warned]))
     return rate.batches * draws.per_draw / rate.seconds, rate
 
 
-def _why_lost(warned: Sequence[str]) -> str:
+def _reason_without_workers(warned: Sequence[str]) -> str:
     text = next((message for message in warned if message.startswith("Worker processes cannot be started")), "")
     reason = text.partition("(")[2].rpartition(")")[0]
     return reason or "worker processes could not be used"

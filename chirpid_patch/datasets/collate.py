@@ -44,7 +44,7 @@ def collate_as_workers(samples: Sequence[Any]) -> Any:
         RuntimeError, TypeError, AttributeError: a sample requires grad, or the batch cannot store it without losing
             values. PyTorch raises the same error in a worker.
     """
-    return collate_with(samples, _stack_as_workers, _keep_as_workers)
+    return collate_with(samples, _stack_like_worker, _copy_like_worker)
 
 
 def worker_collate(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -52,13 +52,13 @@ def worker_collate(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return collate_as_workers if collate is default_collate else collate
 
 
-def _stack_as_workers(samples: Sequence[Any]) -> Tensor:
+def _stack_like_worker(samples: Sequence[Any]) -> Tensor:
     first = samples[0]
     count = sum(sample.numel() for sample in samples)  # which the samples after a tensor must have, too
     stacked: Tensor = torch.stack(samples, 0, out=first.new(count).resize_(len(samples), *first.size()))  # type: ignore[arg-type]
     return stacked
 
 
-def _keep_as_workers(values: Any) -> Any:
+def _copy_like_worker(values: Any) -> Any:
     """Return text and the values after text, which a worker sends as copies."""
     return values if all(isinstance(value, str | bytes) for value in values) else copy.deepcopy(values)

@@ -92,7 +92,7 @@ def read_declared(
         return None
     reader = _DeclaredReader(module, project, methods | (_lambdas_as_methods(methods) if lambdas else {}))
     try:
-        paths = reader.paths_of(getitem)
+        paths = reader.control_flow_paths(getitem)
     except NotStraightLine:
         return None
     images = image_semantics(paths)
@@ -130,7 +130,7 @@ class _DeclaredReader:
         self._calls: set[str] = set()
         self._called_held: set[str] = set()
 
-    def paths_of(self, getitem: cst.FunctionDef) -> list[Path]:
+    def control_flow_paths(self, getitem: cst.FunctionDef) -> list[Path]:
         """Return the paths through ``getitem``."""
         self_name, index = _parameters(getitem, 2)
         evaluator = Evaluator(self._module.source, self._inline)

@@ -99,20 +99,20 @@ def image_semantics(paths: Sequence[Path]) -> ImageAugmenting | None:
     switches = free - {found.augmenter}
     if len(switches) > 1 or not none_tested(paths).isdisjoint(switches):
         return None
-    if not all(map(_is_own, (*free, found.augmenter, found.dataset))):
+    if not all(map(_is_self_attribute, (*free, found.augmenter, found.dataset))):
         return None
     return replace(found, training=next(iter(switches), None))
 
 
 def _does_nothing_besides(path: Path, tests: Sequence[Value]) -> bool:
     """Return whether all values and calls of a path are part of its result or of a test, with one augmenter call."""
-    own = [call for call in path.calls if _is_own(call.parts[0])]
+    own = [call for call in path.calls if _is_self_attribute(call.parts[0])]
     return len(own) == len(set(own)) and all(
         any(is_part(one, whole) for whole in (path.value, *tests)) for one in path.evaluated
     )
 
 
-def _is_own(value: Value) -> bool:
+def _is_self_attribute(value: Value) -> bool:
     return isinstance(value, Attr) and value.base == SELF
 
 

@@ -50,4 +50,4 @@ def _steps(run: FetcherRun, path: str) -> int:
 
 
 def _growth(run: FetcherRun, path: str) -> int:
-    return run.last_sizes.get(path, 0) - run.sizes.get(path, 0)
+    return run.last_container_sizes.get(path, 0) - run.sizes.get(path, 0)

@@ -37,7 +37,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 def _history(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
     """A container that has more entries than the dataset has samples, and to which each sample that is read adds."""
     for run in runs:
-        for path, entries in run.last_sizes.items():
+        for path, entries in run.last_container_sizes.items():
             began = run.sizes.get(path, entries)
             if began == 0 or entries <= loader.samples or entries - began < _read(run) or path.endswith(")"):
                 continue
@@ -87,4 +87,4 @@ def _rises_steadily(memory: list[int]) -> bool:
 
 
 def _has_grown(run: FetcherRun) -> bool:
-    return any(entries > run.sizes.get(path, entries) for path, entries in run.last_sizes.items())
+    return any(entries > run.sizes.get(path, entries) for path, entries in run.last_container_sizes.items())
