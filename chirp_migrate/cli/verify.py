@@ -259,7 +259,7 @@ def _run_verification(
         from chirp_migrate.doctor.of_traces import problems_in
 
         has_own_data = options.source is not Source.FOUND or options.sizes.data is not None
-        report = msgspec.structs.replace(report, problems=problems_in(report.passes["after"], has_own_data))
+        report = msgspec.structs.replace(report, problems=problems_in(report.passes.get("after", {}), has_own_data))
     more = [_save_document(root, report, output)]  # before the plots, which may not be writable
     if plot is not None:
         more.append(drawn(plot, report))

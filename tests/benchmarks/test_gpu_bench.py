@@ -37,6 +37,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return SimpleNamespace(said=result.stdout, folder=folder, data=json.loads((folder / "gpu.json").read_text("utf-8")))
 
 
+@pytest.mark.exhaustive  # about a benchmark
 def test_the_batches_are_checked_first(run: Any) -> None:
     assert [check["holds"] for check in run.data["correctness"]] == [True] * 4
     assert {check["what"].split(":")[0] for check in run.data["correctness"]} == {

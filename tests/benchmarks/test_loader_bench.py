@@ -42,6 +42,7 @@ def workload(data: Any, name: str) -> Any:
     return next(one for one in data["workloads"] if one["name"] == name)
 
 
+@pytest.mark.exhaustive  # about a benchmark
 def test_raw_figures_are_one_positive_time_a_round(data: Any) -> None:
     for one in data["workloads"]:
         for timings in one["contenders"].values():

@@ -89,6 +89,7 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], dict[str, Any]]] =
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="programs are run in forks")
 @pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.exhaustive  # about the comparison of a benchmark
 def test_a_fault_of_each_kind_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from oracle_bench.cases import Case
     from oracle_bench.runner import run_case

@@ -214,7 +214,7 @@ def backend(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("columns", [40, 80, 160])
+@pytest.mark.parametrize("columns", [40, *(pytest.param(one, marks=pytest.mark.exhaustive) for one in (80, 160))])
 def test_a_command_shows_what_it_waits_for_and_prints_as_without(backend: Path, columns: int) -> None:
     here = Terminal(columns)
     prints = "sleep 4; echo 'from a child' > /proc/$PPID/fd/2"

@@ -273,6 +273,7 @@ def test_entry_points_that_fail_or_end_their_process_are_named_and_block_no_othe
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive  # it waits; tests of child processes have the end, too
 def test_an_entry_point_without_end_is_ended_within_the_time_budget(tmp_path: Path) -> None:
     calls = CALLS.replace("os.kill(os.getpid(), signal.SIGKILL)", "time.sleep(1000)")
     root, document = write_files(tmp_path / "project", {"chirp_verify.py": calls}), tmp_path / "doctor.json"

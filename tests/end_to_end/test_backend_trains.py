@@ -148,6 +148,7 @@ def test_migrated_training_with_augmentation_runs_as_long_on_as_many_folds(
         assert lengths[0] == lengths[1]
 
 
+@pytest.mark.exhaustive  # about the fixture
 def test_the_signal_is_learnt(facts: dict[str, Any]) -> None:
     report = facts["learning"]
     assert report["train_losses"][-1] < 0.5 * report["train_losses"][0]

@@ -64,6 +64,7 @@ def test_optimize_dataloaders_false_gives_the_original_loading_back(migrated: Pa
     assert original["losses"] == optimized["losses"] == plain["losses"]
 
 
+@pytest.mark.exhaustive  # tests of the monitor have the waits, too
 def test_benchmark_performance_shows_the_waits_of_each_epoch(migrated: Path) -> None:
     silent, told = train(migrated)[0][1], train(migrated)[2][1]
     assert "data wait" not in silent

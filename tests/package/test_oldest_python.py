@@ -37,7 +37,9 @@ def test_no_source_needs_newer_syntax() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
+@pytest.mark.parametrize(
+    "version", ["3.10", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("3.11", "3.12", "3.13"))]
+)
 def test_every_version_can_read_the_sources(version: str) -> None:
     python = find_interpreter(f"python{version}")
     if python is None:

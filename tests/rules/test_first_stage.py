@@ -203,7 +203,7 @@ def test_what_ends_lines_decides_nothing(rule: Rule) -> None:
     "pattern",
     [
         pytest.param("rules/*/before.py", marks=pytest.mark.slow),
-        pytest.param("*backend/**/*.py", marks=pytest.mark.slow),
+        pytest.param("*backend/**/*.py", marks=[pytest.mark.slow, pytest.mark.exhaustive]),
         pytest.param("rules/**/*.py", marks=[pytest.mark.slow, pytest.mark.exhaustive]),
     ],
 )

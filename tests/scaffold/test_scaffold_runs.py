@@ -152,6 +152,7 @@ def test_what_cannot_be_built_is_skipped_with_the_reason(backend: Path, text: st
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive  # other tests run the notebook
 def test_the_added_tests_fail_on_a_notebook_that_no_longer_runs(backend: Path) -> None:
     add_notebook(backend, "Old.ipynb", "from utils.dataset_utils import a_name_that_is_gone")
     result = run_pytest(backend, "tests/", "-k", "notebook and Old")

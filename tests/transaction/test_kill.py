@@ -69,7 +69,7 @@ def test_an_apply_killed_at_any_moment_is_undone_or_was_complete(tree: Path, eve
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("edited", [False, True])
+@pytest.mark.parametrize("edited", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_a_rollback_killed_at_any_moment_is_finished_or_had_not_begun(tree: Path, edited: bool) -> None:
     reference = tree / "reference"
     reference.mkdir()

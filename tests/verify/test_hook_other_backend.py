@@ -70,6 +70,7 @@ def test_a_workload_gives_the_same_history_to_the_last_bit(root: Path, tmp_path:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive  # the other tests of hooks leave metrics, too
 def test_a_command_leaves_its_metrics_in_the_copy(root: Path, tmp_path: Path) -> None:
     words = "{python} train.py --epochs {epochs} --samples {samples} --size 16 --workers 0"
     given = {"command": tuple(words.split()), "result": "metrics.json", "samples": 40, "epochs": 1}
