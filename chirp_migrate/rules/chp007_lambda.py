@@ -70,11 +70,10 @@ class PicklableFunction(Rule):
     - `not-inspected`: no code uses an attribute of the lambda or passes it to `inspect`. No file of the project sets an
       attribute of an object with its name or that of a parameter that takes it, and none uses such an object as a
       key, or passes it to a function with a cache. No file has weak references as keys. No file contains `.__name__`
-      (except of a class),
-      `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or
-      `LambdaType`. If values are bound, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
-      `.__globals__` or `.__module__` (except of a class), checks whether an object is a `partial`, or reads the class
-      of an object with such a name.
+      (except of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`, `isroutine`,
+      `FunctionType` or `LambdaType`. If values are bound, no file contains `.__doc__`, `.__annotations__`,
+      `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a class), checks whether an object is a `partial`,
+      or reads the class of an object with such a name.
     - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
       `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the lambda has only the
       uses that `used-before-rebound` permits, and is not returned.

@@ -246,16 +246,16 @@ def test_planning_in_processes_counts_files_as_they_are_done(terminal: Open, bac
     for number in range(7):
         (backend / f"train_{number}.py").write_bytes((backend / "train.py").read_bytes())
     here = terminal(80)
-    told: list[str | ProgressStep] = []
+    reported: list[str | ProgressStep] = []
 
     def both(what: str | ProgressStep) -> None:
-        told.append(what)
+        reported.append(what)
         progress(what)
 
     with Output().progress("planning") as progress:
         plan = plan_tree(backend, jobs=2, progress=both)
         here.until(r"planning train.* 8/8 ")
-    steps = [step for step in told if isinstance(step, ProgressStep) and step.total]
+    steps = [step for step in reported if isinstance(step, ProgressStep) and step.total]
     assert [step.done for step in steps] == list(range(9)) and {step.total for step in steps} == {8}
     assert steps[-1].left_s == 0 and all(step.left_s for step in steps[1:-1])
     assert [file.path for file in plan.files] == sorted(file.path for file in plan.files)

@@ -213,10 +213,10 @@ def test_a_training_that_is_broken_is_skipped_and_named() -> None:
         for _batch in DataLoader(Waiting(seconds=0), batch_size=4):
             pass
 
-    told: list[str | ProgressStep] = []
-    subjects, _, notes = watched({"first": lambda: broken, "second": lambda: train}, told.append)
+    reported: list[str | ProgressStep] = []
+    subjects, _, notes = watched({"first": lambda: broken, "second": lambda: train}, reported.append)
     assert len(subjects) == 1
-    assert notes[0] == "skipped, as it does not train: first raised KeyError: 'no such bird'" and notes[0] in told
+    assert notes[0] == "skipped, as it does not train: first raised KeyError: 'no such bird'" and notes[0] in reported
     with pytest.raises(Raised, match="first raised KeyError"):
         watched({"first": lambda: broken, "other": lambda: broken}, no_words)
 

@@ -67,10 +67,10 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
         return child_of(spec, side, progress)
 
     monkeypatch.setattr("chirp_migrate.verify.timing.children.child_of", noted)
-    told: list[str | ProgressStep] = []
-    report = verified(before, after, progress=told.append)
+    reported: list[str | ProgressStep] = []
+    report = verified(before, after, progress=reported.append)
 
-    steps = [step for step in told if isinstance(step, ProgressStep)]
+    steps = [step for step in reported if isinstance(step, ProgressStep)]
     assert {(step.done, step.total) for step in steps if step.text.startswith("watching what")} >= {(0, 2), (1, 2)}
     rounds = {(step.text[:8], step.done, step.total) for step in steps if re.match(r"round \d: \w+\.", step.text)}
     assert rounds == {(f"round {number + 1}:", done, 2) for number in range(ROUNDS) for done in range(2)}
@@ -136,8 +136,8 @@ def test_a_cheat_is_named_and_nothing_is_timed(write_backend: Callable[..., Path
 
     report = verified(before, after)
 
-    told = f"{SINGLE}: train pass 1: 38 samples before, 32 after"
-    assert any(difference.message.startswith(told) for difference in report.differences)
+    message = f"{SINGLE}: train pass 1: 38 samples before, 32 after"
+    assert any(difference.message.startswith(message) for difference in report.differences)
     assert report.rounds.count == 0
     assert report.verdict == Verdict.NOT_EQUIVALENT.text
     text = shown(report)
