@@ -38,18 +38,19 @@ test-fast: $(STAMP)
 # Only `make test-all` and `make test-slow SLOW=slow` run the exhaustive tests.
 SLOW := slow and not exhaustive
 
-test-slow: $(STAMP)  ## the slow tests, one of each kind
-	$(PYTEST) -m "$(SLOW)" --ignore tests/frameworks
+test-slow: $(STAMP)  ## the slow tests, one of each kind; many of them wait
+	$(PYTEST) --numprocesses 3 -m "$(SLOW)" --ignore tests/frameworks
 
-# Of the tests that start processes, as pytest's cache has them from the runs above. By spawn and by a fork server each
-# process imports torch again, so that CI repeats the fast tests with up to two processes, and `make test-all` all tests.
-# CI runs each of these test functions with one set of parameters. The scripts
-# that doctor's tests run choose their start methods themselves.
+# Of the tests that start processes, as pytest's cache has them from the runs above. Each process that is spawned imports
+# torch again, so that CI repeats the fast tests with few processes by spawn, with more by a fork server (which imports
+# torch once), and `make test-all` repeats all tests. CI runs each of these test functions with one set of parameters.
+# The scripts that doctor's tests run choose their start methods themselves, and those of verify wait for long.
 STARTED := --ignore tests/frameworks --ignore tests/platforms/test_no_posix.py
+REPEATED := --one-of-each -m "not slow" $(STARTED) --ignore tests/doctor --ignore tests/verify
 
 test-start-methods: $(STAMP)  ## fast tests that start processes, by the two start methods that are not Linux's default
-	$(PYTEST) --start-method forkserver --only-forking 2 --one-of-each -m "not slow" $(STARTED) --ignore tests/doctor
-	$(PYTEST) --start-method spawn --only-forking 2 --one-of-each -m "not slow" $(STARTED) --ignore tests/doctor
+	$(PYTEST) --start-method forkserver --only-forking 6 $(REPEATED)
+	$(PYTEST) --start-method spawn --only-forking 1 $(REPEATED)
 
 test-all-start-methods: $(STAMP)  ## all tests that start processes, by these two: takes long
 	$(PYTEST) --start-method forkserver --only-forking 1000 $(STARTED)
@@ -63,8 +64,7 @@ test-no-posix: $(STAMP)  ## the fast tests of both packages as on a system witho
 test-frameworks: $(STAMP)  ## trainings with Lightning, accelerate and others, before and after their migration
 	$(INSTALL) --editable ".[test,frameworks]" requests
 	-$(BIN)/python -m pip install --quiet --no-compile --no-deps torchvision==0.16.2
-	$(COMPILE)
-	$(PYTEST) --numprocesses 0 tests/frameworks
+	$(PYTEST) --dist load tests/frameworks
 
 test-all: lint  ## lint, and all tests, by every start method
 	$(PYTEST)

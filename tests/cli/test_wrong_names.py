@@ -64,12 +64,32 @@ def test_it_is_said_before_anything_runs(project: Path, arguments: list[str], sa
     ("arguments", "said"),
     [
         (["verify", "--model", "utils.model:Bird"], "there is no module utils.model to be imported"),
-        (["verify", "--model", "utils.models:Brid"], "utils.models has no class Brid; did you mean Bird?"),
-        (["verify", "--model", "utils.models:torch"], "utils.models:torch is no class; it has Bird."),
+        pytest.param(
+            ["verify", "--model", "utils.models:Brid"],
+            "utils.models has no class Brid; did you mean Bird?",
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(
+            ["verify", "--model", "utils.models:torch"],
+            "utils.models:torch is no class; it has Bird.",
+            marks=pytest.mark.exhaustive,
+        ),
         (["verify", "--workload", "work.py:xyz"], "work.py has no function xyz; it has workload, Samples."),
-        (["verify", "--workload", "nowhere:workload"], "there is no module nowhere to be imported from PATH; its mod"),
-        (["tune", "--workload", "work:xyz"], "work has no function xyz; it has workload, Samples."),
-        (["tune", "--workload", "utils.nowhere:workload"], "there is no module utils.nowhere to be imported"),
+        pytest.param(
+            ["verify", "--workload", "nowhere:workload"],
+            "there is no module nowhere to be imported from PATH; its mod",
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(
+            ["tune", "--workload", "work:xyz"],
+            "work has no function xyz; it has workload, Samples.",
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(
+            ["tune", "--workload", "utils.nowhere:workload"],
+            "there is no module utils.nowhere to be imported",
+            marks=pytest.mark.exhaustive,
+        ),
         (["tune", "--dataset", "work:Sampels"], "work has no function or class Sampels; did you mean Samples?"),
         (["tune", "--dataset", "work:Samples"], "work:Samples cannot be called without arguments (missing a required"),
     ],

@@ -166,7 +166,11 @@ def test_workers_that_are_not_forked_find_the_script(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("after", "printed"),
     [
-        ("Slow.read > 80 and os._exit(3)", "numbers of workers were not measured: ended with exit code 3"),
+        pytest.param(
+            "Slow.read > 80 and os._exit(3)",
+            "numbers of workers were not measured: ended with exit code 3",
+            marks=pytest.mark.exhaustive,
+        ),
         (
             "assert Slow.read <= 80, 'read too often'",
             "numbers of workers were not measured for train.py: read too often",
@@ -197,7 +201,10 @@ def unforked(folder: Path, method: str, guard: str, rows: str = "iter(torch.eye(
         pytest.param(
             "forkserver",
             ("python", "-m", "train"),
-            marks=pytest.mark.skipif(not HAS_FORKSERVER, reason="this system has no fork server"),
+            marks=[
+                pytest.mark.exhaustive,
+                pytest.mark.skipif(not HAS_FORKSERVER, reason="this system has no fork server"),
+            ],
         ),
     ],
 )
@@ -224,7 +231,10 @@ def test_workers_that_start_longer_than_the_time_lasts_give_one_batch(tmp_path: 
     "guard",
     [
         'if __name__ == "__main__":\n    ',
-        "import multiprocessing\nmultiprocessing.current_process().name == 'MainProcess' and ",
+        pytest.param(
+            "import multiprocessing\nmultiprocessing.current_process().name == 'MainProcess' and ",
+            marks=pytest.mark.exhaustive,
+        ),
     ],
 )
 def test_workers_that_began_before_the_run_fails_imported_the_script(tmp_path: Path, guard: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from typing import Any
 
@@ -141,12 +142,33 @@ PROBLEMS = {
 #: Under spawn a dataset that cannot be pickled starts no worker, so these trainings fail, and the reason is named.
 FAIL_WITHOUT_FORK = {"pickle_lambda_in_steps", "pickle_open_file"}
 
+#: Of the programs about one kind of problem, the first that has it and the first look-alike, and one more that waits.
+ONE_OF_EACH = {
+    *{(name.partition("_")[0], bool(PROBLEMS[name])): name for name in sorted(PROBLEMS, reverse=True)}.values(),
+    "waiting_without_workers",
+}
+
+
+def parameters(*rows: tuple[Any, ...]) -> list[Any]:
+    """Return parameters of tests; those of programs outside ``ONE_OF_EACH`` are exhaustive."""
+    return [row if row[0] in ONE_OF_EACH else pytest.param(*row, marks=pytest.mark.exhaustive) for row in rows]
+
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What one run of doctor over all programs writes as JSON."""
-    path = tmp_path_factory.mktemp("doctor") / "doctor.json"
-    result = run("doctor", PROGRAMS, "--time-budget", 1200, "--json", path)
+def programs(request: pytest.FixtureRequest) -> list[str]:
+    """The programs that run: all if exhaustive tests are selected, otherwise one of each."""
+    tests = (item for item in request.session.items if item.path == request.path)
+    return sorted(PROBLEMS if any(item.get_closest_marker("exhaustive") for item in tests) else ONE_OF_EACH)
+
+
+@pytest.fixture(scope="module")
+def report(programs: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What one run of doctor over the programs writes as JSON."""
+    folder = tmp_path_factory.mktemp("doctor")
+    others = [f"{name}.py" for name in PROBLEMS.keys() - set(programs)]
+    tree = shutil.copytree(PROGRAMS, folder / "tree", ignore=shutil.ignore_patterns(*others, "__pycache__"))
+    path = folder / "doctor.json"
+    result = run("doctor", tree, "--time-budget", 1200, "--json", path)
     assert result.exit_code == 1, result.output
     found: dict[str, Any] = json.loads(path.read_text())
     return found
@@ -165,14 +187,14 @@ def problem(report: dict[str, Any], program: str) -> dict[str, Any]:
     return next(one for one in report["problems"] if program in one["entry_points"])
 
 
-def test_every_program_is_listed_and_ran(report: dict[str, Any]) -> None:
+def test_every_program_is_listed_and_ran(report: dict[str, Any], programs: list[str]) -> None:
     assert PROBLEMS.keys() == {path.stem for path in (PROGRAMS / "programs").glob("*.py")}
-    assert [one["label"] for one in report["entry_points"]] == sorted(PROBLEMS)
+    assert [one["label"] for one in report["entry_points"]] == programs
     failed = {one["label"] for one in report["entry_points"] if one["error"]}
     assert failed - FAIL_WITHOUT_FORK == {"batch_of_one_raises"}
 
 
-@pytest.mark.parametrize("program", PROBLEMS)
+@pytest.mark.parametrize(("program",), parameters(*zip(PROBLEMS)))
 def test_a_program_shows_these_problems_and_no_others(report: dict[str, Any], program: str) -> None:
     found = [one for one in report["problems"] if program in one["entry_points"]]
     assert [one["check"] for one in found] == PROBLEMS[program]
@@ -185,10 +207,10 @@ def test_a_program_shows_these_problems_and_no_others(report: dict[str, Any], pr
 
 @pytest.mark.parametrize(
     ("program", "path"),
-    [
+    parameters(
         ("pickle_lambda_in_steps", "dataset.transform.steps[1] (lambda"),
         ("pickle_open_file", "dataset.handle (open file"),
-    ],
+    ),
 )
 def test_an_object_that_cannot_be_pickled_is_named_by_its_attribute_path(
     report: dict[str, Any], program: str, path: str
@@ -198,12 +220,12 @@ def test_an_object_that_cannot_be_pickled_is_named_by_its_attribute_path(
 
 @pytest.mark.parametrize(
     ("program", "is_certain"),
-    [
+    parameters(
         ("overlap_of_random_splits", True),
         ("overlap_split_with_replacement", True),
         ("overlap_of_short_epochs", False),
         ("overlap_validation_in_training", False),
-    ],
+    ),
 )
 def test_an_overlap_that_may_be_a_measure_of_the_fit_has_two_readings(
     report: dict[str, Any], program: str, is_certain: bool
@@ -216,7 +238,7 @@ def test_an_overlap_that_may_be_a_measure_of_the_fit_has_two_readings(
 
 @pytest.mark.parametrize(
     ("program", "evidence"),
-    [
+    parameters(
         ("stream_not_divided", "2 workers delivered 24 samples in one epoch, and only 12 of them are different"),
         ("stream_shuffled_not_divided", "2 workers delivered 20 samples in one epoch, and only 10"),
         ("noise_from_held_generator", "both epochs begin with the same state of the generator dataset.rng"),
@@ -239,7 +261,7 @@ def test_an_overlap_that_may_be_a_measure_of_the_fit_has_two_readings(
         ("waiting_without_workers", "which has no workers"),
         ("copied_data_of_arrays", "started 1 worker by spawn in one epoch, so pickle copied 96 MiB"),
         ("cache_lost_with_workers", "added 16 entries in one epoch, and the next epoch began empty"),
-    ],
+    ),
 )
 def test_the_evidence_has_the_numbers_that_were_seen(report: dict[str, Any], program: str, evidence: str) -> None:
     assert evidence in problem(report, program)["evidence"]
@@ -254,10 +276,10 @@ def test_workers_are_measured_for_the_loader_that_the_training_waits_for_most(re
 @pytest.mark.skipif(not SEES_RESULTS, reason="sys.monitoring is new in Python 3.12")
 @pytest.mark.parametrize(
     ("program", "evidence"),
-    [
+    parameters(
         ("repeated_reading_below_wrapper", "16 results of Decoded.__getitem__ were compared"),
         ("repeated_reading_by_loader", "16 results of decode were compared"),
-    ],
+    ),
 )
 def test_decoding_below_random_transforms_is_named(report: dict[str, Any], program: str, evidence: str) -> None:
     found = problem(report, program)

@@ -113,6 +113,7 @@ def errors_of(script: str, tree: Path) -> str:
     return "" if done.returncode == 0 else done.stderr
 
 
+@pytest.mark.exhaustive  # test_watching.py has broken entry points, too
 def test_it_trains_as_before_and_the_broken_ways_are_named(applied: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     asked = [*SIZES, *QUICK, "--json", str(report), "-k", "not util_backup", "-v"]

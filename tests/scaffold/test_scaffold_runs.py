@@ -102,6 +102,7 @@ def outputs_of(notebook: nbformat.NotebookNode) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive  # test_migrated_backend.py runs the notebook
 def test_the_notebook_runs_from_the_backends_root_and_says_what_it_measured(backend: Path) -> None:
     notebook = nbformat.read(backend / "notebooks" / "DataLoaderBenchmarking.ipynb", as_version=4)
     resources = {"metadata": {"path": str(backend)}}
