@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-gains bench-linters bench-suites bench-versions bench-verify bench-validity bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs site bench-doctor bench-scripts bench-foreign-packages package clean
+.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks coverage lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-gains bench-linters bench-suites bench-versions bench-verify bench-validity bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs site bench-doctor bench-scripts bench-foreign-packages package clean
 
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ./chirpid_patch
 
@@ -65,6 +65,10 @@ test-frameworks: $(STAMP)  ## trainings with Lightning, accelerate and others, b
 	$(INSTALL) --editable ".[test,frameworks]" requests
 	-$(BIN)/python -m pip install --quiet --no-compile --no-deps torchvision==0.16.2
 	$(PYTEST) --dist load tests/frameworks
+
+coverage: $(STAMP)  ## lines and branches of both packages that the fast tests run
+	$(PYTEST) -m "not slow" --cov --cov-report= --cov-report=html:build/coverage --cov-report=json:build/coverage.json
+	$(BIN)/python -m coverage report --skip-covered
 
 test-all: lint  ## lint, and all tests, by every start method
 	$(PYTEST)
