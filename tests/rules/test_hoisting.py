@@ -321,6 +321,54 @@ def test_what_a_copy_may_reach_stays(
         assert behaves(holder + build + main, tmp_path, monkeypatch)
 
 
+#: A function that trains with a loader of one of two calls, and a helper that iterates over a progress bar.
+TRAINING = """
+def shown(loader):
+    loader = tqdm.tqdm(loader, disable=True)
+    return [batch for batch in loader]
+
+
+def train(data, scale, few):
+    seen = []
+
+    def collate(batch):
+        return [x * scale[0] for x in batch]
+
+    if few:
+        loader = DataLoader(data, batch_size=1, collate_fn=collate)
+    else:
+        loader = DataLoader(data, batch_size=2, collate_fn=collate)
+    for epoch in range(2):
+        scale[0] += 1
+        USE
+    return seen
+
+
+def main():
+    return [train([1, 2, 3], [5], few) for few in (True, False)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "moves"),
+    [
+        ("seen += list(loader)", True),
+        ("bar = tqdm.tqdm(loader, disable=True); bar.set_description(str(epoch)); seen += [one for one in bar]", True),
+        ("seen += shown(loader)", True),
+        ("isinstance(loader, DataLoader) and seen.append(len(loader.sampler))", True),
+        ("seen.append(loader.batch_size)", True),
+        ("seen += copy.deepcopy(loader)", False),
+        ("bar = tqdm.tqdm(loader, disable=True); seen += copy.deepcopy(bar.iterable)", False),
+        ("seen.append(copy.deepcopy(loader.collate_fn)([epoch]))", False),
+    ],
+)
+def test_a_loader_whose_uses_can_be_traced_is_not_copied(
+    use: str, moves: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copying = "import tqdm\n\n\ndef copied(model):\n    return copy.deepcopy(model)\n\n\n"
+    assert behaves(copying + TRAINING.strip().replace("USE", use), tmp_path, monkeypatch) is moves
+
+
 @pytest.mark.parametrize(
     "calls",
     [

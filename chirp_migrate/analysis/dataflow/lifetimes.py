@@ -46,7 +46,11 @@ _HOLDERS = any_of_patterns(
     r"builtins\.(enumerate|filter|iter|map|reversed|zip)|itertools\.(chain|islice)",
 )
 #: Calls after which nothing holds their first argument.
-_CONSUMERS = re.compile(r"builtins\.(all|any|len|list|next|set|sorted|sum|tuple)")
+_CONSUMERS = re.compile(r"builtins\.(all|any|isinstance|len|list|next|set|sorted|sum|tuple)")
+#: Attributes of loaders and progress bars that neither hold a function nor return what does.
+_WITHOUT_FUNCTIONS = frozenset({"batch_sampler", "batch_size", "drop_last", "num_workers", "sampler"}) | frozenset(
+    {"set_description", "set_description_str", "set_postfix", "set_postfix_str"}
+)
 #: Functions and classes that copy an object with all it holds, and a method that does.
 _COPYING = frozenset({"deepcopy", "asdict", "astuple", "AveragedModel", "__deepcopy__"})
 #: Modules whose ``dumps`` does.
@@ -89,7 +93,7 @@ def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
     if not any(_copies_deeply(text) for _, text in project.matching(_COPIES, *_COPYING, "dumps")):
         return False
     try:
-        _UseAnalysis(module, project, may_return=False).last_use_of_made(made)
+        _UseAnalysis(module, project, may_return=False, in_order=False).last_use_of_made(made)
     except MayOutlive:
         return True
     return False
@@ -129,14 +133,21 @@ class _UseAnalysis:
         module: the module.
         project: the project around it.
         may_return: whether the enclosing function may return the value. A called function may not.
-        depth: number of traced calls of functions of the project up to this one. Their variables end with the calls.
+        in_order: whether uses count only in the statements that follow. Variables of a called function end with it.
+        depth: number of traced calls of functions of the project up to this one.
     """
 
-    def __init__(self, module: Module, project: Project, *, may_return: bool = True, depth: int = 0) -> None:
-        self._module, self._project, self._may_return, self._depth = module, project, may_return, depth
+    def __init__(
+        self, module: Module, project: Project, *, may_return: bool = True, in_order: bool = True, depth: int = 0
+    ) -> None:
+        self._module, self._project, self._may_return = module, project, may_return
+        self._in_order, self._depth = in_order, depth
+        self._holds_function = False
+        self._traced: set[tuple[str, cst.CSTNode]] = set()
 
     def last_use_of_made(self, made: cst.CSTNode) -> int:
         """Return the end of the last use of an object that ``made`` creates."""
+        self._holds_function = isinstance(made, cst.FunctionDef | cst.Lambda)
         if isinstance(made, cst.FunctionDef | cst.ClassDef):
             return self.last_use_of_variable(made.name, made)
         return self.last_use_of_value(made)
@@ -156,6 +167,8 @@ class _UseAnalysis:
                 return self._last_use_of_argument(argument, call)
             case AttributeRead(attribute) if attribute.attr.value == "dataset":
                 return self.last_use_of_value(attribute)
+            case AttributeRead(attribute) if self._holds_function and attribute.attr.value in _WITHOUT_FUNCTIONS:
+                return module.span(attribute)[1]
             case Assigned((cst.Name() as name,), cst.Assign() | cst.AnnAssign() as statement):
                 return self.last_use_of_variable(name, statement)
             case ReturnValue(statement) if self._may_return and not _has_finally(module, statement):
@@ -175,6 +188,10 @@ class _UseAnalysis:
         if not isinstance(scope.node, cst.FunctionDef) or name.value in scope.elsewhere:
             raise MayOutlive(self._shorten_code(made))
         after = module.span(made)[1]
+        if not self._in_order:
+            if (name.value, scope.node) in self._traced:  # `loader = tqdm(loader)`
+                return after
+            self._traced.add((name.value, scope.node))
         following = (
             [one for one in block.body if module.span(one)[1] > after] if isinstance(block, cst.IndentedBlock) else []
         )
@@ -184,7 +201,7 @@ class _UseAnalysis:
                 continue
             place = next((one for one in following if holds(module, one, read)), None)
             is_in_order = place is not None and module.span(read)[0] >= after
-            if not self._is_evaluated_in(read, scope) or not (is_in_order or self._depth):
+            if not self._is_evaluated_in(read, scope) or not (is_in_order or not self._in_order):
                 raise MayOutlive(self._shorten_code(read))
             end = max(end, module.span(place or read)[1], self._last_use_after_read(read, made))
         return end
@@ -221,7 +238,8 @@ class _UseAnalysis:
         if not is_plain or not once or suspends or parameter is None:
             return False
         scope = home.scopes.scope_of(parameter)
-        uses = _UseAnalysis(home, self._project, may_return=False, depth=self._depth + 1)
+        uses = _UseAnalysis(home, self._project, may_return=False, in_order=False, depth=self._depth + 1)
+        uses._holds_function = self._holds_function
         try:
             for read in variable_reads(home, parameter.value, scope):
                 if not uses._is_evaluated_in(read, scope):
