@@ -1,7 +1,7 @@
 """Which sites that another revision of the tool rewrites are still rewritten, and why the others are not.
 
 `rewritten_sites.py REVISION [FOLDER…]` plans the packages of the survey, and every folder given, once with the tool of
-REVISION and once with that of this tree. A site is a finding of a rule: its file, line and column.
+REVISION and once with that of this tree, with all loaders. A site is a finding of a rule: its file, line and column.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def main(revision: str, folders: tuple[Path, ...], rules: tuple[str, ...], save:
         for name, tree in _trees(folders, Path(folder)):
             progress.step(name)
             names.append(name)
-            then, now = (_sites(planned(one, tree, "--select", ",".join(rules)), rules) for one in (checkout, ROOT))
+            select = ("--select", ",".join(rules))
+            then = _sites(planned(checkout, tree, *select), rules)
+            now = _sites(planned(ROOT, tree, *select, "--all-loaders"), rules)
             for site, finding in then.items():
                 if finding["status"] == "rewrite":
                     rule = site[0]
