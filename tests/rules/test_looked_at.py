@@ -52,11 +52,65 @@ SEEN = {
         DOUBLED,
         "import functools\n@functools.lru_cache\ndef mean(f):\n    return f(1)\ndef use(holder, f):\n    mean(f)\n",
     ),
-    "held weakly": (DOUBLED, "import weakref\nSEEN = weakref.WeakSet()\ndef use(holder, f):\n    pass\n"),
+    "held weakly": (DOUBLED, "import weakref\nSEEN = weakref.WeakSet()\ndef use(holder, f):\n    SEEN.add(f)\n"),
     "the class as a key": (LOCAL, "CACHE = {}\ndef use(ds):\n    return CACHE.setdefault(type(ds), ds)\n"),
     "the class kept": (LOCAL, "def use(ds):\n    cls = type(ds)\n    cls.uses = 1\n"),
     "classes counted": (LOCAL, "def use(*all):\n    return len({one.__class__ for one in all})\n"),
     "classes compared": (LOCAL, "def use(a, b=None):\n    return type(a) is type(b)\n"),
+    "assigned in the body of a class": (SCALED, "def use(holder, f):\n    class Ops:\n        run = f\n"),
+    "assigned to a parameter that is a class": (
+        SCALED,
+        "class Other: pass\ndef use(holder, f):\n    attach(Other, f)\ndef attach(to, f):\n    to.f = f\n",
+    ),
+    "assigned to a class beside another": (SCALED, "class Other: pass\ndef use(h, f):\n    Other.f, h.n = f, 1\n"),
+    "an entry of the namespace of a class": (SCALED, "def use(holder, f):\n    type('Other', (), {'f': f})\n"),
+    "patched into a class": (SCALED, "class Other: pass\ndef use(h, f):\n    patch.object(Other, 'f', f)\n"),
+    "bound by the class of methods": (SCALED, "def use(holder, f):\n    type(holder.__len__)(f, holder)\n"),
+    "its descriptor read": (SCALED, "def use(holder, f):\n    getattr(f, '__get__')(holder)\n"),
+    "checked with a class that a variable holds": (
+        SCALED,
+        "Function = type(len)\ndef use(holder, f):\n    return isinstance(f, Function)\n",
+    ),
+    "matched with a class": (SCALED, "def use(holder, f):\n    match f:\n        case Function(): pass\n"),
+    "dispatched by its class": (
+        SCALED,
+        "@functools.singledispatch\ndef size(f):\n    return 1\ndef use(holder, f):\n    size(f)\n",
+    ),
+    "its class among others": (SCALED, "def use(holder, f):\n    return [*map(type, [f, holder])]\n"),
+    "passed on twice and set": (
+        DOUBLED,
+        "def use(h, f):\n    one(f)\ndef one(a):\n    two(b=a)\ndef two(b):\n    b.uses = 1\n",
+    ),
+    "an attribute set in a loop": (DOUBLED, "def use(h, f):\n    for n, one in enumerate([f]): one.place = n\n"),
+    "its id as a key": (DOUBLED, "SEEN = {}\ndef use(h, f):\n    key = id(f)\n    SEEN[key] = 1\n"),
+    "a part of a key": (DOUBLED, "SEEN = {}\ndef use(h, f):\n    SEEN.setdefault((f, 1), 2)\n"),
+    "a key under another name": (DOUBLED, "SEEN = {}\ndef use(*all):\n    h, key = all\n    SEEN[key] = 1\n"),
+    "a key in a method of a dictionary": (
+        DOUBLED,
+        "class Seen(dict):\n    def note(self, key): self[key] = 1\ndef use(h, f):\n    Seen().note(f)\n",
+    ),
+    "an argument of a function with an added cache": (
+        DOUBLED,
+        "mean = functools.lru_cache(maxsize=None)(plain)\ndef use(h, f):\n    mean(f)\n",
+    ),
+    "a weak reference": (DOUBLED, "def use(h, f):\n    weakref.finalize(f, print)\n"),
+    "kept in a registry and set": (
+        DOUBLED,
+        "KEPT = []\ndef use(h, f):\n    KEPT.append(f)\ndef number():\n    for n, one in enumerate(KEPT): one.n = n\n",
+    ),
+    "returned and set": (DOUBLED, "def use(h, f):\n    return f\ndef number(h):\n    use(h, len).n = 1\n"),
+    "counted on the class": (LOCAL, "def use(ds):\n    type(ds).uses = 1\n"),
+    "the class of each": (LOCAL, "def use(*all):\n    return len(set(map(type, all)))\n"),
+    "the class under its name": (LOCAL, "def use(a, b=None):\n    return getattr(a, '__class__') is b\n"),
+    "the first of the bases": (LOCAL, "SEEN = {}\ndef use(ds):\n    SEEN[type(ds).__mro__[0]] = 1\n"),
+    "the function of a method": (LOCAL, "SEEN = {}\ndef use(ds):\n    SEEN[ds.__getitem__.__func__] = 1\n"),
+    "the class of a thing with the name of an error": (
+        LOCAL,
+        "def use(*all):\n    try: return {type(e) for e in all}\n    except OSError as e: return e\n",
+    ),
+    "the class by another name": (LOCAL, "kind = type\ndef use(a, b=None):\n    return kind(a) is kind(b)\n"),
+    "a function with a self": (LOCAL, "SEEN = {}\ndef use(self):\n    SEEN[type(self)] = 1\n"),
+    "the place of the class": (LOCAL, "def use(ds):\n    return type(ds).__qualname__\n"),
 }
 
 UNSEEN = {
@@ -71,6 +125,31 @@ UNSEEN = {
     "the name of the class": (LOCAL, "def use(ds):\n    return type(ds).__module__\n"),
     "the class and a named one": (LOCAL, "def use(ds):\n    return type(ds) is dict or type(ds) in (list, tuple)\n"),
     "an object of the class": (LOCAL, "def use(ds):\n    return type(ds)()\n"),
+    "an attribute of a class": (SCALED, "class Config: pass\ndef use(h, f, size=1):\n    Config.size = size\n"),
+    "an attribute of an object": (SCALED, "def use(holder, f):\n    holder.other = f\n"),
+    "a key of the same name": (
+        DOUBLED,
+        "def use(h, f):\n    pass\ndef other(f, cache):\n    return cache[f], f in cache\n",
+    ),
+    "an object of the same name": (
+        DOUBLED,
+        "def use(h, f):\n    pass\ndef other(f):\n    f.uses = 1\n    return type(f)\n",
+    ),
+    "a new object as a key": (SCALED, "SEEN = {}\ndef use(holder, f):\n    SEEN[f] = 1\n"),
+    "other things held weakly": (
+        DOUBLED,
+        "import weakref\nSEEN = weakref.WeakSet()\ndef use(h, f):\n    SEEN.add(h)\n",
+    ),
+    "checks for known classes": (
+        SCALED,
+        "def use(h, f):\n    return isinstance(f, (str, list)) or callable(f) or f is None\n",
+    ),
+    "checks for a class of the project": (SCALED, "class Op: pass\ndef use(h, f):\n    return isinstance(f, Op)\n"),
+    "its class in an error": (SCALED, "def use(h, f):\n    if not callable(f): raise TypeError(type(f).__name__)\n"),
+    "a method of the class": (LOCAL, "def use(ds):\n    return type(ds).make(3)\n"),
+    "a parameter called type": (LOCAL, "def use(ds, type='x'):\n    return {type: 1}[type], [type]\n"),
+    "an annotation": (LOCAL, "def use(ds, kind: type = int, kinds: dict[str, type] = {}) -> type | None:\n    pass\n"),
+    "the class of the own object": (LOCAL, "class Other:\n    def use(self):\n        return {type(self): 1}\n"),
     "the class of an error": (LOCAL, "def use(ds):\n    try: len(ds)\n    except E as error: LOG[type(error)] = 1\n"),
 }
 
@@ -148,3 +227,23 @@ def test_a_long_call_in_an_f_string_stays_on_its_line() -> None:
     )
     after, _ = migrate("CHP001", text)
     assert "{len(OptimalDataLoaderFactory.create_loader(ds, batch_size=batch_size, drop_last=True))}" in after
+
+
+def test_code_that_an_f_string_prints_stays() -> None:
+    text = f"{HEADER}def run(ds):\n    print(f'{{len(DataLoader(ds))=}}', f'{{len(DataLoader(ds))}}')\n"
+    after, findings = migrate("CHP001", text)
+    assert "{len(DataLoader(ds))=}" in after and "{len(OptimalDataLoaderFactory.create_loader(ds))}" in after
+    assert [message.partition(";")[0] for message in reports(findings)] == [
+        "not rewritten: an f-string with `=` prints the code"
+    ]
+
+
+@pytest.mark.parametrize(("shown", "changes"), [("{k=}", False), ("{i=} {k}", True)])
+def test_a_local_class_that_prints_captured_names_stays(shown: str, changes: bool) -> None:
+    text = (
+        f"{HEADER}def make(k):\n    class D(Dataset):\n        def __len__(self):\n            return 4\n"
+        f"        def __getitem__(self, i):\n            print(f'{shown}')\n            return i * k\n"
+        "    return DataLoader(D(), num_workers=2)\n"
+    )
+    after, _ = migrate("CHP006", text)
+    assert (after != text) is changes
