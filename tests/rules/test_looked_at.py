@@ -170,6 +170,7 @@ def test_what_no_code_can_see_is_rewritten(name: str) -> None:
     assert rewritten(*UNSEEN[name])
 
 
+STORED = "class R:\n    def save(self, config):\n        self.config = config\n"
 TRAINING = f"""{HEADER}from other import save
 def train(ds, config=None):
     default_config = {{"batch_size": 2, "num_epochs": 1, "learning_rate": 0.1}}
@@ -195,6 +196,22 @@ def train(ds, config=None):
             "class R:\n    def save(self, config):\n        self.config = config\ndef main(args): print(vars(args))",
             True,
         ),
+        (STORED + "def main(r): print(getattr(r, 'config'))\n", False),
+        (STORED + "def main(r):\n    for name in ('config',): print(getattr(r, name))\n", False),
+        (STORED + "def main(r): print(r.__getstate__())\n", False),
+        (STORED + "def main(r): torch.save(r, 'r.pt')\n", False),
+        (STORED + "def main(r):\n    state = {'r': 1}\n    torch.save(state, 'r.pt')\n", True),
+        (STORED + "def main(r): print(getattr(r, 'state'), {'config': 1}['config'])\n", True),
+        ("def save(config):\n    args.config = config\n    print(args)\n", False),
+        ("@logged\ndef save(config):\n    return config['batch_size']\n", False),
+        ("@torch.no_grad()\ndef save(config):\n    return config['batch_size']\n", True),
+        ("import json\ndef dump(config): pass\ndef save(config):\n    json.dump(config)\n", False),
+        ("def save(config):\n    print(locals())\n", False),
+        ("def save(config):\n    self.save_hyperparameters()\n", False),
+        ("def save(config):\n    return config.__len__()\n", False),
+        ("def save(config):\n    return config.setdefault('x', 1)\n", True),
+        ("@dataclass\nclass Job:\n    config: dict\ndef save(config): pass\n", False),
+        ("config = {}\ndef save(config): pass\nprint(dir(sys))\n", False),
     ],
 )
 def test_a_configuration_that_is_shown_gets_no_further_keys(other: str, changes: bool) -> None:
@@ -210,6 +227,8 @@ SWAPS = "def swapped(module, **names):\n    for name, value in names.items(): se
     [
         (f"{SWAPS}swapped(a, DataLoader=Fake)\n", False),
         ("def swap(module, name, value): setattr(module, name, value)\nswap(a, 'DataLoader', Fake)\n", False),
+        ("def swap(**names): globals().update(names)\nswap(DataLoader=Fake)\n", False),
+        ("def swap(**names): NAMES.update(names)\nswap(DataLoader=Fake)\n", True),
         (f"{SWAPS}swapped(a, Loader=Fake)\n", True),
         ("build(DataLoader=Fake)\n", True),
     ],
