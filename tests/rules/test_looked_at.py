@@ -99,6 +99,26 @@ SEEN = {
         "KEPT = []\ndef use(h, f):\n    KEPT.append(f)\ndef number():\n    for n, one in enumerate(KEPT): one.n = n\n",
     ),
     "returned and set": (DOUBLED, "def use(h, f):\n    return f\ndef number(h):\n    use(h, len).n = 1\n"),
+    "a field of what may be a key": (
+        DOUBLED,
+        "@dataclass(frozen=True)\nclass Spec:\n    f: object\ndef use(h, f):\n    Spec(f)\n",
+    ),
+    "sorted by its id": (DOUBLED, "def use(h, f):\n    return sorted([f, len], key=id)\n"),
+    "read by its name and set": (
+        DOUBLED,
+        "def use(h, f):\n    h.f = f\ndef number(h):\n    operator.attrgetter('f')(h).n = 1\n",
+    ),
+    "read from the mapping and set": (DOUBLED, "def use(h, f):\n    h.f = f\ndef number(h):\n    vars(h)['f'].n = 1\n"),
+    "given to a property": (
+        DOUBLED,
+        "class H:\n    @property\n    def f(self): return 1\n    @f.setter\n    def f(self, to): to.n = 1\n"
+        "def use(h, f):\n    h.f = f\n",
+    ),
+    "given to a class in a registry": (
+        DOUBLED,
+        "class Op:\n    def __init__(self, hook): hook.n = 1\nALL = {1: Op}\ndef use(h, f):\n    ALL[1](hook=f)\n",
+    ),
+    "its class by another name": (SCALED, "kind = type\ndef use(h, f):\n    return kind(f) is kind(h)\n"),
     "counted on the class": (LOCAL, "def use(ds):\n    type(ds).uses = 1\n"),
     "the class of each": (LOCAL, "def use(*all):\n    return len(set(map(type, all)))\n"),
     "the class under its name": (LOCAL, "def use(a, b=None):\n    return getattr(a, '__class__') is b\n"),
@@ -145,9 +165,14 @@ UNSEEN = {
         "def use(h, f):\n    return isinstance(f, (str, list)) or callable(f) or f is None\n",
     ),
     "checks for a class of the project": (SCALED, "class Op: pass\ndef use(h, f):\n    return isinstance(f, Op)\n"),
+    "assigned beside a key": (SCALED, "def use(h, f, key=1):\n    h.f, h.key = f, key\n    return {}[h.key]\n"),
     "its class in an error": (SCALED, "def use(h, f):\n    if not callable(f): raise TypeError(type(f).__name__)\n"),
     "a method of the class": (LOCAL, "def use(ds):\n    return type(ds).make(3)\n"),
     "a parameter called type": (LOCAL, "def use(ds, type='x'):\n    return {type: 1}[type], [type]\n"),
+    "the class of the own object and another": (
+        LOCAL,
+        "class A:\n    def use(self, ds):\n        return type(self) == ds.__class__ or isinstance(ds, type(self))\n",
+    ),
     "an annotation": (LOCAL, "def use(ds, kind: type = int, kinds: dict[str, type] = {}) -> type | None:\n    pass\n"),
     "the class of the own object": (LOCAL, "class Other:\n    def use(self):\n        return {type(self): 1}\n"),
     "the class of an error": (LOCAL, "def use(ds):\n    try: len(ds)\n    except E as error: LOG[type(error)] = 1\n"),

@@ -115,8 +115,14 @@ def _is_value(node: ast.AST, outline: Outline) -> bool:
         case ast.Call(func=ast.Name(id="issubclass"), args=[first, *_]) if first is node:
             return False
         case ast.Compare(left=left, comparators=others):
-            return not all(one is node or _is_named(one) for one in (left, *others))
+            return not all(one is node or _is_named(one) or _is_own_class(one, outline) for one in (left, *others))
     return not any(isinstance(around, ast.Raise | ast.Assert) for around in outline.ancestors(node))
+
+
+def _is_own_class(node: ast.expr, outline: Outline) -> bool:
+    """Return whether an expression is the class of a method's own object, which no class of a function is."""
+    asked = _whose_class(node)
+    return isinstance(asked, ast.Name) and asked.id == "self" and _is_own_or_caught(asked, outline)
 
 
 def _is_named(node: ast.expr) -> bool:

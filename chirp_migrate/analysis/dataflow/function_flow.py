@@ -7,6 +7,7 @@ results. Functions of other packages call a function, or keep it under the name 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -42,8 +43,10 @@ _SCOPES = (*_DEFINITIONS, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS)
 #: Parts of code in which a function is only called, tested, compared or shown.
 _HARMLESS = (
     *(ast.Call, ast.Compare, ast.Expr, ast.If, ast.IfExp, ast.While, ast.Assert, ast.FormattedValue, ast.UnaryOp),
-    *(ast.Delete, ast.comprehension),
+    *(ast.Delete, ast.comprehension, ast.Slice),
 )
+#: Code between the start of an expression and its lambda.
+_BRACKETS = re.compile(r"[\s(\\]*")
 #: How many variables and attributes may hold one function.
 _MOST = 300
 #: Functions and classes that keep what they are given by its identity.
@@ -58,7 +61,7 @@ _GIVING = frozenset({"items", "values", "get", "pop", "popitem", "popleft", "cop
 #: Functions whose results contain their arguments.
 _HOLDING = frozenset(
     {"list", "tuple", "set", "frozenset", "dict", "deque", "iter", "next", "reversed", "enumerate", "zip", "chain"}
-    | {"filter", "sorted", "islice", "cycle", "copy", "getattr"}
+    | {"filter", "sorted", "islice", "cycle", "copy", "getattr", "field"}
 )
 _INSPECTING = frozenset(
     {"dir", "getsource", "getsourcelines", "getsourcefile", "getfullargspec", "getmodule", "getfile", "getdoc"}
@@ -149,6 +152,9 @@ class _File:
                     for one in node.args:
                         if isinstance(one, ast.Constant) and isinstance(one.value, str):
                             self.reads[one.value].append(node)
+            case ast.Subscript(slice=ast.Constant(value=str(name)), value=mapping):
+                if last_name(mapping) == "__dict__" or last_name(getattr(mapping, "func", mapping)) == "vars":
+                    self.reads[name].append(node)
 
     def holder(self, name: str, node: ast.AST) -> _Holder:
         """Return what stands for a name that ``node`` reads or binds."""
@@ -211,12 +217,16 @@ class _Search:
         self._called: dict[str, list[_Definition]] = {}
 
     def run(self, module: Module, node: cst.FunctionDef | cst.Lambda) -> dict[Look, str]:
-        file = _file(module.path, module.text)
+        file = self._own = _file(module.path, module.text)
         if isinstance(node, cst.Lambda):
             start = module.span(node)[0]
             lambdas = (one for one in file.scopes if isinstance(one, ast.Lambda))
             places = {module.offset(one.lineno, one.col_offset): one for one in lambdas}
-            self._climb(file, places[min(place for place in places if place >= start)])
+            place = min((one for one in places if one >= start), default=start)
+            if _BRACKETS.fullmatch(module.text, start, place) is None or place not in places:
+                self._see(Look.LOST, file, file.tree)  # in an f-string, where older versions of Python misplace it
+            else:
+                self._climb(file, places[place])
         else:
             line = module.position(module.span(node.name)[0])[0]
             named = (one for one in file.definitions[node.name.value] if isinstance(one, _DEFINITIONS))
@@ -231,7 +241,10 @@ class _Search:
 
     def _files(self, word: str) -> Iterator[_File]:
         for path in self._project.paths_containing(word):
-            yield _file(path, self._project.text(path))
+            yield self._file(path)
+
+    def _file(self, path: str) -> _File:
+        return self._own if path == self._own.path else _file(path, self._project.text(path))
 
     def _see(self, look: Look, file: _File, node: ast.AST) -> None:
         self._found.setdefault(look, f"{file.path}:{getattr(node, 'lineno', 1)}")
@@ -250,13 +263,15 @@ class _Search:
                 for call in file.calls.get(name, ()):
                     self._climb(file, call)
             return
-        files = [_file(kind, self._project.text(kind))] if kind else self._files(name)
+        files = [self._file(kind)] if kind else self._files(name)
         for file in files:
             for read in file.reads.get(name, ()):
                 if isinstance(read, ast.Name) != bool(kind) and kind:
                     continue
                 if not isinstance(read, ast.Name) or file.holder(name, read) == holder:
                     self._climb(file, read)
+                if isinstance(read, ast.Call) and isinstance(file.parents.get(read), ast.Call):
+                    self._climb(file, file.parents[read])  # attrgetter("…")(…), map(attrgetter("…"), …)
             for one in file.aliases if not kind else ():
                 if one.name == name and one.asname:
                     self._hold(file.holder(one.asname, one))
@@ -296,6 +311,9 @@ class _Search:
                 self._see(Look.KEY, file, node)
             case ast.IfExp(test=test) if test is node:
                 return
+            case ast.Tuple(elts=elements) if isinstance(around := file.parents[parent], ast.Assign):
+                for target in around.targets:
+                    self._assign(file, _target_at(target, elements, node), node)
             case ast.Tuple() | ast.List() | ast.Dict() | ast.DictComp() | ast.ListComp() | ast.GeneratorExp():
                 self._climb(file, parent)
             case ast.IfExp() | ast.BoolOp() | ast.BinOp() | ast.Await() | ast.Subscript():
@@ -359,6 +377,7 @@ class _Search:
                     self._see(Look.METHOD, file, target)
                 self._hold(("", name))
                 self._hold_assigned("__set__", "__setattr__")
+                self._hold(*(holder for found in self._definitions(name) for holder in found.positional[:1]))  # setters
             case ast.Subscript(value=container):
                 self._hold_in(file, container)
                 self._hold_assigned("__setitem__")
@@ -423,6 +442,9 @@ class _Search:
             self._see(Look.ATTRIBUTE, file, call)
         elif name in ("setattr", "__setattr__", "object") and place >= 1:
             self._set(file, call)
+        for callee in (last_name(one.value) for one in call.keywords if one.arg == "key"):
+            if callee in _KEYS or callee == "type":
+                self._see(Look.KEY if callee in _KEYS else Look.CLASS, file, call)
         if name in _CALLERS and place and call.args:
             self._pass_to_callee(file, call, place)
         if name in _TAKING and isinstance(call.func, ast.Attribute):
@@ -465,6 +487,9 @@ class _Search:
         found = [one for title in names for one in self._definitions(title)]
         if not found and file.holder(name, call)[0]:  # a variable
             found = self._definitions("__call__")
+            names = []
+        if keyword and keyword[0] != "*" and not (names and names[0]):
+            self._hold(*self._parameters(keyword))  # of any function
         if keyword and keyword[0] != "*" and not any(keyword in one.named for one in found):
             self._hold(("", keyword))
         owned = isinstance(call.func, ast.Attribute) and not self._may_be_class(file, call.func.value)
@@ -481,6 +506,12 @@ class _Search:
                 self._hold(*(one.positional[place : place + 1] or one.rest))
                 if one.is_method and not owned and place:
                     self._hold(*(one.positional[place - 1 : place] or one.rest))
+
+    def _parameters(self, name: str) -> Iterator[_Holder]:
+        """Yield the parameters of all functions of the project with a name."""
+        for file in self._files(name):
+            given = (node for node in file.scopes if isinstance(node, ast.arg) and node.arg == name)
+            yield from (file.variable(file.scopes[node], name) for node in given)
 
     def _definitions(self, name: str) -> list[_Definition]:
         """Return the definitions of functions and classes of the project with a name."""
@@ -501,7 +532,8 @@ class _Search:
                 yield _definition(file, method)
             fields = [one.target.id for one in node.body if _is_field(one)]  # type: ignore[attr-defined]
             if fields:
-                yield _Definition(tuple(("", one) for one in fields), {one: ("", one) for one in fields}, ())
+                named: dict[str, _Holder] = {one: ("", one) for one in fields}
+                yield _Definition(tuple(named.values()), named, (), is_cached=_may_be_key(node))
             for base in node.bases if not made else ():
                 yield from self._definitions(last_name(base.value if isinstance(base, ast.Subscript) else base))
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -599,8 +631,23 @@ def _element_target(iterable: ast.AST, target: ast.AST) -> ast.AST:
     return target
 
 
+def _target_at(target: ast.AST, elements: list[ast.expr], value: ast.AST) -> ast.AST:
+    """Return the part of a target that gets one of the elements of a tuple."""
+    targets = target.elts if isinstance(target, ast.Tuple | ast.List) else []
+    if len(targets) == len(elements) and not any(isinstance(one, ast.Starred) for one in (*targets, *elements)):
+        return next(to for to, one in zip(targets, elements, strict=True) if one is value)
+    return target
+
+
 def _is_field(statement: ast.AST) -> bool:
     return isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+
+
+def _may_be_key(node: ast.ClassDef) -> bool:
+    """Return whether objects of a class have a hash of their fields."""
+    options = {one.arg for decorator in node.decorator_list for one in getattr(decorator, "keywords", ())}
+    bases = {last_name(base) for base in node.bases}
+    return "NamedTuple" in bases or not options.isdisjoint(("frozen", "unsafe_hash"))
 
 
 def _is_type_call(called: ast.AST) -> TypeGuard[ast.Call]:
@@ -630,7 +677,7 @@ def _cached_variables(file: _File, name: str) -> Iterable[_Definition]:
     """Return a definition if a variable is assigned a function with a cache."""
     assigned = (one for one in file.scopes if isinstance(one, ast.Assign)) if name in file.stored else ()
     for node in assigned:
-        is_target = any(last_name(one) == name for one in node.targets)
-        if is_target and any(last_name(one) in _CACHES for one in ast.walk(node.value)):
-            return [_Definition((), {}, (), is_cached=True)]
+        if any(last_name(one) == name for one in node.targets):
+            is_cached = any(last_name(one) in _CACHES for one in ast.walk(node.value)) or last_name(node.value) in _KEYS
+            return [_Definition((), {}, (), is_cached=is_cached, dispatches=last_name(node.value) == "type")]
     return []
