@@ -37,6 +37,7 @@ class Look(Enum):
 #: A variable of a function by file and place, or ``("", attribute)``, which also stands for names of modules, or
 #: ``("()", function)`` for results.
 _Holder = tuple[str, ...]
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (*_DEFINITIONS, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS)
@@ -442,11 +443,11 @@ class _Search:
             self._see(Look.ATTRIBUTE, file, call)
         elif name in ("setattr", "__setattr__", "object") and place >= 1:
             self._set(file, call)
-        for callee in (last_name(one.value) for one in call.keywords if one.arg == "key"):
-            if callee in _KEYS or callee == "type":
-                self._see(Look.KEY if callee in _KEYS else Look.CLASS, file, call)
+        for one in call.keywords:
+            if one.arg == "key" and node in call.args:
+                self._pass_to_callee(file, call, one.value, 0)
         if name in _CALLERS and place and call.args:
-            self._pass_to_callee(file, call, place)
+            self._pass_to_callee(file, call, call.args[0], place - 1)
         if name in _TAKING and isinstance(call.func, ast.Attribute):
             self._hold_in(file, call.func.value)
             if keyword and keyword != "**":
@@ -467,13 +468,21 @@ class _Search:
             self._see(Look.LOST, file, call)
         self._hold(("", path.rpartition(".")[2]))
 
-    def _pass_to_callee(self, file: _File, call: ast.Call, place: int) -> None:
-        """Search along an argument of a call that calls its first argument."""
-        callee = last_name(call.args[0])
-        if callee in _KEYS or callee == "type":
-            self._see(Look.KEY if callee in _KEYS else Look.CLASS, file, call)
-        for one in self._definitions(callee):
-            self._hold(*one.positional[place - 1 : place], *one.rest)
+    def _pass_to_callee(self, file: _File, call: ast.Call, called: ast.expr, place: int) -> None:
+        """Search along an argument that a call passes to a function which it is given."""
+        callee = last_name(called)
+        if callee in _KEYS or callee in _KEYED:
+            self._see(Look.KEY, file, call)
+        elif callee == "type":
+            self._see(Look.CLASS, file, call)
+        elif callee in ("setattr", "__setattr__"):
+            self._see(Look.ATTRIBUTE, file, call)
+        for one in self._callees(file, called):
+            self._hold(*(one.positional[place : place + 1] or one.rest))
+
+    def _callees(self, file: _File, called: ast.expr) -> list[_Definition]:
+        """Return the definitions of what may be called: functions and classes of the project, or a lambda."""
+        return [_definition(file, called)] if isinstance(called, ast.Lambda) else self._definitions(last_name(called))
 
     def _pass(self, file: _File, call: ast.Call, name: str, place: int, keyword: str) -> None:
         owner = file.owner(call)
@@ -484,7 +493,7 @@ class _Search:
             place = place - 1 if is_explicit else place
         elif owner is not None and (name in ("cls", "__class__") or _is_type_call(call.func)):
             names = [owner.name]
-        found = [one for title in names for one in self._definitions(title)]
+        found = [one for title in names for one in self._definitions(title)] or self._callees(file, call.func)
         if not found and file.holder(name, call)[0]:  # a variable
             found = self._definitions("__call__")
             names = []
@@ -654,15 +663,16 @@ def _is_type_call(called: ast.AST) -> TypeGuard[ast.Call]:
     return isinstance(called, ast.Call) and last_name(called.func) == "type" and len(called.args) == 1
 
 
-def _definition(file: _File, function: ast.FunctionDef | ast.AsyncFunctionDef) -> _Definition:
+def _definition(file: _File, function: _Function) -> _Definition:
     given = function.args
     positional = [one.arg for one in (*given.posonlyargs, *given.args)]
-    is_static = any(last_name(one) == "staticmethod" for one in function.decorator_list)
+    written = [] if isinstance(function, ast.Lambda) else function.decorator_list
+    is_static = any(last_name(one) == "staticmethod" for one in written) or isinstance(function, ast.Lambda)
     is_method = isinstance(file.scopes[function], ast.ClassDef) and not is_static
     positional = positional[is_method:]
     names = [one.arg for one in (*given.args, *given.kwonlyargs)]
     rest = [one.arg for one in (given.vararg, given.kwarg) if one is not None]
-    decorators = {last_name(one.func if isinstance(one, ast.Call) else one) for one in function.decorator_list}
+    decorators = {last_name(one.func if isinstance(one, ast.Call) else one) for one in written}
     return _Definition(
         tuple(file.variable(function, one) for one in positional),
         {one: file.variable(function, one) for one in names},
@@ -678,6 +688,9 @@ def _cached_variables(file: _File, name: str) -> Iterable[_Definition]:
     assigned = (one for one in file.scopes if isinstance(one, ast.Assign)) if name in file.stored else ()
     for node in assigned:
         if any(last_name(one) == name for one in node.targets):
-            is_cached = any(last_name(one) in _CACHES for one in ast.walk(node.value)) or last_name(node.value) in _KEYS
+            is_cached = (
+                any(last_name(one) in _CACHES for one in ast.walk(node.value))
+                or last_name(node.value) in _KEYS | _KEYED
+            )
             return [_Definition((), {}, (), is_cached=is_cached, dispatches=last_name(node.value) == "type")]
     return []
