@@ -118,6 +118,11 @@ SEEN = {
         DOUBLED,
         "class Op:\n    def __init__(self, hook): hook.n = 1\nALL = {1: Op}\ndef use(h, f):\n    ALL[1](hook=f)\n",
     ),
+    "an element of an iterable object": (
+        DOUBLED,
+        "class All:\n    def __init__(self, f): self.all = [f]\n    def __iter__(self): return iter(self.all)\n"
+        "def use(h, f):\n    for one in All(f): one.n = 1\n",
+    ),
     "set by a lambda that is mapped": (DOUBLED, "def use(h, f):\n    [*map(lambda one: setattr(one, 'n', 1), [f])]\n"),
     "set by a lambda that is called": (DOUBLED, "def use(h, f):\n    (lambda one: setattr(one, 'n', 1))(f)\n"),
     "set by a partial": (DOUBLED, "def use(h, f):\n    functools.partial(setattr, f, 'n')(1)\n"),

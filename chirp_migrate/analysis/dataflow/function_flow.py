@@ -406,6 +406,8 @@ class _Search:
         scope = file.scopes[statement]
         if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
             self._hold(("()", scope.name))
+            if scope.name in ("__iter__", "__next__", "__enter__"):  # loops and `with` call it
+                self._see(Look.LOST, file, statement)
             if scope.decorator_list:  # a property, or a function that another function calls
                 self._hold(("", scope.name))
 
