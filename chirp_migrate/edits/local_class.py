@@ -35,11 +35,6 @@ KEPT = "_captured_"
 _TELLING = frozenset({"__dict__", "__qualname__", "__subclasses__"})
 #: Functions that give the attributes of an object.
 _LISTING = frozenset({"vars", "dir", "getmembers"})
-#: Attributes that are set on the class of an object.
-_CLASS_STATE = (
-    r"(?:\btype\s*\([^()]*\)|\b__class__)\s*\.\s*(\w+)\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)",
-    r"""\bsetattr\s*\(\s*(?:type\s*\([^()]*\)|[\w.]*\b__class__)\s*,\s*["'](\w+)["']""",
-)
 _STORED = (Mention.BOUND, Mention.CHANGED, Mention.DELETED)
 
 
@@ -101,10 +96,6 @@ class LocalClass:
             raise NotMovable(f"names with `{KEPT}` are already in use")
         if not all(_is_plain(self.project, base) for base in base_names(module, self.project, node)):
             raise NotMovable("its base class may store state on subclasses, or inspect attributes of the objects")
-        for pattern in _CLASS_STATE:
-            for attribute in self.project.captured_groups(pattern, "type", "__class__"):
-                if _has_word(module, self.project, node, attribute):
-                    raise NotMovable(f"the project sets `{attribute}` on the class of an object")
         if self.values:
             self._check_constructor()
             if may_list_attributes(module):
@@ -123,6 +114,8 @@ class LocalClass:
                 raise NotMovable("it uses its own name")
         if self.project.holds(r"\b__subclasses__\b", "__subclasses__"):
             raise NotMovable("the project lists classes")
+        if self.project.holds(r"\b__qualname__\b", "__qualname__"):
+            raise NotMovable("the project reads where classes are defined (`__qualname__`)")
         if (place := place_of_class_value(self.project)) is not None:
             raise NotMovable(f"the project distinguishes objects by their class ({place})")
         if (code := use_of_class(self.module, self.node)) is not None:
@@ -155,16 +148,6 @@ class LocalClass:
             first = method.params.params[:1]
             if method.decorators or own is None or [one.node for one in own[1]] != list(first):
                 raise NotMovable(f"the local name `{read.value}` is used where `self` is not available")
-
-
-def _has_word(module: Module, project: Project, node: cst.ClassDef, word: str, depth: int = 0) -> bool:
-    """Return whether the code of a class, or of a base in the project, has a word."""
-    if re.search(rf"\b{re.escape(word)}\b", module.source(node)) is not None:
-        return True
-    bases = (
-        (project.class_definition(name) for name in base_names(module, project, node)) if depth < _BASES_LIMIT else ()
-    )
-    return any(_has_word(base[0], project, base[1], word, depth + 1) for base in bases if base is not None)
 
 
 def use_of_class(module: Module, node: cst.ClassDef) -> str | None:

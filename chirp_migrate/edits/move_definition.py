@@ -15,7 +15,7 @@ from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import edited
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_docstring
+from chirp_migrate.syntax.queries import is_docstring, is_printed_code
 from chirp_migrate.syntax.scopes import Kind
 
 #: Longer names of what moves would fill its lines.
@@ -136,6 +136,8 @@ def moved_text(module: Module, project: Project, span: tuple[int, int], indent: 
     """
     start, end = span
     edits = list(edits)
+    if any(is_printed_code(module, one.start, one.end) for one in edits):
+        raise NotMovable("an f-string with `=` in it prints code that the rewrite would change")
     old = module.indentation(start)
     width = len(old.expandtabs())
     moving = set() if project.holds(r"\b__doc__\b", "__doc__") else _docstring_lines(module, span, old)

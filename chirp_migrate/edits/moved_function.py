@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.class_looks import (
-    place_of_function_key,
-    place_of_method_made,
-    place_of_type_look,
-    receivers,
-)
 from chirp_migrate.analysis.dataflow.closures import Capture, captures
+from chirp_migrate.analysis.dataflow.function_flow import Look, looks_at_function
 from chirp_migrate.analysis.dataflow.function_looks import CODE, DETAILS, place_of_inspection
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
@@ -34,7 +28,6 @@ from chirp_migrate.analysis.dataflow.value_flow import (
     DisplayEntry,
     step_of,
 )
-from chirp_migrate.analysis.dataflow.worker_escape import WorkerPurposes
 from chirp_migrate.analysis.known_names import (
     DATASET,
     FACTORY_METHOD,
@@ -65,7 +58,7 @@ _TELLS_PARTIALS = (
     r"|(?:\btype\([^()]*\)|__class__)\s*(?:[!=]=|\b(?:is|is\s+not|in|not\s+in)\b)[^\n]{0,200}\bpartial\b"
     r"|\bcase\s+(?:\w+\.)*partial\("
 )
-#: What PyTorch calls with one argument, and where code may ask a loader for it.
+#: What PyTorch calls with one argument, and where code may read it from a loader.
 _CALLED_BY_LOADERS = ("collate_fn", "worker_init_fn")
 _ASKED_OF_LOADERS = r"""\.\s*({0})\b(?!\s*=[^=])|["']({0})["'](?!\s*:|\s*\]\s*=[^=])""".format(
     "|".join(_CALLED_BY_LOADERS)
@@ -225,13 +218,11 @@ class MovedFunction:
             raise NotMovable(f"the project reads names or code of functions ({place})")
         if holds and (place := place_of_inspection(self.project, DETAILS)) is not None:
             raise NotMovable(f"the project reads function attributes that the replacement does not have ({place})")
-        kept = self._names_of_function(uses, called)
-        names = "|".join(map(re.escape, kept))
-        set_directly = rf"\b(?:{names})\s*\.\s*\w+\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)"
-        set_by_name = rf"\bsetattr\s*\([^,()\n]*\b(?:{names})\s*,|\bvars\s*\([^()\n]*\b(?:{names})\s*\)"
-        set_in_mapping = rf"\b(?:{names})\s*\.\s*__dict__\b"
-        if self.project.search(f"{set_directly}|{set_by_name}|{set_in_mapping}", *kept):
-            raise NotMovable("the project sets attributes on an object of the same name")
+        looks = looks_at_function(self.module, self.project, self.node)
+        if (place := looks.get(Look.LOST)) is not None:
+            raise NotMovable(f"the project uses it in a way that cannot be traced ({place})")
+        if (place := looks.get(Look.ATTRIBUTE)) is not None:
+            raise NotMovable(f"the project may set attributes on it ({place})")
         if (
             (by_partial or self.captives or self.bound)
             and not replaced
@@ -242,22 +233,15 @@ class MovedFunction:
             raise NotMovable(
                 "it is an attribute of a class, where a function becomes a method; its replacement would not become one"
             )
-        if holds and (place := place_of_method_made(self.project)) is not None:
+        if holds and (place := looks.get(Look.METHOD)) is not None:
             raise NotMovable(f"the project may make a method of it, and its replacement cannot be one ({place})")
-        if holds and (place := place_of_type_look(self.project, kept)) is not None:
+        if holds and (place := looks.get(Look.CLASS)) is not None:
             raise NotMovable(f"the project checks which class of object it is ({place})")
-        if (place := place_of_function_key(self.project, kept)) is not None:
-            raise NotMovable(f"the project may use it as the key of a cache ({place})")
+        is_new_object = (by_partial or self.captives or self.bound) and not replaced and self.method is None
+        if not is_new_object and (place := looks.get(Look.KEY)) is not None:
+            raise NotMovable(f"the project may use it as a key, or read its identity ({place})")
         if holds and may_be_copied(self.module, self.project, self.node):
             raise NotMovable("a deep copy of an object that holds it would also copy the captured values")
-
-    def _names_of_function(self, uses: Iterable[cst.CSTNode], called: Collection[str]) -> list[str]:
-        """Return its own names, those of its purpose, of parameters that take it, and of attributes that store it."""
-        destinations = self.module.once(WorkerPurposes, self.project)
-        names = {*called, *filter(None, map(destinations.of, uses))}
-        names |= receivers(self.project, frozenset(names))
-        kept = self.project.captured_groups(rf"\.(\w+)\s*=\s*(?:{'|'.join(sorted(names))})\b", *names)
-        return sorted(names | kept)
 
     def _is_inspected(self, use: cst.CSTNode) -> bool:
         match step_of(self.module, use):

@@ -22,6 +22,7 @@ from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, grouped, shari
 from chirp_migrate.syntax.module import Module, UnparsableModule, is_deep
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import is_printed_code
 
 __all__ = ["FileResult", "concerned_rules", "migrate_file", "rewrite", "rewrite_in_hunks"]
 
@@ -395,6 +396,9 @@ def _choose_proposals(
             # What the rule says is what it would do.
             message = f"not rewritten: {clash}; otherwise: {proposal.message}"
             remaining.append((rule, Proposal(proposal.offset, message, why="name-taken"), Status.REPORT))
+        elif any(is_printed_code(module, edit.start, edit.end) for edit in proposal.edits):
+            message = f"not rewritten: an f-string with `=` prints the code; otherwise: {proposal.message}"
+            remaining.append((rule, Proposal(proposal.offset, message, why="printed-code"), Status.REPORT))
         elif rule.safety is Safety.BEHAVIOUR and not unsafe and not proposal.by_default:
             remaining.append((rule, proposal, Status.OPT_IN))
         elif not defines & defined and not any(_overlap(edit, other) for edit in proposal.edits for other in taken):

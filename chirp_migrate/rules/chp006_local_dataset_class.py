@@ -42,7 +42,7 @@ from chirp_migrate.rules.unpicklable import (
 )
 
 #: Reads of the name of a class, or of what may be one.
-_NAMES_OF_CLASSES = re.compile(r"\.\s*__(?:name|qualname)__\b")
+_NAMES_OF_CLASSES = r"\.\s*__name__\b|[\"']__name__[\"'](?!\s*:)"
 
 
 class LocalDatasetClass(Rule):
@@ -65,9 +65,9 @@ class LocalDatasetClass(Rule):
       ``__dict__``, ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``, ``locals`` or
       ``vars``, and the module has no ``__getattr__``.
     - `no-class-state`: the same applies to its own methods, and it uses its own name only for ``super`` and to read
-      attributes. No file of the project sets an attribute on the class of an object if this class or a base uses that
-      name, has ``__subclasses__`` or uses the class of an object as a value: as a key, an argument, or in a comparison
-      with the class of another object.
+      attributes. No file of the project sets an attribute on the class of an object, has ``__subclasses__`` or
+      ``__func__``, or uses the class of an object as a value: as a key, an argument, or in a comparison with the class
+      of another object. Of such a class, the project only reads the name and calls methods. No file passes `type` on.
     - `captured-in-methods`: the bodies of methods read the captured names, with ``self`` as the first parameter, or in
       ``__init__``.
     - `bound-once`: each captured name has its value before the class on every path there. It is not deleted, not
@@ -89,7 +89,8 @@ class LocalDatasetClass(Rule):
       class and its objects have only the uses that `used-before-rebound` permits, and are not returned.
     - `attributes-not-listed`: with captured names, the module contains no ``vars``, ``dir``, ``globals``,
       ``getmembers`` or ``__dict__``, because objects get attributes for the captured values.
-    - `class-name-unused`: if its name is taken in the module, the module does not read names of classes.
+    - `class-name-unused`: no file contains `__qualname__`. If its name is taken in the module, no file reads an
+      attribute `__name__`.
 
     If its name is taken, or pytest collects such a name, the class gets another one. Its objects then have attributes
     for the captured values.
@@ -159,8 +160,8 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     wish = f"_{title}" if title.startswith("Test") or module.scopes.stars else title
     unfree = {wish} if may_be_set(module, local.project, wish) else set()
     name = title if is_free else move.free_name(module, [wish], unfree.union(taken))
-    if name != title and _NAMES_OF_CLASSES.search(module.text) is not None:
-        raise NotMovable(f"the name `{title}` is taken at module level, and the module reads names of classes")
+    if name != title and local.project.holds(_NAMES_OF_CLASSES, "__name__"):
+        raise NotMovable(f"the name `{title}` is taken at module level, and the project reads names of classes")
     taken.add(name)
     start, end = move.definition_range(module, node)
     reads = variable_reads(module, title, local.scope) if name != title else []

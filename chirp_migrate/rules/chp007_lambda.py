@@ -67,13 +67,14 @@ class PicklableFunction(Rule):
       reads the name, unless the surrounding call consumes it.
     - `one-import`: if a captured name is imported, there is only one such import, and it is on every path to the
       lambda. A module of the project gives the name one value. No file replaces it, or a module in `sys.modules`.
-    - `not-inspected`: no code uses an attribute of the lambda or passes it to `inspect`. No file of the project sets an
-      attribute of an object with its name or that of a parameter that takes it, and none uses such an object as a
-      key, or passes it to a function with a cache. No file has weak references as keys. No file contains `.__name__`
-      (except of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`, `isroutine`,
-      `FunctionType` or `LambdaType`. If values are bound, no file contains `.__doc__`, `.__annotations__`,
-      `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a class), checks whether an object is a `partial`,
-      or reads the class of an object with such a name.
+    - `not-inspected`: no code uses an attribute of the lambda or passes it to `inspect`. No file of the project, along
+      all variables, attributes, containers and parameters that may hold the lambda, sets an attribute on it, or passes
+      it on in a way that cannot be traced. If no values are bound, none uses it as a key or reads its identity. No
+      file contains `.__name__` (except of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`,
+      `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound, no file contains `.__doc__`,
+      `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a class), checks whether an
+      object is a `partial`, or reads the class of the lambda
+      (except for an error).
     - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
       `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the lambda has only the
       uses that `used-before-rebound` permits, and is not returned.
@@ -82,8 +83,7 @@ class PicklableFunction(Rule):
       positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file reads these
       attributes, and the function has another parameter.
     - `not-a-method`: if values are bound, the lambda is not in the body of a class, nor assigned to an attribute of a
-      class, or of an object that may be one and would pass itself first. No file assigns a variable to an attribute of
-      a class, or contains `MethodType` or `__get__`.
+      class, or of an object that may be one and would pass itself first, nor bound to an object.
     - `class-not-inspected`: if the lambda becomes a method, because it uses `self`, neither the class nor a base in the
       project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
       `dir`, `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a

@@ -31,8 +31,11 @@ class ConfigDefaults(Rule):
     - `read-with-default`: the project uses the added key only as the key of a dictionary, and in `.get(key, value)`
       with the same value.
     - `only-looked-up`: the project only reads every object called `…config` by key, tests, copies and merges it, and
-      passes it on under such a name, to functions of the project with such a parameter. No code prints, saves, compares
-      or unpacks it. If an object stores it, no code reads all attributes of an object.
+      passes it on under such a name, to functions of the project with such a parameter and without a decorator that may
+      show it. No code prints, saves, compares or unpacks it, or reads variables by `locals`, `globals`, `eval` or
+      frames. If an object stores it, no code reads all attributes of an object, or saves an object, except a dictionary
+      or list; the object holds no arguments of a command line. If a module stores it, no code lists names of a module.
+      No class declares it as a field.
 
     The rule adds `optimize_dataloaders`, `benchmark_performance` and those flags of augmentation that the function has
     as an argument or the project reads with `config.get`, if they are missing.

@@ -57,11 +57,13 @@ class LocalFunction(Rule):
       creates reads the name, unless the surrounding call consumes it.
     - `one-import`: if a captured name is imported, there is only one such import, and it is on every path to the
       function. A module of the project gives the name one value. No file replaces it, or a module in `sys.modules`.
-    - `not-inspected`: no code uses an attribute of the function or passes it to `inspect`. No file of the project sets
-      an attribute of an object with the name under which it is called. No file contains `.__name__` (except of a
-      class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or
-      `LambdaType`. If values are bound, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
-      `.__globals__` or `.__module__` (except of a class), nor checks whether an object is a `partial`.
+    - `not-inspected`: no code uses an attribute of the function or passes it to `inspect`. No file of the project,
+      along all variables, attributes, containers and parameters that may hold the function, sets an attribute on it, or
+      passes it on in a way that cannot be traced. If no values are bound, none uses it as a key or reads its
+      identity. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`, `__defaults__`,
+      `__closure__`, `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound, no file contains
+      `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a class), checks
+      whether an object is a `partial`, reads the class of the function (except for an error), or makes a method of it.
     - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
       `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the function has only
       the uses that `used-before-rebound` permits, and is not returned.

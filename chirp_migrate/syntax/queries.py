@@ -68,6 +68,17 @@ def is_in_string(module: Module, node: cst.CSTNode) -> bool:
     return any(isinstance(one, cst.FormattedStringExpression) for one in module.ancestors(node))
 
 
+def is_printed_code(module: Module, start: int, end: int) -> bool:
+    """Return whether a part of the text is code that an f-string prints, as ``f"{value=}"`` does."""
+    spans = module.once(_printed_spans)
+    return any(first <= start and end <= last for first, last in spans)
+
+
+def _printed_spans(module: Module) -> list[tuple[int, int]]:
+    printing = (one for one in module.find(cst.FormattedStringExpression) if one.equal is not None)
+    return [module.span(one) for one in printing]
+
+
 def is_super(node: cst.CSTNode) -> bool:
     """Return whether a node is a call of ``super``."""
     return isinstance(node, cst.Call) and is_name(node.func, "super")

@@ -52,11 +52,95 @@ SEEN = {
         DOUBLED,
         "import functools\n@functools.lru_cache\ndef mean(f):\n    return f(1)\ndef use(holder, f):\n    mean(f)\n",
     ),
-    "held weakly": (DOUBLED, "import weakref\nSEEN = weakref.WeakSet()\ndef use(holder, f):\n    pass\n"),
+    "held weakly": (DOUBLED, "import weakref\nSEEN = weakref.WeakSet()\ndef use(holder, f):\n    SEEN.add(f)\n"),
     "the class as a key": (LOCAL, "CACHE = {}\ndef use(ds):\n    return CACHE.setdefault(type(ds), ds)\n"),
     "the class kept": (LOCAL, "def use(ds):\n    cls = type(ds)\n    cls.uses = 1\n"),
     "classes counted": (LOCAL, "def use(*all):\n    return len({one.__class__ for one in all})\n"),
     "classes compared": (LOCAL, "def use(a, b=None):\n    return type(a) is type(b)\n"),
+    "assigned in the body of a class": (SCALED, "def use(holder, f):\n    class Ops:\n        run = f\n"),
+    "assigned to a parameter that is a class": (
+        SCALED,
+        "class Other: pass\ndef use(holder, f):\n    attach(Other, f)\ndef attach(to, f):\n    to.f = f\n",
+    ),
+    "assigned to a class beside another": (SCALED, "class Other: pass\ndef use(h, f):\n    Other.f, h.n = f, 1\n"),
+    "an entry of the namespace of a class": (SCALED, "def use(holder, f):\n    type('Other', (), {'f': f})\n"),
+    "patched into a class": (SCALED, "class Other: pass\ndef use(h, f):\n    patch.object(Other, 'f', f)\n"),
+    "bound by the class of methods": (SCALED, "def use(holder, f):\n    type(holder.__len__)(f, holder)\n"),
+    "its descriptor read": (SCALED, "def use(holder, f):\n    getattr(f, '__get__')(holder)\n"),
+    "checked with a class that a variable holds": (
+        SCALED,
+        "Function = type(len)\ndef use(holder, f):\n    return isinstance(f, Function)\n",
+    ),
+    "matched with a class": (SCALED, "def use(holder, f):\n    match f:\n        case Function(): pass\n"),
+    "dispatched by its class": (
+        SCALED,
+        "@functools.singledispatch\ndef size(f):\n    return 1\ndef use(holder, f):\n    size(f)\n",
+    ),
+    "its class among others": (SCALED, "def use(holder, f):\n    return [*map(type, [f, holder])]\n"),
+    "passed on twice and set": (
+        DOUBLED,
+        "def use(h, f):\n    one(f)\ndef one(a):\n    two(b=a)\ndef two(b):\n    b.uses = 1\n",
+    ),
+    "an attribute set in a loop": (DOUBLED, "def use(h, f):\n    for n, one in enumerate([f]): one.place = n\n"),
+    "its id as a key": (DOUBLED, "SEEN = {}\ndef use(h, f):\n    key = id(f)\n    SEEN[key] = 1\n"),
+    "a part of a key": (DOUBLED, "SEEN = {}\ndef use(h, f):\n    SEEN.setdefault((f, 1), 2)\n"),
+    "a key under another name": (DOUBLED, "SEEN = {}\ndef use(*all):\n    h, key = all\n    SEEN[key] = 1\n"),
+    "a key in a method of a dictionary": (
+        DOUBLED,
+        "class Seen(dict):\n    def note(self, key): self[key] = 1\ndef use(h, f):\n    Seen().note(f)\n",
+    ),
+    "an argument of a function with an added cache": (
+        DOUBLED,
+        "mean = functools.lru_cache(maxsize=None)(plain)\ndef use(h, f):\n    mean(f)\n",
+    ),
+    "a weak reference": (DOUBLED, "def use(h, f):\n    weakref.finalize(f, print)\n"),
+    "kept in a registry and set": (
+        DOUBLED,
+        "KEPT = []\ndef use(h, f):\n    KEPT.append(f)\ndef number():\n    for n, one in enumerate(KEPT): one.n = n\n",
+    ),
+    "returned and set": (DOUBLED, "def use(h, f):\n    return f\ndef number(h):\n    use(h, len).n = 1\n"),
+    "a field of what may be a key": (
+        DOUBLED,
+        "@dataclass(frozen=True)\nclass Spec:\n    f: object\ndef use(h, f):\n    Spec(f)\n",
+    ),
+    "sorted by its id": (DOUBLED, "def use(h, f):\n    return sorted([f, len], key=id)\n"),
+    "read by its name and set": (
+        DOUBLED,
+        "def use(h, f):\n    h.f = f\ndef number(h):\n    operator.attrgetter('f')(h).n = 1\n",
+    ),
+    "read from the mapping and set": (DOUBLED, "def use(h, f):\n    h.f = f\ndef number(h):\n    vars(h)['f'].n = 1\n"),
+    "given to a property": (
+        DOUBLED,
+        "class H:\n    @property\n    def f(self): return 1\n    @f.setter\n    def f(self, to): to.n = 1\n"
+        "def use(h, f):\n    h.f = f\n",
+    ),
+    "given to a class in a registry": (
+        DOUBLED,
+        "class Op:\n    def __init__(self, hook): hook.n = 1\nALL = {1: Op}\ndef use(h, f):\n    ALL[1](hook=f)\n",
+    ),
+    "an element of an iterable object": (
+        DOUBLED,
+        "class All:\n    def __init__(self, f): self.all = [f]\n    def __iter__(self): return iter(self.all)\n"
+        "def use(h, f):\n    for one in All(f): one.n = 1\n",
+    ),
+    "set by a lambda that is mapped": (DOUBLED, "def use(h, f):\n    [*map(lambda one: setattr(one, 'n', 1), [f])]\n"),
+    "set by a lambda that is called": (DOUBLED, "def use(h, f):\n    (lambda one: setattr(one, 'n', 1))(f)\n"),
+    "set by a partial": (DOUBLED, "def use(h, f):\n    functools.partial(setattr, f, 'n')(1)\n"),
+    "added by another name": (DOUBLED, "SEEN = set()\nnote = SEEN.add\ndef use(h, f):\n    note(f)\n"),
+    "sorted by a lambda": (DOUBLED, "def use(h, f):\n    return sorted([f, len], key=lambda one: id(one))\n"),
+    "its class by another name": (SCALED, "kind = type\ndef use(h, f):\n    return kind(f) is kind(h)\n"),
+    "counted on the class": (LOCAL, "def use(ds):\n    type(ds).uses = 1\n"),
+    "the class of each": (LOCAL, "def use(*all):\n    return len(set(map(type, all)))\n"),
+    "the class under its name": (LOCAL, "def use(a, b=None):\n    return getattr(a, '__class__') is b\n"),
+    "the first of the bases": (LOCAL, "SEEN = {}\ndef use(ds):\n    SEEN[type(ds).__mro__[0]] = 1\n"),
+    "the function of a method": (LOCAL, "SEEN = {}\ndef use(ds):\n    SEEN[ds.__getitem__.__func__] = 1\n"),
+    "the class of a thing with the name of an error": (
+        LOCAL,
+        "def use(*all):\n    try: return {type(e) for e in all}\n    except OSError as e: return e\n",
+    ),
+    "the class by another name": (LOCAL, "kind = type\ndef use(a, b=None):\n    return kind(a) is kind(b)\n"),
+    "a function with a self": (LOCAL, "SEEN = {}\ndef use(self):\n    SEEN[type(self)] = 1\n"),
+    "the place of the class": (LOCAL, "def use(ds):\n    return type(ds).__qualname__\n"),
 }
 
 UNSEEN = {
@@ -71,6 +155,37 @@ UNSEEN = {
     "the name of the class": (LOCAL, "def use(ds):\n    return type(ds).__module__\n"),
     "the class and a named one": (LOCAL, "def use(ds):\n    return type(ds) is dict or type(ds) in (list, tuple)\n"),
     "an object of the class": (LOCAL, "def use(ds):\n    return type(ds)()\n"),
+    "an attribute of a class": (SCALED, "class Config: pass\ndef use(h, f, size=1):\n    Config.size = size\n"),
+    "an attribute of an object": (SCALED, "def use(holder, f):\n    holder.other = f\n"),
+    "a key of the same name": (
+        DOUBLED,
+        "def use(h, f):\n    pass\ndef other(f, cache):\n    return cache[f], f in cache\n",
+    ),
+    "an object of the same name": (
+        DOUBLED,
+        "def use(h, f):\n    pass\ndef other(f):\n    f.uses = 1\n    return type(f)\n",
+    ),
+    "a new object as a key": (SCALED, "SEEN = {}\ndef use(holder, f):\n    SEEN[f] = 1\n"),
+    "other things held weakly": (
+        DOUBLED,
+        "import weakref\nSEEN = weakref.WeakSet()\ndef use(h, f):\n    SEEN.add(h)\n",
+    ),
+    "checks for known classes": (
+        SCALED,
+        "def use(h, f):\n    return isinstance(f, (str, list)) or callable(f) or f is None\n",
+    ),
+    "checks for a class of the project": (SCALED, "class Op: pass\ndef use(h, f):\n    return isinstance(f, Op)\n"),
+    "called by a lambda that is mapped": (DOUBLED, "def use(h, f):\n    return [*map(lambda one: one(1), [f])]\n"),
+    "assigned beside a key": (SCALED, "def use(h, f, key=1):\n    h.f, h.key = f, key\n    return {}[h.key]\n"),
+    "its class in an error": (SCALED, "def use(h, f):\n    if not callable(f): raise TypeError(type(f).__name__)\n"),
+    "a method of the class": (LOCAL, "def use(ds):\n    return type(ds).make(3)\n"),
+    "a parameter called type": (LOCAL, "def use(ds, type='x'):\n    return {type: 1}[type], [type]\n"),
+    "the class of the own object and another": (
+        LOCAL,
+        "class A:\n    def use(self, ds):\n        return type(self) == ds.__class__ or isinstance(ds, type(self))\n",
+    ),
+    "an annotation": (LOCAL, "def use(ds, kind: type = int, kinds: dict[str, type] = {}) -> type | None:\n    pass\n"),
+    "the class of the own object": (LOCAL, "class Other:\n    def use(self):\n        return {type(self): 1}\n"),
     "the class of an error": (LOCAL, "def use(ds):\n    try: len(ds)\n    except E as error: LOG[type(error)] = 1\n"),
 }
 
@@ -91,6 +206,7 @@ def test_what_no_code_can_see_is_rewritten(name: str) -> None:
     assert rewritten(*UNSEEN[name])
 
 
+STORED = "class R:\n    def save(self, config):\n        self.config = config\n"
 TRAINING = f"""{HEADER}from other import save
 def train(ds, config=None):
     default_config = {{"batch_size": 2, "num_epochs": 1, "learning_rate": 0.1}}
@@ -116,6 +232,22 @@ def train(ds, config=None):
             "class R:\n    def save(self, config):\n        self.config = config\ndef main(args): print(vars(args))",
             True,
         ),
+        (STORED + "def main(r): print(getattr(r, 'config'))\n", False),
+        (STORED + "def main(r):\n    for name in ('config',): print(getattr(r, name))\n", False),
+        (STORED + "def main(r): print(r.__getstate__())\n", False),
+        (STORED + "def main(r): torch.save(r, 'r.pt')\n", False),
+        (STORED + "def main(r):\n    state = {'r': 1}\n    torch.save(state, 'r.pt')\n", True),
+        (STORED + "def main(r): print(getattr(r, 'state'), {'config': 1}['config'])\n", True),
+        ("def save(config):\n    args.config = config\n    print(args)\n", False),
+        ("@logged\ndef save(config):\n    return config['batch_size']\n", False),
+        ("@torch.no_grad()\ndef save(config):\n    return config['batch_size']\n", True),
+        ("import json\ndef dump(config): pass\ndef save(config):\n    json.dump(config)\n", False),
+        ("def save(config):\n    print(locals())\n", False),
+        ("def save(config):\n    self.save_hyperparameters()\n", False),
+        ("def save(config):\n    return config.__len__()\n", False),
+        ("def save(config):\n    return config.setdefault('x', 1)\n", True),
+        ("@dataclass\nclass Job:\n    config: dict\ndef save(config): pass\n", False),
+        ("config = {}\ndef save(config): pass\nprint(dir(sys))\n", False),
     ],
 )
 def test_a_configuration_that_is_shown_gets_no_further_keys(other: str, changes: bool) -> None:
@@ -131,6 +263,8 @@ SWAPS = "def swapped(module, **names):\n    for name, value in names.items(): se
     [
         (f"{SWAPS}swapped(a, DataLoader=Fake)\n", False),
         ("def swap(module, name, value): setattr(module, name, value)\nswap(a, 'DataLoader', Fake)\n", False),
+        ("def swap(**names): globals().update(names)\nswap(DataLoader=Fake)\n", False),
+        ("def swap(**names): NAMES.update(names)\nswap(DataLoader=Fake)\n", True),
         (f"{SWAPS}swapped(a, Loader=Fake)\n", True),
         ("build(DataLoader=Fake)\n", True),
     ],
@@ -148,3 +282,23 @@ def test_a_long_call_in_an_f_string_stays_on_its_line() -> None:
     )
     after, _ = migrate("CHP001", text)
     assert "{len(OptimalDataLoaderFactory.create_loader(ds, batch_size=batch_size, drop_last=True))}" in after
+
+
+def test_code_that_an_f_string_prints_stays() -> None:
+    text = f"{HEADER}def run(ds):\n    print(f'{{len(DataLoader(ds))=}}', f'{{len(DataLoader(ds))}}')\n"
+    after, findings = migrate("CHP001", text)
+    assert "{len(DataLoader(ds))=}" in after and "{len(OptimalDataLoaderFactory.create_loader(ds))}" in after
+    assert [message.partition(";")[0] for message in reports(findings)] == [
+        "not rewritten: an f-string with `=` prints the code"
+    ]
+
+
+@pytest.mark.parametrize(("shown", "changes"), [("{k=}", False), ("{i=} {k}", True)])
+def test_a_local_class_that_prints_captured_names_stays(shown: str, changes: bool) -> None:
+    text = (
+        f"{HEADER}def make(k):\n    class D(Dataset):\n        def __len__(self):\n            return 4\n"
+        f"        def __getitem__(self, i):\n            print(f'{shown}')\n            return i * k\n"
+        "    return DataLoader(D(), num_workers=2)\n"
+    )
+    after, _ = migrate("CHP006", text)
+    assert (after != text) is changes

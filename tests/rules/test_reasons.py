@@ -107,7 +107,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "sets attributes on an object of the same name",
+        "may set attributes on it",
         LAMBDA + "x.collate_fn.k = 3\n",
         ("collate_fn.k", "other.k"),
     ),
@@ -421,7 +421,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP006",
-        "the module reads names of classes",
+        "the project reads names of classes",
         CLASS + ("\n\nShifted = 3\nprint(type(x).__name__)\n"),
         ("print(type(x).__name__)\n", ""),
     ),

@@ -300,16 +300,23 @@ def is_replaced(module: Module, project: Project, path: str) -> bool:
     )
 
 
+#: Code that sets names of its own module that it computes.
+_SETS_GLOBALS = r"""\bglobals\s*\(\s*\)\s*(?:\.\s*(?:update|setdefault|__setitem__)\b|\|=|\[[^\]"']*\]\s*=(?!=))"""
+
+
 def may_be_set_by_helper(project: Project, name: str) -> bool:
     """Return whether a call may have code of the project set a name of a module: it gives the name, by keyword or in
     quotes, and a function sets attributes with computed names.
     """
     last = re.escape(name)
     given = rf"""[(,]\s*{last}\s*=(?!=)|[(,]\s*["']{last}["']\s*[,)]"""
-    return project.search(given, name) and any(
-        True
-        for _, text in project.matching(re.compile("|".join(_BY_NAME)), *_BY_NAME)
-        for _ in _set_by_computed_names(_tree(text), None)
+    return project.search(given, name) and (
+        project.holds(_SETS_GLOBALS, "globals")
+        or any(
+            True
+            for _, text in project.matching(re.compile("|".join(_BY_NAME)), *_BY_NAME)
+            for _ in _set_by_computed_names(_tree(text), None)
+        )
     )
 
 

@@ -6,17 +6,39 @@ import ast
 import contextlib
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from chirp_migrate.syntax.module import UnparsableModule
-from chirp_migrate.syntax.outline import Outline
+from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 
 _NAME = re.compile(r"\w*config", re.IGNORECASE)
 #: Methods of a dict that show, or give away, more than what they are asked for.
 _WHOLE = frozenset({"items", "keys", "values", "pop", "popitem", "clear", "fromkeys"})
 #: What gives all attributes of an object; those of command lines hold no configuration.
-_ALL_ATTRIBUTES = r"\b__dict__\b|\bvars\s*\((?!\s*\w*(?:args|opts?|options)\s*\))|\b(?:asdict|astuple)\s*\("
+_ALL_ATTRIBUTES = (
+    r"\b__dict__\b|\bvars\s*\((?!\s*\w*(?:args|opts?|options)\s*\))|\b(?:asdict|astuple|getmembers)\s*\("
+    r"|\bdir\s*\(|\.\s*__(?:getstate|reduce|reduce_ex)__\s*\("
+)
+_WORDS_OF_ATTRIBUTES = (
+    *("__dict__", "vars", "asdict", "astuple", "getmembers", "dir", "__getstate__", "__reduce__", "__reduce_ex__"),
+)
+#: What gives all names of a module.
+_ALL_NAMES = r"\b(?:dir|getmembers)\s*\(\s*\w|\bvars\s*\(\s*sys\.modules"
+#: What gives all variables of a function that calls it.
+_FRAMES = r"\b(?:f_locals|f_back|currentframe|_getframe|save_hyperparameters)\b"
+_WORDS_OF_FRAMES = ("f_locals", "f_back", "currentframe", "_getframe", "save_hyperparameters")
+#: Functions that read variables of the calling function or module.
+_READING_VARIABLES = frozenset({"locals", "globals", "eval", "exec"})
+#: Arguments of a command line, which programs print.
+_COMMAND_LINE = re.compile(r"\w*(?:args|opts?|options|namespace)")
+#: Decorators that pass arguments on and show them to no one.
+_PLAIN_DECORATORS = frozenset(
+    {"staticmethod", "classmethod", "property", "abstractmethod", "contextmanager", "override", "overload", "wraps"}
+    | {"no_grad", "enable_grad", "inference_mode"}
+)
+#: Functions that save an object.
+_SAVING = frozenset({"save", "dump", "dumps"})
 
 
 def first_whole_use(project: Project) -> str | None:
@@ -32,23 +54,92 @@ def first_whole_use(project: Project) -> str | None:
     for outline in outlines:
         for name, parameters in _definitions(outline):
             known[name].append(parameters)
-    attributes_are_read = project.holds(_ALL_ATTRIBUTES, "__dict__", "vars", "asdict", "astuple")
+    attributes_are_read = project.holds(_ALL_ATTRIBUTES, *_WORDS_OF_ATTRIBUTES)
+    names_are_read = project.holds(_ALL_NAMES, "dir", "getmembers", "vars")
+    frames_are_read = project.holds(_FRAMES, *_WORDS_OF_FRAMES)
+    attributes = [node for outline in outlines for node in outline.find(ast.Attribute)]
+    stored = {node.attr for node in attributes if _is_config(node) and _is_stored(node)}
     for outline in outlines:
+        libraries = _libraries(outline, project)
         for node in ast.walk(outline.tree):
-            if attributes_are_read and isinstance(node, ast.Attribute) and _is_config(node) and _is_stored(node):
-                return ast.unparse(node)
+            if (
+                (attributes_are_read and isinstance(node, ast.Attribute) and _is_config(node) and _is_stored(node))
+                or (frames_are_read and isinstance(node, ast.arg) and _NAME.fullmatch(node.arg))
+                or (names_are_read and _is_global(node, outline))
+                or _shows_stored(node, outline, stored)
+                or _shows_all(node, outline)
+            ):
+                return ast.unparse(node).partition("\n")[0]
             if isinstance(node, ast.alias) and _is_renamed(node) and isinstance(outline.parents[node], ast.ImportFrom):
                 return ast.unparse(node)
             if _is_config(node) and isinstance(getattr(node, "ctx", None), ast.Load):
-                found = _whole_use(node, outline.parents, known)
+                found = _whole_use(node, outline.parents, known, libraries)
                 if found is not None:
                     return ast.unparse(found).partition("\n")[0]
     return None
 
 
+def _libraries(outline: Outline, project: Project) -> frozenset[str]:
+    """Return the names that a module imports from other packages."""
+    found = set[str]()
+    for node in outline.find(ast.Import):
+        foreign = (one for one in node.names if not project.has_package(one.name.partition(".")[0]))
+        found.update(one.asname or one.name.partition(".")[0] for one in foreign)
+    for source in outline.find(ast.ImportFrom):
+        if not source.level and not project.has_package((source.module or "").partition(".")[0]):
+            found.update(one.asname or one.name for one in source.names)
+    return frozenset(found)
+
+
+def _is_global(node: ast.AST, outline: Outline) -> bool:
+    """Return whether a statement of the module itself assigns a configuration."""
+    return (
+        isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Store)
+        and _is_config(node)
+        and not any(isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) for one in outline.ancestors(node))
+    )
+
+
+def _shows_stored(node: ast.AST, outline: Outline, stored: Collection[str]) -> bool:
+    """Return whether code may read a stored configuration by its name, or saves an object that may hold it."""
+    parent = outline.parents.get(node)
+    match node:
+        case ast.Constant(value=str(name)) if name in stored:
+            listed = isinstance(parent, ast.Tuple | ast.List | ast.Set)
+            return listed or (isinstance(parent, ast.Call) and _name_of_callee(parent) in ("getattr", "attrgetter"))
+        case ast.Attribute(value=ast.Name(id=owner)) if _is_config(node) and _is_stored(node):
+            return _COMMAND_LINE.fullmatch(owner) is not None
+        case ast.Call(args=[ast.Name(id=name), *_]) if stored and _name_of_callee(node) in _SAVING:
+            return isinstance(node.func, ast.Attribute) and not _is_dictionary(name, outline)
+    return False
+
+
+def _is_dictionary(name: str, outline: Outline) -> bool:
+    """Return whether all values of a variable are dictionaries, lists, states of models and the like."""
+    assigned = (one for one in outline.find(ast.Assign) if name in [getattr(to, "id", "") for to in one.targets])
+    values = [one.value for one in assigned]
+    plain, calls = (ast.Dict, ast.DictComp, ast.List, ast.ListComp, ast.Tuple), ("dict", "list", "state_dict")
+    return bool(values) and all(isinstance(one, plain) or _name_of_callee(one) in calls for one in values)
+
+
+def _shows_all(node: ast.AST, outline: Outline) -> bool:
+    """Return whether code reads all variables, or a class prints a field that is a configuration."""
+    match node:
+        case ast.Call(func=ast.Name(id=name)):
+            return name in _READING_VARIABLES
+        case ast.AnnAssign(target=ast.Name() as field):
+            return _is_config(field) and isinstance(outline.parents[node], ast.ClassDef)
+    return False
+
+
 def _definitions(outline: Outline) -> Iterator[tuple[str, list[str]]]:
     """Return the functions, methods and classes with the names of their parameters after ``self``."""
     for function in outline.functions:
+        called = (one.func if isinstance(one, ast.Call) else one for one in function.decorator_list)
+        if any(last_name(one) not in _PLAIN_DECORATORS for one in called):
+            yield function.name, []  # the decorator may show what it passes on
+            continue
         names = [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
         names = names[1:] if names[:1] in (["self"], ["cls"]) else names
         yield function.name, names
@@ -72,34 +163,37 @@ def _is_renamed(imported: ast.alias) -> bool:
 
 
 def _whole_use(
-    node: ast.AST, parents: Mapping[ast.AST, ast.AST], known: Mapping[str, list[list[str]]]
+    node: ast.AST,
+    parents: Mapping[ast.AST, ast.AST],
+    known: Mapping[str, list[list[str]]],
+    libraries: Collection[str],
 ) -> ast.AST | None:
     """Return where code uses the value of ``node`` as a whole; ``None`` if it does not."""
     parent = parents[node]
     match parent:
         case ast.BoolOp() | ast.IfExp():  # config or {}
-            return _whole_use(parent, parents, known)
+            return _whole_use(parent, parents, known, libraries)
         case ast.Dict(keys=keys, values=values):  # {**config, …}
             merged = any(key is None and value is node for key, value in zip(keys, values, strict=True))
-            return _whole_use(parent, parents, known) if merged else parent
+            return _whole_use(parent, parents, known, libraries) if merged else parent
         case ast.Attribute(attr="copy") if isinstance(parents[parent], ast.Call):
-            return _whole_use(parents[parent], parents, known)
+            return _whole_use(parents[parent], parents, known, libraries)
         case ast.Attribute(attr=name):
-            return parent if name in _WHOLE else None
+            return parent if name in _WHOLE or name == "copy" or name.startswith("__") else None
         case ast.Assign(targets=targets):
             return None if all(map(_is_config, targets)) else parent
         case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
             return None if _is_config(target) else parent
         case ast.keyword(arg=keyword):
             call = parents[parent]
-            callees = known.get(_name_of_callee(call), [])
+            callees = _callees(call, known, libraries)
             is_kept = _NAME.fullmatch(keyword or "") and callees and all(keyword in names for names in callees)
             return None if is_kept else call
         case ast.Call(func=ast.Attribute(value=owner, attr="update")) if node in parent.args and _is_config(owner):
             return None
         case ast.Call(args=args) if node in args:
             place, starred = args.index(node), any(isinstance(argument, ast.Starred) for argument in args)
-            taking = [names[place : place + 1] for names in known.get(_name_of_callee(parent), [])]
+            taking = [names[place : place + 1] for names in _callees(parent, known, libraries)]
             same = bool(taking) and all(names and _NAME.fullmatch(names[0]) for names in taking)
             return None if same and not starred else parent
         case ast.Compare(ops=operators):
@@ -110,6 +204,15 @@ def _whole_use(
         case ast.If() | ast.While() | ast.Assert() | ast.UnaryOp() | ast.Expr():
             return None
     return parent
+
+
+def _callees(call: ast.AST, known: Mapping[str, list[list[str]]], libraries: Collection[str]) -> list[list[str]]:
+    """Return the parameters of the functions of the project that a call may call."""
+    root = call.func if isinstance(call, ast.Call) else call
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    is_foreign = isinstance(root, ast.Name) and root.id in libraries
+    return [] if is_foreign else known.get(_name_of_callee(call), [])
 
 
 def _name_of_callee(call: ast.AST) -> str:

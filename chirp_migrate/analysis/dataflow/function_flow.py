@@ -1,0 +1,698 @@
+"""Places where a project may see that a function was replaced: a search along everything that may hold the function.
+
+A function flows through variables, attributes by their names, containers, arguments of functions of the project, and
+results. Functions of other packages call a function, or keep it under the name of the keyword.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import TypeGuard
+
+import libcst as cst
+
+from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
+from chirp_migrate.syntax.outline import last_name
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["Look", "looks_at_function"]
+
+
+class Look(Enum):
+    """What code does with a function, apart from calls."""
+
+    KEY = "uses it as a key, or reads its identity"
+    ATTRIBUTE = "sets attributes on it"
+    METHOD = "makes a method of it"
+    CLASS = "reads its class"
+    LOST = "passes it on where it cannot be traced"
+
+
+#: A variable of a function by file and place, or ``("", attribute)``, which also stands for names of modules, or
+#: ``("()", function)`` for results.
+_Holder = tuple[str, ...]
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = (*_DEFINITIONS, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS)
+#: Parts of code in which a function is only called, tested, compared or shown.
+_HARMLESS = (
+    *(ast.Call, ast.Compare, ast.Expr, ast.If, ast.IfExp, ast.While, ast.Assert, ast.FormattedValue, ast.UnaryOp),
+    *(ast.Delete, ast.comprehension, ast.Slice),
+)
+#: Code between the start of an expression and its lambda.
+_BRACKETS = re.compile(r"[\s(\\]*")
+#: How many variables and attributes may hold one function.
+_MOST = 300
+#: Functions and classes that keep what they are given by its identity.
+_KEYS = frozenset({"id", "hash", "set", "frozenset", "Counter", "fromkeys"}) | frozenset(
+    {"WeakSet", "WeakKeyDictionary", "WeakValueDictionary", "ref", "proxy", "finalize", "WeakMethod"}
+)
+#: Methods that take a key.
+_KEYED = frozenset({"add", "get", "setdefault", "pop", "discard", "__contains__", "__getitem__", "__setitem__"})
+#: Methods with which a container takes elements, and those that return them.
+_TAKING = frozenset({"append", "appendleft", "insert", "extend", "add", "setdefault", "update", "put", "__setitem__"})
+_GIVING = frozenset({"items", "values", "get", "pop", "popitem", "popleft", "copy", "setdefault", "__getitem__"})
+#: Functions whose results contain their arguments.
+_HOLDING = frozenset(
+    {"list", "tuple", "set", "frozenset", "dict", "deque", "iter", "next", "reversed", "enumerate", "zip", "chain"}
+    | {"filter", "sorted", "islice", "cycle", "copy", "getattr", "field"}
+)
+_INSPECTING = frozenset(
+    {"dir", "getsource", "getsourcelines", "getsourcefile", "getfullargspec", "getmodule", "getfile", "getdoc"}
+    | {"getclosurevars", "getmembers", "getmembers_static", "getattr_static", "get_type_hints"}
+)
+_CACHES = frozenset({"lru_cache", "cache"})
+_CALLERS = frozenset({"map", "filter", "sorted", "reduce", "starmap", "submit", "partial", "Thread", "Process"})
+#: Functions that make classes.
+_MAKERS = frozenset({"make_dataclass", "new_class", "MethodType"})
+
+
+def looks_at_function(module: Module, project: Project, node: cst.FunctionDef | cst.Lambda) -> dict[Look, str]:
+    """Return what code of the project may do with a function of a module, each with ``path:line``."""
+    return _Search(project).run(module, node)
+
+
+@dataclass(frozen=True)
+class _Definition:
+    """What a call of a name gives its arguments to: positional parameters, and all others by name."""
+
+    positional: tuple[_Holder, ...]
+    named: dict[str, _Holder]
+    rest: tuple[_Holder, ...]
+    is_cached: bool = False
+    dispatches: bool = False
+    is_method: bool = False
+
+
+class _File:
+    """The names of one file, by scope."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        try:
+            self.tree: ast.AST = syntax_tree(text)
+        except UnparsableModule:
+            self.tree = ast.Module([], [])  # it does not run
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.scopes: dict[ast.AST, ast.AST] = {}
+        self.binds: dict[ast.AST, set[str]] = defaultdict(set)
+        self.outer: dict[ast.AST, set[str]] = defaultdict(set)
+        self.reads: dict[str, list[ast.expr]] = defaultdict(list)
+        self.calls: dict[str, list[ast.Call]] = defaultdict(list)
+        self.aliases: list[ast.alias] = []
+        self.definitions: dict[str, list[ast.AST]] = defaultdict(list)
+        self.stored: set[str] = set()
+        self._enter(self.tree, self.tree)
+
+    def _enter(self, root: ast.AST, outermost: ast.AST) -> None:
+        pending = [(root, outermost)]
+        while pending:
+            node, scope = pending.pop()
+            self.scopes[node] = scope
+            self._note(node, scope)
+            inner = node if isinstance(node, _SCOPES) else scope
+            around = self.scopes[self.parents[node]] if isinstance(node, ast.arguments) else scope
+            outside = _outside_parts(node)
+            for child in ast.iter_child_nodes(node):
+                self.parents[child] = node
+                pending.append((child, around if child in outside else inner))
+
+    def _note(self, node: ast.AST, scope: ast.AST) -> None:
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                if isinstance(node.ctx, ast.Load):
+                    self.reads[name].append(node)
+                elif isinstance(node, ast.Name):
+                    while isinstance(self.parents[node], ast.NamedExpr) and isinstance(scope, _COMPREHENSIONS):
+                        scope = self.scopes[scope]
+                    self.binds[scope].add(name)
+                    self.stored.add(name)
+            case ast.arg(arg=name) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                self.binds[scope].add(name)
+            case ast.ExceptHandler(name=str(name)):
+                self.binds[scope].add(name)
+            case ast.alias():
+                self.aliases.append(node)
+                if not isinstance(scope, ast.Module):
+                    self.binds[scope].add((node.asname or node.name).partition(".")[0])
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                self.outer[scope].update(names)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                self.binds[scope].add(name)
+                self.definitions[name].append(node)
+            case ast.Call(func=called):
+                self.calls[last_name(called)].append(node)
+                if last_name(called) in ("getattr", "attrgetter"):
+                    for one in node.args:
+                        if isinstance(one, ast.Constant) and isinstance(one.value, str):
+                            self.reads[one.value].append(node)
+            case ast.Subscript(slice=ast.Constant(value=str(name)), value=mapping):
+                if last_name(mapping) == "__dict__" or last_name(getattr(mapping, "func", mapping)) == "vars":
+                    self.reads[name].append(node)
+
+    def holder(self, name: str, node: ast.AST) -> _Holder:
+        """Return what stands for a name that ``node`` reads or binds."""
+        scope, first = self.scopes[node], True
+        while not isinstance(scope, ast.Module):
+            if name in self.binds[scope] - self.outer[scope] and (first or not isinstance(scope, ast.ClassDef)):
+                return ("", name) if isinstance(scope, ast.ClassDef) else self.variable(scope, name)
+            scope, first = self.scopes[scope], False
+        return "", name
+
+    def variable(self, scope: ast.AST, name: str) -> _Holder:
+        """Return what stands for a variable of a function."""
+        return self.path, str(getattr(scope, "lineno", 0)), str(getattr(scope, "col_offset", 0)), name
+
+    def owner(self, node: ast.AST) -> ast.ClassDef | None:
+        """Return the class whose method or body ``node`` is in."""
+        while (node := self.parents.get(node, self.tree)) is not self.tree:
+            if isinstance(node, ast.ClassDef):
+                return node
+        return None
+
+    def is_in_error(self, node: ast.AST) -> bool:
+        """Return whether an expression is part of the message of an error."""
+        while not isinstance(node, ast.stmt):
+            node = self.parents[node]
+        return isinstance(node, ast.Raise)
+
+    def is_self(self, node: ast.AST) -> bool:
+        """Return whether an expression is the object of a method."""
+        if not isinstance(node, ast.Name) or node.id != "self":
+            return False
+        owner = self.owner(node)
+        return owner is not None and all(last_name(base) != "type" for base in owner.bases)
+
+
+def _outside_parts(node: ast.AST) -> list[ast.AST]:
+    """Return the parts of a definition that are evaluated outside of it."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return [*node.decorator_list, *([node.returns] if node.returns else [])]
+        case ast.ClassDef():
+            return [*node.decorator_list, *node.bases, *node.keywords]
+        case ast.arguments():
+            return [*node.defaults, *(one for one in node.kw_defaults if one is not None)]
+    return []
+
+
+@lru_cache(maxsize=512)
+def _file(path: str, text: str) -> _File:
+    return _File(path, text)
+
+
+class _Search:
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._found: dict[Look, str] = {}
+        self._seen: set[_Holder] = set()
+        self._pending: list[_Holder] = []
+        self._climbed: set[ast.AST] = set()
+        self._called: dict[str, list[_Definition]] = {}
+
+    def run(self, module: Module, node: cst.FunctionDef | cst.Lambda) -> dict[Look, str]:
+        file = self._own = _file(module.path, module.text)
+        if isinstance(node, cst.Lambda):
+            start = module.span(node)[0]
+            lambdas = (one for one in file.scopes if isinstance(one, ast.Lambda))
+            places = {module.offset(one.lineno, one.col_offset): one for one in lambdas}
+            place = min((one for one in places if one >= start), default=start)
+            if _BRACKETS.fullmatch(module.text, start, place) is None or place not in places:
+                self._see(Look.LOST, file, file.tree)  # in an f-string, where older versions of Python misplace it
+            else:
+                self._climb(file, places[place])
+        else:
+            line = module.position(module.span(node.name)[0])[0]
+            named = (one for one in file.definitions[node.name.value] if isinstance(one, _DEFINITIONS))
+            found = max((one for one in named if one.lineno <= line), key=lambda one: one.lineno)
+            self._hold(file.holder(found.name, found))
+        while self._pending:
+            if len(self._seen) > _MOST:
+                self._see(Look.LOST, file, file.tree)
+                break
+            self._follow(self._pending.pop())
+        return self._found
+
+    def _files(self, word: str) -> Iterator[_File]:
+        for path in self._project.paths_containing(word):
+            yield self._file(path)
+
+    def _file(self, path: str) -> _File:
+        return self._own if path == self._own.path else _file(path, self._project.text(path))
+
+    def _see(self, look: Look, file: _File, node: ast.AST) -> None:
+        self._found.setdefault(look, f"{file.path}:{getattr(node, 'lineno', 1)}")
+
+    def _hold(self, *holders: _Holder) -> None:
+        for one in holders:
+            if one not in self._seen:
+                self._seen.add(one)
+                self._pending.append(one)
+
+    def _follow(self, holder: _Holder) -> None:
+        """Search all places that read a variable, attribute or result."""
+        kind, name = holder[0], holder[-1]
+        if kind == "()":
+            for file in self._files(name):
+                for call in file.calls.get(name, ()):
+                    self._climb(file, call)
+            return
+        files = [self._file(kind)] if kind else self._files(name)
+        for file in files:
+            for read in file.reads.get(name, ()):
+                if isinstance(read, ast.Name) != bool(kind) and kind:
+                    continue
+                if not isinstance(read, ast.Name) or file.holder(name, read) == holder:
+                    self._climb(file, read)
+                if isinstance(read, ast.Call) and isinstance(file.parents.get(read), ast.Call):
+                    self._climb(file, file.parents[read])  # attrgetter("…")(…), map(attrgetter("…"), …)
+            for one in file.aliases if not kind else ():
+                if one.name == name and one.asname:
+                    self._hold(file.holder(one.asname, one))
+
+    def _climb(self, file: _File, node: ast.AST) -> None:
+        """Search along the use of an expression that may be the function, or contain it."""
+        if node in self._climbed:
+            return
+        self._climbed.add(node)
+        parent = file.parents.get(node, file.tree)
+        match parent:
+            case ast.Call() if parent.func is not node:
+                self._give(file, parent, node)
+            case ast.keyword():
+                call = file.parents[parent]
+                if isinstance(call, ast.Call):
+                    self._give(file, call, node, parent.arg or "**")
+                else:
+                    self._see(Look.LOST, file, node)  # of a class
+            case ast.Starred():
+                call = file.parents[parent]
+                if isinstance(call, ast.Call):
+                    self._give(file, call, node, "*")
+                else:
+                    self._climb(file, parent)
+            case ast.Set() | ast.SetComp(elt=_):
+                self._see(Look.KEY, file, node)
+            case ast.Dict(keys=keys) if node in keys:
+                self._see(Look.KEY, file, node)
+            case ast.DictComp(key=key) if key is node:
+                self._see(Look.KEY, file, node)
+            case ast.Subscript(slice=key) if key is node:
+                self._see(Look.KEY, file, node)
+            case ast.Compare(ops=operators, comparators=others) if node is not others[-1] and any(
+                isinstance(one, ast.In | ast.NotIn) for one in operators
+            ):
+                self._see(Look.KEY, file, node)
+            case ast.IfExp(test=test) if test is node:
+                return
+            case ast.Tuple(elts=elements) if isinstance(around := file.parents[parent], ast.Assign):
+                for target in around.targets:
+                    self._assign(file, _target_at(target, elements, node), node)
+            case ast.Tuple() | ast.List() | ast.Dict() | ast.DictComp() | ast.ListComp() | ast.GeneratorExp():
+                self._climb(file, parent)
+            case ast.IfExp() | ast.BoolOp() | ast.BinOp() | ast.Await() | ast.Subscript():
+                self._climb(file, parent)
+            case ast.NamedExpr(target=target):
+                self._assign(file, target, node)
+                self._climb(file, parent)
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    self._assign(file, target, node)
+            case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
+                self._assign(file, target, node)
+            case (
+                ast.For(iter=iterable, target=target)
+                | ast.AsyncFor(iter=iterable, target=target)
+                | ast.comprehension(iter=iterable, target=target)
+            ) if iterable is node:
+                self._assign(file, _element_target(node, target), node)
+            case ast.Attribute(attr=name):
+                self._read_attribute(file, parent, name)
+            case ast.Return() | ast.Yield() | ast.YieldFrom():
+                self._return(file, parent)
+            case ast.arguments():
+                self._default(file, parent, node)
+            case ast.Match(cases=cases):
+                for pattern in (one for case in cases for one in ast.walk(case.pattern)):
+                    if isinstance(pattern, ast.MatchClass):
+                        self._see(Look.CLASS, file, pattern.cls)
+                    elif isinstance(pattern, ast.MatchAs | ast.MatchStar) and pattern.name:
+                        self._hold(file.holder(pattern.name, pattern))
+            case _ if not isinstance(parent, _HARMLESS):
+                self._see(Look.LOST, file, node)
+
+    def _read_attribute(self, file: _File, read: ast.Attribute, name: str) -> None:
+        around = file.parents.get(read, file.tree)
+        is_called = isinstance(around, ast.Call) and around.func is read
+        if name == "__dict__" or not isinstance(read.ctx, ast.Load):
+            self._see(Look.ATTRIBUTE, file, read)
+        elif name == "__class__":
+            self._see(Look.CLASS, file, read)
+        elif name == "__get__":
+            self._see(Look.METHOD, file, read)
+        elif name == "__hash__":
+            self._see(Look.KEY, file, read)
+        elif is_called and name in _GIVING:
+            self._climb(file, around)
+
+    def _assign(self, file: _File, target: ast.AST, value: ast.AST) -> None:
+        match target:
+            case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                for one in elements:
+                    self._assign(file, one, value)
+            case ast.Starred(value=inner):
+                self._assign(file, inner, value)
+            case ast.Name(id=name):
+                if isinstance(file.scopes[target], ast.ClassDef):
+                    self._see(Look.METHOD, file, target)
+                self._hold(file.holder(name, target))
+            case ast.Attribute(value=owner, attr=name):
+                if self._may_be_class(file, owner):
+                    self._see(Look.METHOD, file, target)
+                self._hold(("", name))
+                self._hold_assigned("__set__", "__setattr__")
+                self._hold(*(holder for found in self._definitions(name) for holder in found.positional[:1]))  # setters
+            case ast.Subscript(value=container):
+                self._hold_in(file, container)
+                self._hold_assigned("__setitem__")
+
+    def _hold_assigned(self, *methods: str) -> None:
+        """Record that methods of the project that assignments call get the function."""
+        for one in (found for method in methods for found in self._definitions(method)):
+            self._hold(*one.positional[1:2])
+
+    def _hold_in(self, file: _File, container: ast.AST) -> None:
+        """Record that a container holds the function."""
+        while isinstance(container, ast.Subscript):
+            container = container.value
+        match container:
+            case ast.Name(id=name):
+                self._hold(file.holder(name, container))
+            case ast.Attribute(attr=name):
+                self._hold(("", name))
+                if name == "__dict__" and self._may_be_class(file, container.value):
+                    self._see(Look.METHOD, file, container)
+            case ast.Call(func=called) if last_name(called) in ("vars", "globals", "locals"):
+                self._see(Look.LOST, file, container)
+
+    def _return(self, file: _File, statement: ast.AST) -> None:
+        scope = file.scopes[statement]
+        if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
+            self._hold(("()", scope.name))
+            if scope.name in ("__iter__", "__next__", "__enter__"):  # loops and `with` call it
+                self._see(Look.LOST, file, statement)
+            if scope.decorator_list:  # a property, or a function that another function calls
+                self._hold(("", scope.name))
+
+    def _default(self, file: _File, given: ast.arguments, node: ast.AST) -> None:
+        positional = [*given.posonlyargs, *given.args]
+        pairs = [
+            *zip(reversed(positional), reversed(given.defaults), strict=False),
+            *zip(given.kwonlyargs, given.kw_defaults, strict=True),
+        ]
+        for parameter, default in pairs:
+            if default is node:
+                self._hold(file.variable(file.parents[given], parameter.arg))
+
+    def _give(self, file: _File, call: ast.Call, node: ast.AST, keyword: str = "") -> None:
+        """Search along an argument of a call."""
+        name = last_name(call.func)
+        place = call.args.index(node) if node in call.args else 0
+        is_first = not keyword and place == 0
+        if _is_type_call(call.func) and not isinstance(call.func.args[0], ast.Name):
+            self._see(Look.METHOD, file, call)  # the class of methods
+        if name in _KEYS or (name in _KEYED and is_first):
+            self._see(Look.KEY, file, call)
+        if (name == "type" and len(call.args) == 3) or name in _MAKERS:
+            self._see(Look.METHOD, file, call)
+        elif name in ("type", *_INSPECTING) or (
+            name == "isinstance" and is_first and not self._are_known_classes(file, call.args[-1])
+        ):
+            if not file.is_in_error(call):
+                self._see(Look.CLASS, file, call)
+        elif name in ("getattr", "hasattr") and is_first:
+            asked = call.args[1] if len(call.args) > 1 else None
+            if not isinstance(asked, ast.Constant) or str(asked.value) in ("__get__", "__class__", "__hash__"):
+                self._see(Look.CLASS, file, call)
+        elif (name in ("setattr", "delattr", "__setattr__", "update_wrapper") and is_first) or name == "vars":
+            self._see(Look.ATTRIBUTE, file, call)
+        elif name in ("setattr", "__setattr__", "object") and place >= 1:
+            self._set(file, call)
+        for one in call.keywords:
+            if one.arg == "key" and node in call.args:
+                self._pass_to_callee(file, call, one.value, 0)
+        if name in _CALLERS and place and call.args:
+            self._pass_to_callee(file, call, call.args[0], place - 1)
+        if name in _TAKING and isinstance(call.func, ast.Attribute):
+            self._hold_in(file, call.func.value)
+            if keyword and keyword != "**":
+                self._hold(("", keyword))
+        if name in _HOLDING:
+            self._climb(file, call)
+        self._pass(file, call, name, place, keyword)
+
+    def _set(self, file: _File, call: ast.Call) -> None:
+        """Search along a call that sets an attribute: of an object, or of what a path names."""
+        owner, name = call.args[0], call.args[-2]
+        path = str(name.value) if isinstance(name, ast.Constant) else ""
+        if owner is name:
+            owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+        if self._may_be_class(file, owner) or any(part[:1].isupper() for part in path.split(".")[:-1]):
+            self._see(Look.METHOD, file, call)
+        if not path:
+            self._see(Look.LOST, file, call)
+        self._hold(("", path.rpartition(".")[2]))
+
+    def _pass_to_callee(self, file: _File, call: ast.Call, called: ast.expr, place: int) -> None:
+        """Search along an argument that a call passes to a function which it is given."""
+        callee = last_name(called)
+        if callee in _KEYS or callee in _KEYED:
+            self._see(Look.KEY, file, call)
+        elif callee == "type":
+            self._see(Look.CLASS, file, call)
+        elif callee in ("setattr", "__setattr__"):
+            self._see(Look.ATTRIBUTE, file, call)
+        for one in self._callees(file, called):
+            self._hold(*(one.positional[place : place + 1] or one.rest))
+
+    def _callees(self, file: _File, called: ast.expr) -> list[_Definition]:
+        """Return the definitions of what may be called: functions and classes of the project, or a lambda."""
+        return [_definition(file, called)] if isinstance(called, ast.Lambda) else self._definitions(last_name(called))
+
+    def _pass(self, file: _File, call: ast.Call, name: str, place: int, keyword: str) -> None:
+        owner = file.owner(call)
+        names = [name]
+        if name == "__init__" and owner is not None:
+            names = [last_name(base.value if isinstance(base, ast.Subscript) else base) for base in owner.bases]
+            is_explicit = isinstance(call.func, ast.Attribute) and not isinstance(call.func.value, ast.Call)
+            place = place - 1 if is_explicit else place
+        elif owner is not None and (name in ("cls", "__class__") or _is_type_call(call.func)):
+            names = [owner.name]
+        found = [one for title in names for one in self._definitions(title)] or self._callees(file, call.func)
+        if not found and file.holder(name, call)[0]:  # a variable
+            found = self._definitions("__call__")
+            names = []
+        if keyword and keyword[0] != "*" and not (names and names[0]):
+            self._hold(*self._parameters(keyword))  # of any function
+        if keyword and keyword[0] != "*" and not any(keyword in one.named for one in found):
+            self._hold(("", keyword))
+        owned = isinstance(call.func, ast.Attribute) and not self._may_be_class(file, call.func.value)
+        for one in found:
+            if one.is_cached:
+                self._see(Look.KEY, file, call)
+            if one.dispatches:
+                self._see(Look.CLASS, file, call)
+            if keyword in ("*", "**"):
+                self._hold(*one.positional, *one.named.values(), *one.rest)
+            elif keyword:
+                self._hold(*([one.named[keyword]] if keyword in one.named else one.rest))
+            else:
+                self._hold(*(one.positional[place : place + 1] or one.rest))
+                if one.is_method and not owned and place:
+                    self._hold(*(one.positional[place - 1 : place] or one.rest))
+
+    def _parameters(self, name: str) -> Iterator[_Holder]:
+        """Yield the parameters of all functions of the project with a name."""
+        for file in self._files(name):
+            given = (node for node in file.scopes if isinstance(node, ast.arg) and node.arg == name)
+            yield from (file.variable(file.scopes[node], name) for node in given)
+
+    def _definitions(self, name: str) -> list[_Definition]:
+        """Return the definitions of functions and classes of the project with a name."""
+        if name not in self._called:
+            self._called[name] = []  # classes may inherit from each other
+            for file in self._files(name) if name else ():
+                for node in file.definitions.get(name, ()):
+                    self._called[name] += self._definitions_of(file, node)
+                self._called[name] += _cached_variables(file, name)
+        return self._called[name]
+
+    def _definitions_of(self, file: _File, node: ast.AST) -> Iterator[_Definition]:
+        if isinstance(node, ast.ClassDef):
+            made = [
+                one for one in node.body if isinstance(one, ast.FunctionDef) and one.name in ("__init__", "__new__")
+            ]
+            for method in made:
+                yield _definition(file, method)
+            fields = [one.target.id for one in node.body if _is_field(one)]  # type: ignore[attr-defined]
+            if fields:
+                named: dict[str, _Holder] = {one: ("", one) for one in fields}
+                yield _Definition(tuple(named.values()), named, (), is_cached=_may_be_key(node))
+            for base in node.bases if not made else ():
+                yield from self._definitions(last_name(base.value if isinstance(base, ast.Subscript) else base))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield _definition(file, node)
+            for decorator in node.decorator_list:
+                called = decorator.func if isinstance(decorator, ast.Call) else decorator
+                for other in self._files(last_name(called)):
+                    for one in other.definitions.get(last_name(called), ()):
+                        inner = (part for part in ast.walk(one) if part is not one)
+                        yield from (_definition(other, part) for part in inner if isinstance(part, ast.FunctionDef))
+
+    def _are_known_classes(self, file: _File, asked: ast.AST) -> bool:
+        """Return whether an expression names classes that are neither those of functions nor of partial objects."""
+        match asked:
+            case ast.Tuple(elts=elements):
+                return all(self._are_known_classes(file, one) for one in elements)
+            case ast.BinOp(left=left, right=right):
+                return self._are_known_classes(file, left) and self._are_known_classes(file, right)
+            case ast.Constant(value=None):
+                return True
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                is_variable = isinstance(asked, ast.Name) and file.holder(name, asked)[0] != ""
+                return not is_variable and not any(name in one.stored for one in self._files(name))
+        return False
+
+    def _may_be_class(self, file: _File, owner: ast.AST, depth: int = 0) -> bool:
+        """Return whether an expression may be a class."""
+        if file.is_self(owner):
+            return False
+        match owner:
+            case ast.Name(id="cls") | ast.Attribute(attr="__class__" | "__mro__" | "__bases__"):
+                return True
+            case ast.Call(func=called):
+                return last_name(called) in ("type", "mro", "getmro", "__subclasses__") or any(
+                    self._may_be_class(file, one, depth) for one in owner.args
+                )
+            case ast.Name(id=name) | ast.Attribute(attr=name) if name.lstrip("_")[:1].isupper():
+                return not name.isupper() or any(
+                    isinstance(one, ast.ClassDef) for found in self._files(name) for one in found.definitions[name]
+                )
+            case ast.Subscript(value=inner) | ast.Starred(value=inner):
+                return self._may_be_class(file, inner, depth)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.BoolOp(values=parts):
+                return any(self._may_be_class(file, one, depth) for one in parts)
+            case ast.IfExp(body=one, orelse=other):
+                return self._may_be_class(file, one, depth) or self._may_be_class(file, other, depth)
+            case ast.GeneratorExp(generators=clauses) | ast.ListComp(generators=clauses):
+                return any(self._may_be_class(file, one.iter, depth) for one in clauses)
+            case ast.Name(id=name):
+                return depth < 4 and any(
+                    self._may_be_class(other, value, depth + 1) for other, value in self._values(file, name, owner)
+                )
+        return False
+
+    def _values(self, file: _File, name: str, read: ast.Name) -> Iterator[tuple[_File, ast.AST]]:
+        """Yield the expressions whose values a variable may have: assigned, iterated over, or passed by calls."""
+        holder = file.holder(name, read)
+        for node in file.scopes:
+            match node:
+                case ast.Assign(targets=targets, value=value):
+                    held = targets
+                case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
+                    held = [target]
+                case ast.NamedExpr(target=target, value=value):
+                    held = [target]
+                case ast.arg(arg=parameter) if parameter == name and file.holder(name, node) == holder:
+                    yield from self._passed(file, file.scopes[node], name)
+                    continue
+                case _:
+                    continue
+            parts = [one for target in held for one in ast.walk(target)]
+            if any(isinstance(one, ast.Name) and one.id == name and file.holder(name, one) == holder for one in parts):
+                yield file, value
+
+    def _passed(self, file: _File, function: ast.AST, parameter: str) -> Iterator[tuple[_File, ast.AST]]:
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            return
+        taking = _definition(file, function)
+        holder = file.variable(function, parameter)
+        owner = file.owner(function)
+        called = owner.name if function.name == "__init__" and owner is not None else function.name
+        for other in self._files(called):
+            for call in other.calls.get(called, ()):
+                for place, one in enumerate(call.args):
+                    if holder in (taking.positional[place : place + 1] or taking.rest):
+                        yield other, one
+                yield from ((other, one.value) for one in call.keywords if taking.named.get(one.arg or "") == holder)
+
+
+def _element_target(iterable: ast.AST, target: ast.AST) -> ast.AST:
+    """Return the part of a loop's target that gets the elements of a container, not their keys or numbers."""
+    match iterable, target:
+        case ast.Call(func=called), ast.Tuple(elts=[_, element]) if last_name(called) in ("items", "enumerate"):
+            return element
+    return target
+
+
+def _target_at(target: ast.AST, elements: list[ast.expr], value: ast.AST) -> ast.AST:
+    """Return the part of a target that gets one of the elements of a tuple."""
+    targets = target.elts if isinstance(target, ast.Tuple | ast.List) else []
+    if len(targets) == len(elements) and not any(isinstance(one, ast.Starred) for one in (*targets, *elements)):
+        return next(to for to, one in zip(targets, elements, strict=True) if one is value)
+    return target
+
+
+def _is_field(statement: ast.AST) -> bool:
+    return isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+
+
+def _may_be_key(node: ast.ClassDef) -> bool:
+    """Return whether objects of a class have a hash of their fields."""
+    options = {one.arg for decorator in node.decorator_list for one in getattr(decorator, "keywords", ())}
+    bases = {last_name(base) for base in node.bases}
+    return "NamedTuple" in bases or not options.isdisjoint(("frozen", "unsafe_hash"))
+
+
+def _is_type_call(called: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(called, ast.Call) and last_name(called.func) == "type" and len(called.args) == 1
+
+
+def _definition(file: _File, function: _Function) -> _Definition:
+    given = function.args
+    positional = [one.arg for one in (*given.posonlyargs, *given.args)]
+    written = [] if isinstance(function, ast.Lambda) else function.decorator_list
+    is_static = any(last_name(one) == "staticmethod" for one in written) or isinstance(function, ast.Lambda)
+    is_method = isinstance(file.scopes[function], ast.ClassDef) and not is_static
+    positional = positional[is_method:]
+    names = [one.arg for one in (*given.args, *given.kwonlyargs)]
+    rest = [one.arg for one in (given.vararg, given.kwarg) if one is not None]
+    decorators = {last_name(one.func if isinstance(one, ast.Call) else one) for one in written}
+    return _Definition(
+        tuple(file.variable(function, one) for one in positional),
+        {one: file.variable(function, one) for one in names},
+        tuple(file.variable(function, one) for one in rest),
+        not _CACHES.isdisjoint(decorators),
+        "singledispatch" in decorators,
+        is_method,
+    )
+
+
+def _cached_variables(file: _File, name: str) -> Iterable[_Definition]:
+    """Return a definition if a variable is assigned a function with a cache."""
+    assigned = (one for one in file.scopes if isinstance(one, ast.Assign)) if name in file.stored else ()
+    for node in assigned:
+        if any(last_name(one) == name for one in node.targets):
+            is_cached = (
+                any(last_name(one) in _CACHES for one in ast.walk(node.value))
+                or last_name(node.value) in _KEYS | _KEYED
+            )
+            return [_Definition((), {}, (), is_cached=is_cached, dispatches=last_name(node.value) == "type")]
+    return []
