@@ -6,7 +6,7 @@ import re
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.class_looks import place_of_class_value
+from chirp_migrate.analysis.dataflow.class_looks import place_of_class_change, place_of_class_value
 from chirp_migrate.analysis.dataflow.closures import Capture, captures, variable_reads
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import may_list_attributes, set_from_outside
@@ -114,10 +114,15 @@ class LocalClass:
                 raise NotMovable("it uses its own name")
         if self.project.holds(r"\b__subclasses__\b", "__subclasses__"):
             raise NotMovable("the project lists classes")
-        if self.project.holds(r"\b__qualname__\b", "__qualname__"):
+        if self.project.holds(
+            r"(?:\bcls|\bself\s*\.\s*__class__|\btype\(self\))\s*\.\s*__qualname__\b", "__qualname__"
+        ):
             raise NotMovable("the project reads where classes are defined (`__qualname__`)")
-        if (place := place_of_class_value(self.project)) is not None:
+        # Without captured values the classes of all calls are equal, until code sets an attribute on one of them.
+        if self.values and (place := place_of_class_value(self.project)) is not None:
             raise NotMovable(f"the project distinguishes objects by their class ({place})")
+        if not self.values and (place := place_of_class_change(self.project)) is not None:
+            raise NotMovable(f"the project may read or set attributes of the class of an object ({place})")
         if (code := use_of_class(self.module, self.node)) is not None:
             raise NotMovable(f"`{code}` in it refers to this one class")
         for one in find_in(self.node, cst.Attribute):

@@ -27,10 +27,12 @@ def make(k):
         def __len__(self):
             return 4
         def __getitem__(self, i):
-            return i * 2
+            return i * k
     use(Scaled())
     return DataLoader(Scaled(), num_workers=2)
 """
+#: The same without a captured value: the classes of all calls are equal.
+CLOSED = LOCAL.replace("i * k", "i * 2")
 
 SEEN = {
     "stored on a class": (SCALED, "def use(holder, function):\n    type(holder).fn = function\n"),
@@ -141,6 +143,29 @@ SEEN = {
     "the class by another name": (LOCAL, "kind = type\ndef use(a, b=None):\n    return kind(a) is kind(b)\n"),
     "a function with a self": (LOCAL, "SEEN = {}\ndef use(self):\n    SEEN[type(self)] = 1\n"),
     "the place of the class": (LOCAL, "def use(ds):\n    return type(ds).__qualname__\n"),
+    "counted on an equal class": (CLOSED, "def use(ds):\n    type(ds).uses = 1\n"),
+    "counted on an equal class by a variable": (CLOSED, "def use(ds):\n    kind = type(ds)\n    kind.uses = 1\n"),
+    "counted on an equal class by a function": (
+        CLOSED,
+        "def note(kind):\n    setattr(kind, 'uses', 1)\ndef use(ds):\n    note(ds.__class__)\n",
+    ),
+    "counted on an equal class that is returned": (
+        CLOSED,
+        "def kind(ds):\n    return ds.__class__\ndef use(ds):\n    kind(ds).uses = 1\n",
+    ),
+    "counted on equal classes in a list": (
+        CLOSED,
+        "KINDS = []\ndef use(ds):\n    KINDS.append(type(ds))\n    for kind in KINDS: kind.uses = 1\n",
+    ),
+    "the place of an equal class": (CLOSED, "def use(ds):\n    return type(ds).__qualname__\n"),
+    "the place of an equal class by a variable": (
+        CLOSED,
+        "def use(ds):\n    kind = ds.__class__\n    return kind.__qualname__\n",
+    ),
+    "the place of its own class": (
+        CLOSED,
+        "class Named:\n    def name(self): return type(self).__qualname__\ndef use(ds): pass\n",
+    ),
 }
 
 UNSEEN = {
@@ -154,7 +179,14 @@ UNSEEN = {
     "an item of the same name": (DOUBLED, "def use(holder, f, names=()):\n    return {'f': 1}['f'], list(names)\n"),
     "the name of the class": (LOCAL, "def use(ds):\n    return type(ds).__module__\n"),
     "the class and a named one": (LOCAL, "def use(ds):\n    return type(ds) is dict or type(ds) in (list, tuple)\n"),
-    "an object of the class": (LOCAL, "def use(ds):\n    return type(ds)()\n"),
+    "an object of the class": (CLOSED, "def use(ds):\n    return type(ds)()\n"),
+    "an equal class as a key": (CLOSED, "CACHE = {}\ndef use(ds):\n    return CACHE.setdefault(type(ds), 1)\n"),
+    "equal classes compared": (CLOSED, "def use(a, b=None):\n    return type(a) is type(b), isinstance(a, type(b))\n"),
+    "an equal class in a variable": (CLOSED, "def use(ds):\n    kind = type(ds)\n    return kind.__name__, kind()\n"),
+    "an attribute of another object": (CLOSED, "def use(ds):\n    kind = type(ds)\n    ds.kind = 1\n"),
+    "the place of a function": (CLOSED, "def use(ds):\n    return use.__qualname__\n"),
+    "a text with its name": (DOUBLED, "def use(h, f):\n    return {'x': 1}.get('augment_' + f.name)\n"),
+    "the key of a sort": (DOUBLED, "def use(h, f):\n    for one in sorted(h, key=f): one.n = 1\n"),
     "an attribute of a class": (SCALED, "class Config: pass\ndef use(h, f, size=1):\n    Config.size = size\n"),
     "an attribute of an object": (SCALED, "def use(holder, f):\n    holder.other = f\n"),
     "a key of the same name": (

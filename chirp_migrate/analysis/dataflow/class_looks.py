@@ -6,11 +6,12 @@ import ast
 import re
 from functools import lru_cache
 
+from chirp_migrate.analysis.dataflow.function_flow import change_of_class, whose_class
 from chirp_migrate.syntax.module import UnparsableModule
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["place_of_class_value"]
+__all__ = ["place_of_class_change", "place_of_class_value"]
 
 _CLASS_OF = re.compile(r"\btype\b|\b__class__\b|\b__func__\b")
 _CLASS_WORDS = ("type", "__class__", "__func__")
@@ -29,27 +30,41 @@ def place_of_class_value(project: Project) -> str | None:
     are no such uses.
     """
     for path, text in project.matching(_CLASS_OF, *_CLASS_WORDS):
-        line = _first_class_value(text)
-        if line is not None:
+        for line, _ in _class_values(text):
             return f"{path}:{line}"
     return None
 
 
+def place_of_class_change(project: Project) -> str | None:
+    """Where a file may set an attribute on the class of an object, or read its ``__qualname__``, as ``path:line``."""
+    lines = {}
+    for path, text in project.matching(_CLASS_OF, *_CLASS_WORDS):
+        found = _class_values(text)
+        for line, is_known in found:
+            if not is_known:
+                return f"{path}:{line}"
+        lines[path] = {line for line, _ in found}
+    return change_of_class(project, lines)
+
+
 @lru_cache(maxsize=1024)
-def _first_class_value(text: str) -> int | None:
+def _class_values(text: str) -> tuple[tuple[int, bool], ...]:
+    """Return the lines on which the class of an object is a value, and whether code there names the object."""
     try:
         outline = Outline("", text)
     except UnparsableModule:
-        return next((text.count("\n", 0, one.start()) + 1 for one in _CLASS_OF.finditer(text)), None)
+        return tuple((text.count("\n", 0, one.start()) + 1, False) for one in _CLASS_OF.finditer(text))
+    found = []
     for node in ast.walk(outline.tree):
+        line = int(getattr(node, "lineno", 1))
         if _names_class_of_any(node, outline):
-            return int(getattr(node, "lineno", 1))
-        asked = _whose_class(node)
+            found.append((line, False))
+        asked = whose_class(node)
         if asked is None or isinstance(asked, ast.Constant) or _is_own_or_caught(asked, outline):
             continue
         if _is_value(node, outline):
-            return int(getattr(node, "lineno", 1))
-    return None
+            found.append((line, True))
+    return tuple(found)
 
 
 def _names_class_of_any(node: ast.AST, outline: Outline) -> bool:
@@ -73,16 +88,6 @@ def _names_class_of_any(node: ast.AST, outline: Outline) -> bool:
         case ast.arg() | ast.AnnAssign() | ast.FunctionDef() | ast.AsyncFunctionDef():
             return False
     return True
-
-
-def _whose_class(node: ast.AST) -> ast.expr | None:
-    """Return ``x`` of ``type(x)`` and ``x.__class__``."""
-    match node:
-        case ast.Call(func=ast.Name(id="type"), args=[asked], keywords=[]):
-            return asked
-        case ast.Attribute(value=asked, attr="__class__"):
-            return asked
-    return None
 
 
 def _is_own_or_caught(asked: ast.expr, outline: Outline) -> bool:
@@ -121,7 +126,7 @@ def _is_value(node: ast.AST, outline: Outline) -> bool:
 
 def _is_own_class(node: ast.expr, outline: Outline) -> bool:
     """Return whether an expression is the class of a method's own object, which no class of a function is."""
-    asked = _whose_class(node)
+    asked = whose_class(node)
     return isinstance(asked, ast.Name) and asked.id == "self" and _is_own_or_caught(asked, outline)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -21,7 +21,7 @@ from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.outline import last_name
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["Look", "looks_at_function"]
+__all__ = ["Look", "change_of_class", "looks_at_function", "whose_class"]
 
 
 class Look(Enum):
@@ -31,6 +31,7 @@ class Look(Enum):
     ATTRIBUTE = "sets attributes on it"
     METHOD = "makes a method of it"
     CLASS = "reads its class"
+    PLACE = "reads where it is defined"
     LOST = "passes it on where it cannot be traced"
 
 
@@ -46,6 +47,7 @@ _HARMLESS = (
     *(ast.Call, ast.Compare, ast.Expr, ast.If, ast.IfExp, ast.While, ast.Assert, ast.FormattedValue, ast.UnaryOp),
     *(ast.Delete, ast.comprehension, ast.Slice),
 )
+_TEXTS = (ast.Constant, ast.JoinedStr)
 #: Code between the start of an expression and its lambda.
 _BRACKETS = re.compile(r"[\s(\\]*")
 #: How many variables and attributes may hold one function.
@@ -76,7 +78,17 @@ _MAKERS = frozenset({"make_dataclass", "new_class", "MethodType"})
 
 def looks_at_function(module: Module, project: Project, node: cst.FunctionDef | cst.Lambda) -> dict[Look, str]:
     """Return what code of the project may do with a function of a module, each with ``path:line``."""
-    return _Search(project).run(module, node)
+    return _Search(project, _file(module.path, module.text)).run(module, node)
+
+
+def change_of_class(project: Project, lines: Mapping[str, Collection[int]]) -> str | None:
+    """Return where code may set attributes on a class or read its ``__qualname__``, as ``path:line``.
+
+    Args:
+        project: the files.
+        lines: per file, the lines on which the class of an object is a value.
+    """
+    return _Search(project).change_of_class(lines)
 
 
 @dataclass(frozen=True)
@@ -209,16 +221,26 @@ def _file(path: str, text: str) -> _File:
 
 
 class _Search:
-    def __init__(self, project: Project) -> None:
-        self._project = project
+    def __init__(self, project: Project, own: _File | None = None) -> None:
+        self._project, self._own = project, own
         self._found: dict[Look, str] = {}
         self._seen: set[_Holder] = set()
         self._pending: list[_Holder] = []
         self._climbed: set[ast.AST] = set()
         self._called: dict[str, list[_Definition]] = {}
 
+    def change_of_class(self, lines: Mapping[str, Collection[int]]) -> str | None:
+        for path, found in lines.items():
+            file = self._file(path)
+            for node in [one for one in file.scopes if getattr(one, "lineno", 0) in found and whose_class(one)]:
+                self._climb(file, node)
+        self._follow_all()
+        return next(
+            (self._found[look] for look in (Look.ATTRIBUTE, Look.PLACE, Look.LOST) if look in self._found), None
+        )
+
     def run(self, module: Module, node: cst.FunctionDef | cst.Lambda) -> dict[Look, str]:
-        file = self._own = _file(module.path, module.text)
+        file = self._file(module.path)
         if isinstance(node, cst.Lambda):
             start = module.span(node)[0]
             lambdas = (one for one in file.scopes if isinstance(one, ast.Lambda))
@@ -233,19 +255,24 @@ class _Search:
             named = (one for one in file.definitions[node.name.value] if isinstance(one, _DEFINITIONS))
             found = max((one for one in named if one.lineno <= line), key=lambda one: one.lineno)
             self._hold(file.holder(found.name, found))
-        while self._pending:
-            if len(self._seen) > _MOST:
-                self._see(Look.LOST, file, file.tree)
-                break
-            self._follow(self._pending.pop())
+        self._follow_all()
         return self._found
+
+    def _follow_all(self) -> None:
+        while self._pending:
+            holder = self._pending.pop()
+            if len(self._seen) > _MOST:
+                self._found.setdefault(Look.LOST, holder[0] or holder[-1])
+                break
+            self._follow(holder)
 
     def _files(self, word: str) -> Iterator[_File]:
         for path in self._project.paths_containing(word):
             yield self._file(path)
 
     def _file(self, path: str) -> _File:
-        return self._own if path == self._own.path else _file(path, self._project.text(path))
+        is_own = self._own is not None and path == self._own.path
+        return self._own if is_own else _file(path, self._project.text(path))  # type: ignore[return-value]
 
     def _see(self, look: Look, file: _File, node: ast.AST) -> None:
         self._found.setdefault(look, f"{file.path}:{getattr(node, 'lineno', 1)}")
@@ -317,6 +344,8 @@ class _Search:
                     self._assign(file, _target_at(target, elements, node), node)
             case ast.Tuple() | ast.List() | ast.Dict() | ast.DictComp() | ast.ListComp() | ast.GeneratorExp():
                 self._climb(file, parent)
+            case ast.BinOp(left=left, right=right) if any(isinstance(one, _TEXTS) for one in (left, right)):
+                return  # a text is added to another
             case ast.IfExp() | ast.BoolOp() | ast.BinOp() | ast.Await() | ast.Subscript():
                 self._climb(file, parent)
             case ast.NamedExpr(target=target):
@@ -355,6 +384,8 @@ class _Search:
             self._see(Look.ATTRIBUTE, file, read)
         elif name == "__class__":
             self._see(Look.CLASS, file, read)
+        elif name == "__qualname__":
+            self._see(Look.PLACE, file, read)
         elif name == "__get__":
             self._see(Look.METHOD, file, read)
         elif name == "__hash__":
@@ -454,7 +485,7 @@ class _Search:
             self._hold_in(file, call.func.value)
             if keyword and keyword != "**":
                 self._hold(("", keyword))
-        if name in _HOLDING:
+        if name in _HOLDING and keyword != "key" and not (name == "filter" and is_first):
             self._climb(file, call)
         self._pass(file, call, name, place, keyword)
 
@@ -632,6 +663,16 @@ class _Search:
                     if holder in (taking.positional[place : place + 1] or taking.rest):
                         yield other, one
                 yield from ((other, one.value) for one in call.keywords if taking.named.get(one.arg or "") == holder)
+
+
+def whose_class(node: ast.AST) -> ast.expr | None:
+    """Return ``x`` of ``type(x)`` and ``x.__class__``."""
+    match node:
+        case ast.Call(func=ast.Name(id="type"), args=[asked], keywords=[]):
+            return asked
+        case ast.Attribute(value=asked, attr="__class__"):
+            return asked
+    return None
 
 
 def _element_target(iterable: ast.AST, target: ast.AST) -> ast.AST:
