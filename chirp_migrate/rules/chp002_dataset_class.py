@@ -11,6 +11,7 @@ from collections.abc import Iterable, Set
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.declared_class import Declared, read_declared
+from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.edits.statements import class_decorator
 from chirp_migrate.rules.api import (
     TORCH_DATASET,
@@ -100,4 +101,6 @@ def _propose_decorator(module: Module, project: Project, node: cst.ClassDef, dec
     name = declared.decorator
     message = f"`{node.name.value}` {_DOES[name]}: `@{name}` declares this, and the loader reads whole batches at once"
     edit = class_decorator(module, project.code_style, node, name, declared.arguments)
-    return Proposal(module.span(node.name)[0], message, (edit,), frozenset({runtime(name)}))
+    place = module.span(node.name)[0]
+    gain = loader_gains(project).gain_of_class(module, place)
+    return Proposal(place, message, (edit,), frozenset({runtime(name)}), gain=gain)

@@ -322,3 +322,56 @@ def given(data):
 """
     root = write_files(tmp_path / "project", {"train.py": text, "setup.py": "from setuptools import setup\n"})
     assert [(one["gain"]["kind"], one["status"]) for one in loaders(root)][1] == expected
+
+
+LISTED = """{head}from data import padded
+
+
+class Listed(Dataset):
+    def __init__(self, samples):
+        self.samples = samples
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        return self.samples[index]
+
+
+def train(samples):
+    data = Subset(Listed(samples), range(3))
+    return {made}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "status"),
+    [
+        ("DataLoader(data, 4, collate_fn=padded)", "unchanged"),
+        ("DataLoader(data, batch_size=None)", "unchanged"),
+        ("DataLoader(data, 4, collate_fn=padded), DataLoader(data, batch_size=None)", "unchanged"),
+        ("DataLoader(data, 4, collate_fn=padded), DataLoader(data, 4)", "rewrite"),
+        ("data", "rewrite"),
+    ],
+)
+def test_a_class_is_declared_for_loaders_that_read_batches(tmp_path: Path, made: str, status: str) -> None:
+    root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": LISTED.format(head=HEAD, made=made)})
+    assert [one["status"] for one in loaders(root, rule="CHP002")] == [status]
+    assert [one["status"] for one in loaders(root, "--all-loaders", rule="CHP002")] == ["rewrite"]
+
+
+@pytest.mark.parametrize(
+    ("files", "status"),
+    [
+        ({"setup.py": "from setuptools import setup\n"}, "unchanged"),
+        ({}, "rewrite"),
+        ({"setup.py": "from setuptools import setup\n", "data.py": ""}, "rewrite"),
+    ],
+)
+def test_a_class_of_loaders_that_is_passed_on_gains_nothing_where_no_dataset_is_read_in_batches(
+    tmp_path: Path, files: dict[str, str], status: str
+) -> None:
+    text = f"{HEAD}def make(data, *given, cls=DataLoader, **options):\n    return cls(data, *given, **options)\n"
+    root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text, **files})
+    assert [one["status"] for one in loaders(root)] == [status]
+    assert [one["status"] for one in loaders(root, "--all-loaders")] == ["rewrite"]

@@ -95,6 +95,10 @@ class LoaderGains:
         for loader, held in objects.held.items():
             for one in held:
                 self._holders.setdefault(one.place.path, {}).setdefault(one.place.node, []).append(loader)
+        self._readers: dict[str, dict[ast.AST, list[LoaderThing]]] = {}
+        for loader, classes in objects.classes.items():
+            for place in classes:
+                self._readers.setdefault(place.path, {}).setdefault(place.node, []).append(loader)
 
     def gain_of_call(self, module: Module, call: cst.Call, *, moves: bool = True) -> Gain:
         """Return the gain of rewriting a call that builds a loader.
@@ -167,6 +171,25 @@ class LoaderGains:
             )
         return _gain_at(GainKind.NOTHING, "no loader that holds it has workers", holders[0].place)
 
+    def gain_of_class(self, module: Module, offset: int) -> Gain | None:
+        """Return the gain of declaring the samples of a class: nothing if no loader reads its objects in batches.
+
+        Args:
+            module: the module of the class.
+            offset: offset of the name of the class.
+        """
+        nodes = module.once(self._code_of_classes).get(offset, ())
+        readers = [loader for node in nodes for loader in self._readers[module.path][node]]
+        if not readers or any(
+            self._gain_of_place(one.place, moves=False).kind is not GainKind.NOTHING for one in readers
+        ):
+            return None
+        return _gain_at(GainKind.NOTHING, "no loader reads its samples in batches", readers[0].place)
+
+    def gain_of_value(self) -> Gain | None:
+        """Return the gain of rewriting a mention of the class that is not called there, if it is known."""
+        return _NO_BATCHES if self._project.is_distributed and self._reads_one_by_one else None
+
     @cached_property
     def _may_have_workers(self) -> bool:
         """Return whether any loader of the project may have workers, or a file contains a number of workers."""
@@ -207,6 +230,10 @@ class LoaderGains:
     def _code_of_objects(self, module: Module) -> dict[int, list[ast.AST]]:
         """Return the code that creates objects of loaders, by its current place in a module."""
         return self._index_by_offset(module, self._holders)
+
+    def _code_of_classes(self, module: Module) -> dict[int, list[ast.AST]]:
+        """Return the classes of objects in datasets, by their current place in a module."""
+        return self._index_by_offset(module, self._readers)
 
     def _index_by_offset(
         self, module: Module, known: dict[str, dict[ast.AST, list[LoaderThing]]]
