@@ -338,7 +338,7 @@ class Listed(Dataset):
         return self.samples[index]
 
 
-def train(samples):
+def train(samples, given):
     data = Subset(Listed(samples), range(3))
     return {made}
 """
@@ -352,6 +352,8 @@ def train(samples):
         ("DataLoader(data, 4, collate_fn=padded), DataLoader(data, batch_size=None)", "unchanged"),
         ("DataLoader(data, 4, collate_fn=padded), DataLoader(data, 4)", "rewrite"),
         ("data", "rewrite"),
+        ("DataLoader([])", "unchanged"),
+        ("DataLoader(given)", "rewrite"),
     ],
 )
 def test_a_class_is_declared_for_loaders_that_read_batches(tmp_path: Path, made: str, status: str) -> None:
@@ -375,3 +377,8 @@ def test_a_class_of_loaders_that_is_passed_on_gains_nothing_where_no_dataset_is_
     root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text, **files})
     assert [one["status"] for one in loaders(root)] == [status]
     assert [one["status"] for one in loaders(root, "--all-loaders")] == ["rewrite"]
+
+
+@pytest.mark.parametrize(("made", "expected"), [("[]", NOTHING), ("()", NOTHING), ("[x]", AT_RUN_TIME)])
+def test_an_empty_dataset_gains_nothing(tmp_path: Path, made: str, expected: tuple[str, str]) -> None:
+    assert gains(tmp_path, train=f"{HEAD}def train(x):\n    return DataLoader({made})\n") == [expected]

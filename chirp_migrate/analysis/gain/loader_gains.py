@@ -180,11 +180,12 @@ class LoaderGains:
         """
         nodes = module.once(self._code_of_classes).get(offset, ())
         readers = [loader for node in nodes for loader in self._readers[module.path][node]]
-        if not readers or any(
-            self._gain_of_place(one.place, moves=False).kind is not GainKind.NOTHING for one in readers
+        loaders = readers or self._run.loaders  # any of them may get objects of a class that none is known to get
+        if not loaders or any(
+            self._gain_of_place(one.place, moves=False).kind is not GainKind.NOTHING for one in loaders
         ):
             return None
-        return _gain_at(GainKind.NOTHING, "no loader reads its samples in batches", readers[0].place)
+        return _gain_at(GainKind.NOTHING, "no loader reads its samples in batches", loaders[0].place)
 
     def gain_of_value(self) -> Gain | None:
         """Return the gain of rewriting a mention of the class that is not called there, if it is known."""
@@ -252,6 +253,8 @@ class LoaderGains:
 
     def _gain_of_loaders(self, loaders: list[LoaderThing], *, moves: bool) -> Gain:
         """Return the gain of a call that builds these loaders."""
+        if _has_no_samples(loaders[0].place.node):
+            return _gain_at(GainKind.NOTHING, "the dataset is empty", loaders[0].place)
         readings = [one for loader in loaders for one in self._readings(loader)]
         at_once = next((one for one in readings if one.way is ReadingMode.AT_ONCE), None)
         collations = [
@@ -425,6 +428,14 @@ def _checks_for_cuda(call: ast.AST) -> bool:
                 return True
             case ast.Call(func=function):
                 return ast.unparse(function) == "torch.cuda.is_available"
+    return False
+
+
+def _has_no_samples(call: ast.AST) -> bool:
+    """Return whether the dataset of a call is an empty list or tuple."""
+    match call:
+        case ast.Call(args=[given, *_]):
+            return isinstance(given, ast.List | ast.Tuple) and not given.elts
     return False
 
 
