@@ -382,3 +382,44 @@ def test_a_class_of_loaders_that_is_passed_on_gains_nothing_where_no_dataset_is_
 @pytest.mark.parametrize(("made", "expected"), [("[]", NOTHING), ("()", NOTHING), ("[x]", AT_RUN_TIME)])
 def test_an_empty_dataset_gains_nothing(tmp_path: Path, made: str, expected: tuple[str, str]) -> None:
     assert gains(tmp_path, train=f"{HEAD}def train(x):\n    return DataLoader({made})\n") == [expected]
+
+
+METHODS = """{head}from data import Pictures
+
+
+class Training:
+    def __init__(self, paths, data=None):
+        self.pictures = Pictures(paths)
+        self.data = data
+
+    def setup(self, paths):
+        self.later = Pictures(paths)
+
+    def loader(self, data=None, shuffle=False):
+        return DataLoader({dataset}, batch_size=4, shuffle=shuffle)
+
+
+class Other(Training):
+    def both(self):
+        return self.loader(shuffle=True), self.loader
+
+
+Training([]).loader()
+"""
+
+
+@pytest.mark.parametrize(
+    ("dataset", "expected"),
+    [
+        ("Pictures([])", NOTHING),
+        ("self.pictures", NOTHING),
+        ("Subset(self.pictures, [0])", NOTHING),
+        ("self.data", AT_RUN_TIME),
+        ("self.later", AT_RUN_TIME),
+        ("data or self.pictures", AT_RUN_TIME),
+    ],
+)
+def test_a_method_that_creates_its_dataset_decides_for_any_caller(
+    tmp_path: Path, dataset: str, expected: tuple[str, str]
+) -> None:
+    assert gains(tmp_path, train=METHODS.format(head=HEAD, dataset=dataset)) == [expected]

@@ -45,6 +45,7 @@ _HOISTED = frozenset({ObjectSort.LAMBDA, ObjectSort.FUNCTION, ObjectSort.CLASS})
 _STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs")
 #: Functions of libraries that may be PyTorch's, under another name, or none.
 _MAY_STACK = re.compile(r"(builtins|torch)\..*|(.*\.)?(default_)?(collate|convert)(_fn)?")
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WORKERS = r"\b(?:num|max)_workers\b"
 _GUARD = re.compile(r"(?m)^if\b.*\b__name__\b")
@@ -358,7 +359,7 @@ class LoaderGains:
 
         It can get others if the enclosing function or class may have calls that the run has not reached.
         """
-        around = [node for node in self._nodes_around(place) if isinstance(node, (*_FUNCTIONS, ast.ClassDef))]
+        around = [node for node in self._nodes_around(place) if isinstance(node, _Definition)]
         if not around or _is_inside(place.path, around[0], readings):
             return True
         for node in around:
@@ -370,17 +371,24 @@ class LoaderGains:
             else:
                 continue
             if _count_mentions(self._project, node.name) > len(calls):
-                return self._is_known_for_any_caller(place, around[-1])
+                return self._is_known_for_any_caller(place, around)
         return True
 
-    def _is_known_for_any_caller(self, place: Place, outermost: ast.AST) -> bool:
-        """Return whether the datasets of a loader are known for all arguments of its function."""
-        if not isinstance(outermost, ast.FunctionDef | ast.ClassDef):
-            return False
-        first = len(self._run.loaders)
+    def _is_known_for_any_caller(self, place: Place, around: list[_Definition]) -> bool:
+        """Return whether the datasets of a loader are known for all arguments of its function.
+
+        Args:
+            place: the call that builds the loader.
+            around: the definitions around it, innermost first. A method is called on a new object.
+        """
+        first, outermost = len(self._run.loaders), around[-1]
+        method = around[-2] if isinstance(outermost, ast.ClassDef) and len(around) > 1 else None
         for thing in self._run.module(place.path).cells.get(outermost.name, ()):
             if isinstance(thing, FunctionThing | ClassThing) and thing.place.node is outermost:
-                self._run.call_alone(thing)  # of a class: its constructor
+                made = self._run.call_alone(thing)  # of a class: its constructor
+                bound = [one for each in made if method for one in self._run.attribute_of(each, method.name)]
+                for one in bound if method and method.name != "__init__" else ():
+                    self._run.call_alone(one)
         found = [one for one in self._run.loaders[first:] if one.place == place]
         del self._run.loaders[first:]
         return bool(found) and all(
