@@ -338,6 +338,10 @@ class Listed(Dataset):
         return self.samples[index]
 
 
+def copied(loader):
+    return DataLoader(loader.dataset, 2, collate_fn=loader.collate_fn)
+
+
 def train(samples, given):
     data = Subset(Listed(samples), range(3))
     return {made}
@@ -352,14 +356,21 @@ def train(samples, given):
         ("DataLoader(data, 4, collate_fn=padded), DataLoader(data, batch_size=None)", "unchanged"),
         ("DataLoader(data, 4, collate_fn=padded), DataLoader(data, 4)", "rewrite"),
         ("data", "rewrite"),
-        ("DataLoader([])", "unchanged"),
-        ("DataLoader(given)", "rewrite"),
+        ("copied(DataLoader(data, 4, collate_fn=padded))", "unchanged"),
+        ("copied(DataLoader(data, 4, collate_fn=padded if given else None))", "rewrite"),
     ],
 )
 def test_a_class_is_declared_for_loaders_that_read_batches(tmp_path: Path, made: str, status: str) -> None:
     root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": LISTED.format(head=HEAD, made=made)})
     assert [one["status"] for one in loaders(root, rule="CHP002")] == [status]
     assert [one["status"] for one in loaders(root, "--all-loaders", rule="CHP002")] == ["rewrite"]
+
+
+@pytest.mark.parametrize(("made", "status"), [("[]", "unchanged"), ("given", "rewrite")])
+def test_a_class_that_no_loader_is_known_to_get_may_be_in_any(tmp_path: Path, made: str, status: str) -> None:
+    text = LISTED.format(head=HEAD, made=f"DataLoader({made})").replace("DataLoader(loader.dataset, 2, ", "dict(")
+    root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text})
+    assert [one["status"] for one in loaders(root, rule="CHP002")] == [status]
 
 
 @pytest.mark.parametrize(

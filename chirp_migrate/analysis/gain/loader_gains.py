@@ -96,10 +96,10 @@ class LoaderGains:
         for loader, held in objects.held.items():
             for one in held:
                 self._holders.setdefault(one.place.path, {}).setdefault(one.place.node, []).append(loader)
-        self._readers: dict[str, dict[ast.AST, list[LoaderThing]]] = {}
+        self._readers: dict[tuple[str, str], list[LoaderThing]] = {}
         for loader, classes in objects.classes.items():
             for place in classes:
-                self._readers.setdefault(place.path, {}).setdefault(place.node, []).append(loader)
+                self._readers.setdefault((place.path, getattr(place.node, "name", "")), []).append(loader)
 
     def gain_of_call(self, module: Module, call: cst.Call, *, moves: bool = True) -> Gain:
         """Return the gain of rewriting a call that builds a loader.
@@ -172,21 +172,24 @@ class LoaderGains:
             )
         return _gain_at(GainKind.NOTHING, "no loader that holds it has workers", holders[0].place)
 
-    def gain_of_class(self, module: Module, offset: int) -> Gain | None:
+    def gain_of_class(self, path: str, name: str) -> Gain | None:
         """Return the gain of declaring the samples of a class: nothing if no loader reads its objects in batches.
 
         Args:
-            module: the module of the class.
-            offset: offset of the name of the class.
+            path: the module of the class.
+            name: the name of the class.
         """
-        nodes = module.once(self._code_of_classes).get(offset, ())
-        readers = [loader for node in nodes for loader in self._readers[module.path][node]]
-        loaders = readers or self._run.loaders  # any of them may get objects of a class that none is known to get
-        if not loaders or any(
-            self._gain_of_place(one.place, moves=False).kind is not GainKind.NOTHING for one in loaders
-        ):
+        # Any loader may get objects of a class that none is known to get.
+        loaders = self._readers.get((path, name)) or self._run.loaders
+        if not loaders or not all(map(self._builds_no_batches, loaders)):
             return None
         return _gain_at(GainKind.NOTHING, "no loader reads its samples in batches", loaders[0].place)
+
+    def _builds_no_batches(self, loader: LoaderThing) -> bool:
+        """Return whether a loader gains nothing, or other code than PyTorch's collates its samples."""
+        collations = loader.arguments.get("collate_fn", ())
+        is_own = bool(collations) and all(map(self._own_collation, collations))
+        return is_own or self._gain_of_place(loader.place, moves=False).kind is GainKind.NOTHING
 
     def gain_of_value(self) -> Gain | None:
         """Return the gain of rewriting a mention of the class that is not called there, if it is known."""
@@ -232,10 +235,6 @@ class LoaderGains:
     def _code_of_objects(self, module: Module) -> dict[int, list[ast.AST]]:
         """Return the code that creates objects of loaders, by its current place in a module."""
         return self._index_by_offset(module, self._holders)
-
-    def _code_of_classes(self, module: Module) -> dict[int, list[ast.AST]]:
-        """Return the classes of objects in datasets, by their current place in a module."""
-        return self._index_by_offset(module, self._readers)
 
     def _index_by_offset(
         self, module: Module, known: dict[str, dict[ast.AST, list[LoaderThing]]]
@@ -321,7 +320,7 @@ class LoaderGains:
                 return _Collation(cls.name, cls.place)
             case Instance(cls="functools.partial", cells={0: (function,)}):
                 return self._own_collation(function)
-            case External(name=name) if not _MAY_STACK.fullmatch(name):
+            case External(name=name) if not (_stacks_samples(collation) or _MAY_STACK.fullmatch(name)):
                 return _Collation(name.rpartition(".")[2])
         return None
 
