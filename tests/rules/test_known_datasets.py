@@ -434,3 +434,26 @@ def test_a_method_that_creates_its_dataset_decides_for_any_caller(
     tmp_path: Path, dataset: str, expected: tuple[str, str]
 ) -> None:
     assert gains(tmp_path, train=METHODS.format(head=HEAD, dataset=dataset)) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"), [("pass", NOTHING), ("def __getitem__(self, index):\n        return index", AT_RUN_TIME)]
+)
+def test_a_class_that_inherits_its_reading_is_read_as_its_base(
+    tmp_path: Path, body: str, expected: tuple[str, str]
+) -> None:
+    text = f"""{HEAD}import elsewhere
+from data import Pictures
+
+
+@elsewhere.deprecated
+class Old(Pictures):
+    {body}
+
+
+def given(data):
+    return DataLoader(data, batch_size=4)
+"""
+    files = {"train.py": text, "data.py": PICTURES, "setup.py": "from setuptools import setup\n"}
+    root = write_files(tmp_path / "project", files)
+    assert [(one["gain"]["kind"], one["status"]) for one in loaders(root)] == [expected]

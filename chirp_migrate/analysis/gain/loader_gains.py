@@ -128,7 +128,9 @@ class LoaderGains:
         A class without a base from PyTorch is a dataset if a loader gets an object of it.
         """
         readings = [
-            own_reading(self._project, Instance(cls.place, cls), cls) for cls in self._run.classes if is_dataset(cls)
+            own_reading(self._project, Instance(cls.place, cls), cls)
+            for cls in self._run.classes
+            if is_dataset(cls) and not _only_inherits(cls)
         ]
         loaded = [one for loader in self._run.loaders for one in loader.arguments.get("dataset", ())]
         others = [
@@ -436,6 +438,14 @@ def _checks_for_cuda(call: ast.AST) -> bool:
             case ast.Call(func=function):
                 return ast.unparse(function) == "torch.cuda.is_available"
     return False
+
+
+def _only_inherits(cls: ClassThing) -> bool:
+    """Return whether another class of the project reads the samples of a class."""
+    others = [one for one in bases_of(cls)[1:] if isinstance(one, ClassThing)]
+    return cls.body.cells.keys().isdisjoint(("__getitem__", "__getitems__", "__iter__")) and any(
+        map(is_dataset, others)
+    )
 
 
 def _has_no_samples(call: ast.AST) -> bool:
